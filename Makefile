@@ -1,0 +1,48 @@
+# Everything a person needs: `make run` and `make test` do all the set-up.
+VENV ?= .venv
+PY := $(VENV)/bin/python
+export VENV
+
+.PHONY: help run test lint format bench docs clean
+
+help:
+	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
+	@echo "make test   set up, lint and run all tests"
+	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make format let ruff rewrite the sources"
+	@echo "make bench  measure beside redis-server, write the table to docs/performance.md"
+	@echo "make docs   write the generated pages of docs/"
+	@echo "make clean  remove the virtual environment and caches"
+
+run:
+	@tools/setup.sh run
+	@mkdir -p data
+	@exec $(VENV)/bin/disque-server config/disque.yaml $(ARGS)
+
+test:
+	@tools/setup.sh test
+	@$(MAKE) --no-print-directory lint
+	$(PY) -m pytest $(ARGS)
+
+lint:
+	@tools/setup.sh test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+format:
+	@tools/setup.sh test
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench:
+	@tools/setup.sh test
+	$(PY) -m tools.bench $(ARGS)
+
+docs:
+	@tools/setup.sh test
+	$(PY) tools/make_docs.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Sets up what `make run` and `make test` need on a bare Debian: the Python
+# virtual environment and, for the tests, redis-server (a foreign program that
+# the interop tests and the benchmarks run beside the node).
+#
+#   tools/setup.sh run|test
+#
+# It installs Debian packages only when they are missing and only as root;
+# otherwise it says which command the operator has to run.
+set -eu
+
+cd "$(dirname "$0")/.."
+what=${1:-run}
+venv=${VENV:-.venv}
+python=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
+
+apt_install() {
+    if [ "$(id -u)" != 0 ]; then
+        echo "setup: missing Debian packages, please run: sudo apt-get install $*" >&2
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y --no-install-recommends "$@" >/dev/null 2>&1 || {
+        apt-get update >/dev/null
+        apt-get install -y --no-install-recommends "$@" >/dev/null
+    }
+}
+
+if [ -z "$python" ]; then
+    apt_install python3 python3-venv
+    python=$(command -v python3)
+fi
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "setup: $python is too old, Python 3.11 or later is needed (set PYTHON=...)" >&2
+    exit 1
+}
+if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    # Debian splits ensurepip from python3: without it a venv has no pip.
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
+    "$python" -m venv --clear "$venv"
+fi
+
+# One stamp a purpose, renewed when pyproject.toml changes.
+stamp=$venv/.installed-$what
+if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
+    case $what in
+        test) extras='dev' ;;
+        *) extras='console' ;;
+    esac
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+    touch "$stamp"
+fi
+
+if [ "$what" = test ] && ! command -v redis-server >/dev/null 2>&1; then
+    # The package starts a system service; the tests start their own processes.
+    if [ "$(id -u)" = 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod +x /usr/sbin/policy-rc.d
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    fi
+    apt_install redis-server redis-tools
+fi

@@ -1,0 +1,130 @@
+"""The process: CONFIG, COMMAND, INFO, TIME, SHUTDOWN, BGREWRITEAOF."""
+
+from disque_trio.commands.info import info_text
+from disque_trio.commands.parse import SYNTAX
+from disque_trio.core.client import Client
+from disque_trio.core.command import Command, CommandError
+from disque_trio.core.node import Node
+from disque_trio.protocol.reply import (
+    NULL_ARRAY,
+    OK,
+    Simple,
+    Text,
+    Value,
+    encode,
+)
+
+_NO_AOF = "ERR This version keeps jobs in memory only, there is no append only file"
+
+
+def info(node: Node, client: Client, args: list[bytes]) -> None:
+    """INFO [section]."""
+    if len(args) > 2:
+        raise CommandError(SYNTAX)
+    section = args[1].decode("utf-8", "replace").lower() if len(args) == 2 else "default"
+    client.out.append(encode(Text(info_text(node, section).encode()), client.resp))
+
+
+def time(node: Node, client: Client, args: list[bytes]) -> None:
+    """TIME: seconds and microseconds of the wall clock."""
+    now = node.host.time_us()
+    if now is None:
+        now = node.now * 1000
+    client.out.append(encode([b"%d" % (now // 1_000_000), b"%d" % (now % 1_000_000)]))
+
+
+def config(node: Node, client: Client, args: list[bytes]) -> None:
+    """CONFIG GET pattern ..., SET name value ..., REWRITE, RESETSTAT."""
+    word = args[1].lower()
+    if word == b"get":
+        if len(args) < 3:
+            raise _config_arity(word)
+        found: dict[bytes, Value] = dict(node.host.config_get(args[2:]))
+        client.out.append(encode(found, client.resp))
+        return
+    if word == b"set":
+        if len(args) < 4 or len(args) % 2:
+            raise _config_arity(word)
+        problem = node.host.config_set(list(zip(args[2::2], args[3::2], strict=True)))
+    elif word == b"rewrite":
+        if len(args) != 2:
+            raise _config_arity(word)
+        problem = node.host.config_rewrite()
+    elif word == b"resetstat":
+        if len(args) != 2:
+            raise _config_arity(word)
+        problem = None
+        node.reset_stats()
+        node.host.reset_stats()
+    else:
+        raise CommandError("ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE")
+    if problem is not None:
+        raise CommandError(problem)
+    client.out.append(OK)
+
+
+def _config_arity(word: bytes) -> CommandError:
+    return CommandError(f"ERR Wrong number of arguments for CONFIG {word.decode()}")
+
+
+def command(node: Node, client: Client, args: list[bytes]) -> None:
+    """COMMAND, COMMAND COUNT, LIST, INFO [name ...], DOCS [name ...]."""
+    word = args[1].lower() if len(args) > 1 else b""
+    answer: Value
+    if len(args) == 1:
+        answer = [_row(found) for found in node.commands.values()]
+    elif word == b"count" and len(args) == 2:
+        answer = len(node.commands)
+    elif word == b"list" and len(args) == 2:
+        answer = list(node.commands)
+    elif word == b"info":
+        if len(args) == 2:
+            answer = [_row(found) for found in node.commands.values()]
+        else:
+            rows: list[Value] = []
+            for name in args[2:]:
+                wanted = node.commands.get(name.lower())
+                rows.append(NULL_ARRAY if wanted is None else _row(wanted))
+            answer = rows
+    elif word == b"docs":
+        names = [name.lower() for name in args[2:]] or list(node.commands)
+        answer = {name: _docs(node.commands[name]) for name in names if name in node.commands}
+    else:
+        raise CommandError("ERR Unknown subcommand or wrong number of arguments.")
+    client.out.append(encode(answer, client.resp))
+
+
+def _row(command: Command) -> Value:
+    """A line of COMMAND: name, arity, flags and the positions of keys, of which there are none."""
+    flags: list[Value] = [Simple(flag.encode()) for flag in command.flags]
+    return [command.name.encode(), command.arity, flags, 0, 0, 0]
+
+
+def _docs(command: Command) -> Value:
+    docs: dict[bytes, Value] = {
+        b"summary": command.summary.encode(),
+        b"since": b"0.1.0",
+        b"group": command.group.encode(),
+        b"complexity": b"",
+        b"syntax": command.syntax.encode(),
+    }
+    if command.alias_of:
+        docs[b"doc_flags"] = [Simple(b"deprecated")]
+        docs[b"replaced_by"] = command.alias_of.encode()
+    return docs
+
+
+def shutdown(node: Node, client: Client, args: list[bytes]) -> None:
+    """SHUTDOWN [REWRITE-AOF]: ends the node, without a reply unless it cannot."""
+    if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
+        node.host.shutdown()
+    elif len(args) == 2 and args[1].lower() == b"rewrite-aof":
+        # There is no append-only file yet: a node that ended here would lose its jobs.
+        raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
+    else:
+        raise CommandError(SYNTAX)
+
+
+def bgrewriteaof(node: Node, client: Client, args: list[bytes]) -> None:
+    """BGREWRITEAOF."""
+    raise CommandError(_NO_AOF)

@@ -1,0 +1,127 @@
+"""The command table: every command once, with what people and programs need to know of it."""
+
+from disque_trio.commands import cluster, connection, diagnostics, jobs, queues, scan, server
+from disque_trio.commands.client import client_command
+from disque_trio.core.command import Command
+
+
+def build_table() -> dict[bytes, Command]:
+    """A new command table (the counters in it belong to one node), names in lower case."""
+    return {command.name.encode(): command for command in _commands()}
+
+
+_ADDJOB = (
+    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
+    "[MAXLEN count] [ASYNC]"
+)
+_GETJOB = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+_QSCAN = (
+    "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
+    "[MAXIDLE seconds]"
+)
+_JSCAN = (
+    "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
+)
+_IDS = "id [id ...]"
+
+
+def _commands() -> list[Command]:
+    return [
+        # ---- jobs
+        Command("addjob", -4, "write denyoom fast", jobs.addjob, _ADDJOB,
+                "Add a job to a queue; answers its id.", "jobs"),
+        Command("getjob", -2, "write fast", jobs.getjob, _GETJOB,
+                "Take jobs from queues, waiting for one if there is none.", "jobs"),
+        Command("ackjob", -1, "write fast", jobs.ackjob, _IDS,
+                "Say that jobs were processed, so that they are never delivered again.", "jobs"),
+        Command("fastack", -1, "write fast", jobs.fastack, _IDS,
+                "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs"),
+        Command("nack", -1, "write denyoom fast", jobs.nack, _IDS,
+                "Say that jobs could not be processed: they are queued again now.", "jobs"),
+        Command("working", 2, "write fast", jobs.working, "id",
+                "Postpone the next delivery of a job by its retry time.", "jobs"),
+        Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,
+                "Queue jobs that are not queued.", "jobs"),
+        Command("dequeue", -1, "write fast", jobs.dequeue, _IDS,
+                "Take jobs out of their queue; they come back after their retry time.", "jobs"),
+        Command("deljob", -1, "write fast", jobs.deljob, f"[BCAST] [FORCE] {_IDS}",
+                "Delete jobs on this node.", "jobs"),
+        Command("show", 2, "readonly fast", jobs.show, "id",
+                "All fields of a job.", "jobs"),
+        Command("jscan", -1, "readonly", scan.jscan, _JSCAN,
+                "Walk over the jobs of this node.", "jobs"),
+        Command("loadjob", 2, "write", jobs.loadjob, "serialized-job",
+                "What append-only files consist of.", "jobs"),
+        # ---- queues
+        Command("qlen", 2, "readonly fast", queues.qlen, "queue",
+                "How many jobs are queued.", "queues"),
+        Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
+                "Look at the oldest jobs of a queue (negative count: the newest).", "queues"),
+        Command("qstat", 2, "readonly fast", queues.qstat, "queue",
+                "The state and the counters of a queue.", "queues"),
+        Command("qscan", -1, "readonly", scan.qscan, _QSCAN,
+                "Walk over the queues of this node.", "queues"),
+        Command("pause", -3, "readonly fast", queues.pause,
+                "queue option [option ...]  (in, out, all, none, state, bcast)",
+                "Stop a queue from taking or giving jobs.", "queues"),
+        # ---- connection
+        Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
+                "[username] password", "Give the password.", "connection",
+                unauthenticated=True),
+        Command("hello", -1, "readonly skip_monitor fast", connection.hello,
+                "[2|3 [AUTH username password] [SETNAME name]]",
+                "The nodes of the cluster; with a version Redis's handshake.", "connection",
+                unauthenticated=True),
+        Command("ping", -1, "readonly fast", connection.ping, "[message]",
+                "Answers PONG or the message.", "connection"),
+        Command("echo", 2, "readonly fast", connection.echo, "message",
+                "Answers the message.", "connection"),
+        Command("select", 2, "readonly loading fast", connection.select, "0",
+                "There for Redis clients: the only database is 0.", "connection"),
+        Command("quit", -1, "readonly loading fast", connection.quit, "",
+                "End the connection.", "connection", unauthenticated=True),
+        Command("reset", 1, "readonly loading fast", connection.reset, "",
+                "As if newly connected.", "connection", unauthenticated=True),
+        Command("client", -2, "admin readonly", client_command,
+                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY [...]",
+                "Look at and control the connections.", "connection"),
+        # ---- server
+        Command("info", -1, "readonly loading", server.info, "[section]",
+                "State and counters of the node.", "server"),
+        Command("config", -2, "admin readonly", server.config,
+                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
+                "Read and change the settings.", "server"),
+        Command("command", -1, "readonly loading", server.command,
+                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
+                "The command table.", "server"),
+        Command("time", 1, "readonly fast", server.time, "",
+                "The clock of the node: seconds and microseconds.", "server"),
+        Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
+                "The commands that took long.", "server"),
+        Command("latency", -2, "admin readonly loading", diagnostics.latency,
+                "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
+                "What took long, by event.", "server"),
+        Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
+                "A line for every command that the node serves.", "server"),
+        Command("debug", -2, "admin", diagnostics.debug,
+                "FLUSHALL | SLEEP seconds | ERROR text | SEGFAULT | OOM | ASSERT | RESTART [ms] "
+                "| CRASH-AND-RECOVER [ms]",
+                "For tests.", "server"),
+        Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
+                "End the node.", "server"),
+        Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
+                "Compact the append-only file.", "server"),
+        Command("cluster", -2, "admin readonly", cluster.cluster,
+                "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | FORGET id "
+                "| MEET ip port",
+                "Look at and change the cluster.", "cluster"),
+        # ---- names of the first release
+        Command("getjobs", -2, "write fast", jobs.getjob, _GETJOB,
+                "Another name of GETJOB.", "jobs", alias_of="getjob"),
+        Command("queue", -1, "write denyoom fast", jobs.enqueue, _IDS,
+                "Another name of ENQUEUE.", "jobs", alias_of="enqueue"),
+        Command("scanjobs", -1, "readonly", scan.jscan, _JSCAN,
+                "Another name of JSCAN.", "jobs", alias_of="jscan"),
+        Command("scanqueues", -1, "readonly", scan.qscan, _QSCAN,
+                "Another name of QSCAN.", "queues", alias_of="qscan"),
+    ]  # fmt: skip

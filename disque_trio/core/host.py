@@ -1,0 +1,70 @@
+"""What is around the state machine, as commands see it.
+
+``Host`` is the interface; its default is a node without a process around it, which is what
+tests and simulations drive. The server overrides what it can do.
+"""
+
+from disque_trio.core.client import Client
+
+
+class Host:
+    """The process that a node lives in."""
+
+    def clients(self) -> list[Client]:
+        """All connected clients, oldest first."""
+        return []
+
+    def address(self, client: Client) -> str:
+        """Where ``client`` connected from: ``ip:port`` or ``path:0``."""
+        return "?:0"
+
+    def describe(self, client: Client) -> str:
+        """The line of CLIENT LIST for ``client``, without line end."""
+        return f"id={client.id} name={client.name.decode('latin-1')} cmd={client.last_command}"
+
+    def close(self, client: Client) -> None:
+        """Disconnect ``client``; if it is the one being served, after its reply."""
+
+    def pause(self, milliseconds: int) -> None:
+        """Serve no client for so long."""
+
+    def check_password(self, password: bytes) -> bool | None:
+        """Whether ``password`` is right; None when none is set."""
+        return None
+
+    def time_us(self) -> int | None:
+        """The wall clock in µs since the epoch; None: there is none but the node's time."""
+        return None
+
+    def info(self) -> "dict[str, dict[str, str | int | float]]":
+        """Sections and fields of INFO that the process knows: server, clients, persistence ..."""
+        return {}
+
+    def endpoint(self) -> tuple[str, int]:
+        """This node's own ip (empty until it is learned) and port, for HELLO."""
+        return "", 0
+
+    def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
+        """Names and values of the parameters that match one of the glob patterns."""
+        return []
+
+    def config_set(self, pairs: list[tuple[bytes, bytes]]) -> str | None:
+        """Set all or none; returns the error reply's text or None."""
+        return "ERR Unsupported CONFIG parameter: " + pairs[0][0].decode("utf-8", "replace")
+
+    def config_rewrite(self) -> str | None:
+        """Write the settings back to their file; returns the error reply's text or None."""
+        return "ERR The server is running without a config file"
+
+    def reset_stats(self) -> None:
+        """Set the counters of INFO stats to zero."""
+
+    def shutdown(self) -> None:
+        """Stop serving and end the process in good order."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still for so long (DEBUG SLEEP)."""
+
+    def crash(self, restart: bool, delay: int) -> None:
+        """End at once without any order; with ``restart`` the process replaces itself by a new
+        one ``delay`` ms later."""

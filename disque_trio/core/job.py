@@ -1,0 +1,152 @@
+"""A job: what it is, its states and its id.
+
+Owns the fields of a job and the format of its id; what happens to jobs is ``node``'s.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable
+
+WAIT_REPL = 0  # waits for its copies to be confirmed; its producer waits with it
+ACTIVE = 1  # held, not in a queue: delayed, delivered, or a copy
+QUEUED = 2  # held and in the queue of this node
+ACKED = 3  # processed; kept until all copies are known to be
+GONE = 4  # left the memory of this node; never seen on the wire
+
+STATE_NAMES = [b"wait-repl", b"active", b"queued", b"acked"]
+
+FLAG_QUEUED_BEFORE = 1  # the next time in the queue is a further delivery
+FLAG_WILLQUEUE = 2  # tell the other holders 500 ms before it is queued again
+FLAG_DELIVERED = 4  # a client (or another node) got it from here
+
+ID_LENGTH = 40
+UINT32_MAX = 2**32 - 1
+UINT16_MAX = 2**16 - 1
+MAX_ID_MINUTES = 0xFFFF
+
+# What a job costs beside its body, bytes: the record with its numbers, its id, its places in
+# the registry, in the timers and in a queue. Measured on CPython 3.11 (resident memory of a
+# node that holds a million jobs).
+JOB_OVERHEAD = 400
+
+
+class Job:
+    """One job as this node holds it.
+
+    Attributes:
+        id: 40 bytes, see ``JobIds``.
+        queue: name of its queue.
+        body: what the producer sent; None only for an acknowledged job that was never seen.
+        state: WAIT_REPL, ACTIVE, QUEUED, ACKED or GONE.
+        flags: FLAG_* bits.
+        repl: copies that the producer asked for.
+        ctime: creation, ms since the epoch times a million, strictly rising per node.
+        etime: when it expires, s since the epoch.
+        delay: s before it is queued first.
+        retry: s after which it is queued again unless acknowledged, 0: never (at most once).
+        nacks, deliveries: negative acknowledges; deliveries beyond the first for other reasons.
+        qtime: when it is queued (again), ms since the epoch, 0: never.
+        awake: when the timers look at it next, ms since the epoch, 0: not in the timers.
+        slot: its place in the timers' bucket.
+        delivered: nodes that may hold a copy, None: this one alone.
+        confirmed: of these, the ones that confirmed what is asked at the moment.
+    """
+
+    __slots__ = (
+        "awake",
+        "body",
+        "confirmed",
+        "ctime",
+        "delay",
+        "delivered",
+        "deliveries",
+        "etime",
+        "flags",
+        "id",
+        "nacks",
+        "qtime",
+        "queue",
+        "repl",
+        "retry",
+        "slot",
+        "state",
+    )
+
+    def __init__(
+        self,
+        id: bytes,
+        queue: bytes,
+        body: bytes | None,
+        repl: int,
+        ctime: int,
+        etime: int,
+        delay: int,
+        retry: int,
+    ) -> None:
+        self.id = id
+        self.queue = queue
+        self.body = body
+        self.state = ACTIVE
+        self.flags = 0
+        self.repl = repl
+        self.ctime = ctime
+        self.etime = etime
+        self.delay = delay
+        self.retry = retry
+        self.nacks = 0
+        self.deliveries = 0
+        self.qtime = 0
+        self.awake = 0
+        self.slot = 0
+        self.delivered: list[bytes] | None = None
+        self.confirmed: list[bytes] | None = None
+
+
+def is_job_id(text: bytes) -> bool:
+    """Whether ``text`` has the form of a job id; nothing else of it is checked."""
+    return (
+        len(text) == ID_LENGTH
+        and text[0] == 68  # D-
+        and text[1] == 45
+        and text[10] == 45
+        and text[35] == 45
+    )
+
+
+class JobIds:
+    """Makes the ids of one node: ``D-`` node ``-`` random ``-`` ttl.
+
+    node is the first 8 characters of the node's id; random is 144 bits in base64; ttl is the
+    time to live in whole minutes, 4 hex digits, its lowest bit set for jobs that are delivered
+    at least once and clear for those delivered at most once (retry 0). So a node can tell when
+    an id that it never saw may be forgotten, and whether an acknowledge for it matters.
+
+    Args:
+        node_id: 40 bytes.
+        entropy: called with a number of bytes, returns so many random ones.
+    """
+
+    _POOLED = 256
+
+    def __init__(self, node_id: bytes, entropy: Callable[[int], bytes]) -> None:
+        self._prefix = b"D-" + node_id[:8] + b"-"
+        self._entropy = entropy
+        self._pool = b""
+        self._used = 0
+        self._endings: dict[int, bytes] = {}
+
+    def make(self, ttl: int, retry: int) -> bytes:
+        """A new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
+        minutes = ttl // 60
+        if minutes > MAX_ID_MINUTES:
+            minutes = MAX_ID_MINUTES
+        minutes = minutes | 1 if retry else minutes & ~1
+        ending = self._endings.get(minutes)
+        if ending is None:
+            ending = self._endings[minutes] = b"-%04x" % minutes
+        start = self._used
+        if start == len(self._pool):
+            # One call for many: 18 bytes are 24 characters without padding.
+            self._pool = b64encode(self._entropy(18 * self._POOLED))
+            start = 0
+        self._used = start + 24
+        return self._prefix + self._pool[start : start + 24] + ending

@@ -1,0 +1,230 @@
+"""Requests of clients: bytes in, lists of arguments out.
+
+Rule 1: a request is an array of bulk strings, or one line of text ("inline").
+Rule 2: what is malformed is an error with Disque's text, after which the connection is closed;
+        requests that came complete before it are still served.
+Rule 3: a client can make the parser hold at most ``max_query`` bytes.
+
+Two parsers stand behind ``feed``. The careful one is incremental and knows every rule. The
+quick one hands a whole chunk to hiredis, which is three times as fast but parses replies, not
+requests: it knows no inline lines, takes more types than a request may have, reserves room for
+an array before it has seen one element, and cannot say where a half request began. So it gets
+a chunk only when nothing is left over from the last one and no array length in it has seven
+digits or more, a marker is put behind the chunk, and unless exactly lists of bulk strings and
+then the marker come out, the careful parser starts over with the same chunk. No request is
+ever served from a chunk that hiredis did not take whole.
+"""
+
+import re
+
+import hiredis
+
+from disque_trio.protocol.inline import split_inline
+from disque_trio.protocol.ints import parse_int
+
+MAX_ARGS = 1024 * 1024
+MAX_BULK = 512 * 1024 * 1024
+MAX_INLINE = 64 * 1024
+MAX_QUERY = 1024 * 1024 * 1024
+
+# What a client may send before it has given the password, so that strangers cannot make the
+# node hold much (the numbers are Redis's).
+UNAUTHENTICATED_MAX_ARGS = 10
+UNAUTHENTICATED_MAX_BULK = 16 * 1024
+
+_STAR = ord("*")
+_DOLLAR = ord("$")
+_MARKER = b":0\r\n"
+_LONG_ARRAY = re.compile(rb"\*[+0-9]{7}")
+
+
+class RequestParser:
+    """The requests of one connection.
+
+    ``error`` is None until the client breaks the protocol, then the text of the error reply
+    (without "ERR " and line end); everything fed after that is dropped.
+
+    Args:
+        max_bulk: longest argument, bytes.
+        max_inline: longest inline request and longest count line, bytes.
+        max_query: most bytes held for one unfinished request.
+    """
+
+    __slots__ = (
+        "_args",
+        "_buffer",
+        "_bulk",
+        "_held",
+        "_left",
+        "_trusted",
+        "error",
+        "max_bulk",
+        "max_inline",
+        "max_query",
+    )
+
+    def __init__(
+        self,
+        max_bulk: int = MAX_BULK,
+        max_inline: int = MAX_INLINE,
+        max_query: int = MAX_QUERY,
+        trusted: bool = True,
+    ) -> None:
+        self.max_bulk = max_bulk
+        self.max_inline = max_inline
+        self.max_query = max_query
+        self.error: str | None = None
+        self._trusted = trusted
+        self._buffer = bytearray()
+        self._args: list[bytes] = []
+        self._left = 0  # arguments still to come of the request in `_args`
+        self._bulk = -1  # length of the argument that comes next, -1: not known yet
+        self._held = 0  # bytes in `_args`
+
+    def set_trusted(self, trusted: bool) -> None:
+        """Say whether the client has authenticated (or need not): lifts the stranger's limits."""
+        self._trusted = trusted
+
+    @property
+    def pending(self) -> int:
+        """Bytes held for a request that is not complete."""
+        return len(self._buffer) + self._held
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """Take ``data`` (not empty) and return the requests that are now complete."""
+        if self.error is not None:
+            return []
+        if not self._left and not self._buffer and self._trusted and data[0] == _STAR:
+            requests = _parse_whole(data)
+            if requests is not None:
+                return requests
+        return self._parse(data)
+
+    def _fail(self, text: str) -> None:
+        self.error = "Protocol error: " + text
+        self._buffer.clear()
+        self._args = []
+        self._left = 0
+        self._held = 0
+
+    def _parse(self, data: bytes) -> list[list[bytes]]:
+        buffer = self._buffer
+        buffer += data
+        requests: list[list[bytes]] = []
+        position = 0
+        while position < len(buffer):
+            if self._left:
+                after = self._take_arguments(position)
+                if self._left == 0 and self.error is None:
+                    requests.append(self._args)
+                    self._args = []
+                    self._held = 0
+            elif buffer[position] == _STAR:
+                after = self._take_count(position)
+            else:
+                after = self._take_inline(position, requests)
+            if self.error is not None:
+                return requests
+            if after == position:
+                break
+            position = after
+        del buffer[:position]
+        if len(buffer) + self._held > self.max_query:
+            self._fail("too big query buffer")
+        return requests
+
+    def _line(self, position: int, too_long: str) -> int:
+        """Where the count line at ``position`` ends, or -1 while its end is not there."""
+        end = self._buffer.find(b"\r\n", position)
+        if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
+            self._fail(too_long)
+            return -1
+        return end
+
+    def _take_inline(self, position: int, requests: list[list[bytes]]) -> int:
+        end = self._buffer.find(b"\n", position)
+        if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
+            self._fail("too big inline request")
+        if end < 0 or self.error is not None:
+            return position
+        args = split_inline(bytes(self._buffer[position:end]))
+        if args is None:
+            self._fail("unbalanced quotes in request")
+        elif args:
+            requests.append(args)
+        return end + 1
+
+    def _take_count(self, position: int) -> int:
+        end = self._line(position, "too big mbulk count string")
+        if end < 0:
+            return position
+        count = parse_int(bytes(self._buffer[position + 1 : end]))
+        if count is None or count > MAX_ARGS:
+            self._fail("invalid multibulk length")
+        elif count > UNAUTHENTICATED_MAX_ARGS and not self._trusted:
+            self._fail("unauthenticated multibulk length")
+        elif count > 0:
+            self._left = count
+            self._bulk = -1
+        return end + 2
+
+    def _take_arguments(self, position: int) -> int:
+        """Take what is there of the request's arguments; returns the position behind them."""
+        buffer = self._buffer
+        while self._left:
+            if self._bulk < 0:
+                end = self._line(position, "too big bulk count string")
+                if end < 0:
+                    break
+                if buffer[position] != _DOLLAR:
+                    got = chr(buffer[position])
+                    self._fail(f"expected '$', got '{got if got.isprintable() else ' '}'")
+                    break
+                length = parse_int(bytes(buffer[position + 1 : end]))
+                if length is None or not 0 <= length <= self.max_bulk:
+                    self._fail("invalid bulk length")
+                    break
+                if length > UNAUTHENTICATED_MAX_BULK and not self._trusted:
+                    self._fail("unauthenticated bulk length")
+                    break
+                self._bulk = length
+                position = end + 2
+            if len(buffer) - position < self._bulk + 2:
+                break
+            self._args.append(bytes(buffer[position : position + self._bulk]))
+            self._held += self._bulk
+            self._left -= 1
+            position += self._bulk + 2
+            self._bulk = -1
+        return position
+
+
+_reader = hiredis.Reader()
+
+
+def _parse_whole(data: bytes) -> list[list[bytes]] | None:
+    """The requests in ``data`` if it holds whole, well-formed ones and nothing else."""
+    global _reader
+    if not data.endswith(b"\r\n") or _LONG_ARRAY.search(data) is not None:
+        return None
+    requests: list[list[bytes]] = []
+    gets = _reader.gets
+    try:
+        _reader.feed(data + _MARKER)
+        while True:
+            request = gets()
+            if type(request) is not list:
+                break
+            for argument in request:
+                if type(argument) is not bytes:
+                    _reader = hiredis.Reader()
+                    return None
+            if request:
+                requests.append(request)
+        if request == 0 and request is not False and not _reader.has_data():
+            return requests
+    except hiredis.HiredisError:
+        pass
+    # What hiredis holds now is half a request, or none at all.
+    _reader = hiredis.Reader()
+    return None

@@ -20,7 +20,7 @@ def info_text(node: Node, section: str) -> str:
         wanted = (section,)
     sections = _own_sections(node)
     for name, fields in node.host.info().items():
-        sections[name] = fields | sections.get(name, {})
+        sections[name] = sections.get(name, {}) | fields
     parts: list[str] = []
     for name in wanted:
         if name in sections:

@@ -17,7 +17,7 @@ class Peer:
 
     __slots__ = ("id", "ip", "port", "priority")
 
-    def __init__(self, id: bytes, ip: bytes, port: int, priority: int) -> None:
+    def __init__(self, id: bytes, ip: str, port: int, priority: int) -> None:
         self.id = id
         self.ip = ip
         self.port = port

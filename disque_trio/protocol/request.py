@@ -48,6 +48,8 @@ class RequestParser:
         max_bulk: longest argument, bytes.
         max_inline: longest inline request and longest count line, bytes.
         max_query: most bytes held for one unfinished request.
+        trusted: the client has authenticated or need not; until it has, Redis's limits for
+            strangers hold.
     """
 
     __slots__ = (
@@ -56,11 +58,11 @@ class RequestParser:
         "_bulk",
         "_held",
         "_left",
-        "_trusted",
         "error",
         "max_bulk",
         "max_inline",
         "max_query",
+        "trusted",
     )
 
     def __init__(
@@ -74,16 +76,12 @@ class RequestParser:
         self.max_inline = max_inline
         self.max_query = max_query
         self.error: str | None = None
-        self._trusted = trusted
+        self.trusted = trusted
         self._buffer = bytearray()
         self._args: list[bytes] = []
         self._left = 0  # arguments still to come of the request in `_args`
         self._bulk = -1  # length of the argument that comes next, -1: not known yet
         self._held = 0  # bytes in `_args`
-
-    def set_trusted(self, trusted: bool) -> None:
-        """Say whether the client has authenticated (or need not): lifts the stranger's limits."""
-        self._trusted = trusted
 
     @property
     def pending(self) -> int:
@@ -94,7 +92,7 @@ class RequestParser:
         """Take ``data`` (not empty) and return the requests that are now complete."""
         if self.error is not None:
             return []
-        if not self._left and not self._buffer and self._trusted and data[0] == _STAR:
+        if not self._left and not self._buffer and self.trusted and data[0] == _STAR:
             requests = _parse_whole(data)
             if requests is not None:
                 return requests
@@ -161,7 +159,7 @@ class RequestParser:
         count = parse_int(bytes(self._buffer[position + 1 : end]))
         if count is None or count > MAX_ARGS:
             self._fail("invalid multibulk length")
-        elif count > UNAUTHENTICATED_MAX_ARGS and not self._trusted:
+        elif count > UNAUTHENTICATED_MAX_ARGS and not self.trusted:
             self._fail("unauthenticated multibulk length")
         elif count > 0:
             self._left = count
@@ -184,7 +182,7 @@ class RequestParser:
                 if length is None or not 0 <= length <= self.max_bulk:
                     self._fail("invalid bulk length")
                     break
-                if length > UNAUTHENTICATED_MAX_BULK and not self._trusted:
+                if length > UNAUTHENTICATED_MAX_BULK and not self.trusted:
                     self._fail("unauthenticated bulk length")
                     break
                 self._bulk = length

@@ -1,0 +1,373 @@
+"""The engine: turns over all clients.
+
+One task owns the node and serves every client from one epoll descriptor; a task for each client
+costs three times as much (see docs/design.md). A turn reads each ready socket once, runs what
+came, and sends each client all its replies at once. Trio supervises the task and runs everything
+around it; while nothing happens the engine waits for its epoll descriptor like any other task.
+
+Fairness: a client is served at most ``max-commands-per-turn`` requests a turn; the rest waits
+in its backlog, and while there is a backlog nothing more is read from it.
+"""
+
+import os
+import select
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from disque_trio.config import Config
+from disque_trio.core.client import Client
+from disque_trio.core.node import Node
+from disque_trio.protocol.reply import error
+from disque_trio.protocol.request import RequestParser
+from disque_trio.server.clock import Clock
+from disque_trio.server.connection import READ_SIZE, Connection
+from disque_trio.server.logs import Log
+
+if TYPE_CHECKING:
+    from disque_trio.server.stats import Stats
+
+TURNS_BEFORE_OTHERS = 16  # so many turns in a row before other tasks get their chance
+EVENTS_A_TURN = 512
+LINGER = 0.001  # s; a busy client's next request usually comes sooner than a wait for it costs
+BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
+MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
+
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+_GONE = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
+_INTERNAL_ERROR = b"-ERR internal error, see the log of the node\r\n"
+
+
+class Engine:
+    """Serves clients.
+
+    Args:
+        node: the state machine; nothing else may call it while the engine runs, except from
+            other tasks between turns, followed by ``after_node()``.
+        config: limits, read when they matter, so that CONFIG SET holds at once.
+    """
+
+    def __init__(self, node: Node, config: Config, clock: Clock, stats: "Stats", log: Log) -> None:
+        self.node = node
+        self.config = config
+        self.clock = clock
+        self.stats = stats
+        self.log = log
+        self.connections: dict[int, Connection] = {}  # by file descriptor
+        self.by_id: dict[int, Connection] = {}  # by client id
+        self.paused_until = 0  # ms; CLIENT PAUSE
+        self.on_wake_changed: Callable[[int], None] = lambda due: None
+        self._epoll = select.epoll()
+        self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._nudge, _READ)
+        self._waiting = False  # the engine waits; a backlog would not be looked at
+        self._next_id = 1
+        self._behind: dict[Connection, None] = {}  # those with a backlog that can be served
+        self._dirty: list[Connection] = []  # those with replies to send
+        self._serving: Connection | None = None
+        self._close_after: list[Connection] = []
+        self._now = clock.now()
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        poll = self._epoll.poll
+        turns = 0
+        linger = 0.0
+        while True:
+            self._waiting = False
+            events = poll(0 if self._behind else linger, EVENTS_A_TURN)
+            if events or self._behind:
+                self.turn(events)
+                linger = LINGER
+                turns += 1
+                if turns % TURNS_BEFORE_OTHERS == 0:
+                    await trio.lowlevel.checkpoint()
+            else:
+                linger = 0.0
+                self._waiting = True
+                await trio.lowlevel.wait_readable(self._epoll.fileno())
+
+    def turn(self, events: list[tuple[int, int]]) -> None:
+        """Serve what is ready, then send all replies."""
+        self._now = self.clock.now()
+        if self._behind:
+            for behind in list(self._behind):
+                self._serve_backlog(behind)
+        for fd, mask in events:
+            connection = self.connections.get(fd)
+            if connection is None:
+                if fd == self._nudge:
+                    os.eventfd_read(fd)
+                continue
+            if mask & _READ and not connection.muted:
+                self._read(connection)
+            elif mask & _GONE:
+                self.close(connection)
+            if mask & _WRITE and not connection.closed:
+                self._write_rest(connection)
+        self.after_node()
+
+    def after_node(self) -> None:
+        """Carry out what the node left behind: replies, and when it wants to be called."""
+        node = self.node
+        if node.woken:
+            woken = node.woken
+            node.woken = []
+            for client in woken:
+                other = self.by_id.get(client.id)
+                if other is not None:
+                    self._dirty.append(other)
+                    if other.backlog:
+                        self._behind[other] = None
+                    if other.muted:
+                        self._unmute(other)
+        dirty = self._dirty
+        if dirty:
+            for connection in dirty:
+                if connection.client.out or connection.client.close:
+                    self._flush(connection)
+            dirty.clear()
+        if self._close_after:
+            for connection in self._close_after:
+                self.close(connection)
+            self._close_after.clear()
+        self.on_wake_changed(node.next_wake())
+        if self._behind and self._waiting:
+            os.eventfd_write(self._nudge, 1)
+
+    def _read(self, connection: Connection) -> None:
+        if connection in self._behind:
+            return  # the kernel keeps it until the backlog is served
+        try:
+            data = connection.sock.recv(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close(connection)
+            return
+        if not data:
+            self.close(connection)
+            return
+        connection.active = self._now
+        self.stats.input_bytes += len(data)
+        parser = connection.parser
+        requests = parser.feed(data)
+        if connection.client.waits_for or connection.backlog or self.paused_until:
+            self._keep(connection, requests)
+        else:
+            self._serve(connection, requests)
+        if parser.error is not None and not connection.backlog:
+            self._protocol_error(connection)
+
+    def _protocol_error(self, connection: Connection) -> None:
+        client = connection.client
+        if not client.close:
+            client.out.append(error("ERR " + (connection.parser.error or "")))
+            client.close = True
+            self._dirty.append(connection)
+
+    def _serve(self, connection: Connection, requests: list[list[bytes]]) -> None:
+        node = self.node
+        client = connection.client
+        now = self._now
+        self._serving = connection
+        limit = self.config.max_commands_per_turn
+        for number, request in enumerate(requests):
+            if number == limit or client.waits_for or client.close or self.paused_until:
+                if not client.close:
+                    self._keep(connection, requests[number:])
+                break
+            try:
+                node.command(client, request, now)
+            except Exception:
+                # Nothing that a client sends may stop the node or another client.
+                self.log.warning("command failed", command=repr(request)[:200], exc_info=True)
+                client.out.append(_INTERNAL_ERROR)
+        self._serving = None
+        connection.parser.trusted = client.authenticated
+        if client.out or client.close:
+            self._dirty.append(connection)
+
+    def _keep(self, connection: Connection, requests: list[list[bytes]]) -> None:
+        """Put ``requests`` behind what waits already; stop reading when that is much."""
+        connection.backlog.extend(requests)
+        for request in requests:
+            connection.backlog_size += 64 + sum(map(len, request))
+        client = connection.client
+        if not client.waits_for and not self.paused_until:
+            self._behind[connection] = None
+        elif connection.backlog_size > BACKLOG_LIMIT and not connection.muted:
+            connection.muted = True
+            self._watch(connection)
+
+    def _serve_backlog(self, connection: Connection) -> None:
+        client = connection.client
+        if client.waits_for or self.paused_until or client.close:
+            del self._behind[connection]
+            return
+        share: list[list[bytes]] = []
+        backlog = connection.backlog
+        while backlog and len(share) < self.config.max_commands_per_turn:
+            share.append(backlog.popleft())
+        rest = list(backlog)
+        backlog.clear()
+        connection.backlog_size = 0
+        del self._behind[connection]
+        self._serve(connection, share)
+        if rest:
+            self._keep(connection, rest)
+        if connection.backlog:
+            return
+        if connection.muted:
+            self._unmute(connection)
+        if connection.parser.error is not None:
+            self._protocol_error(connection)
+
+    def resume(self) -> None:
+        """CLIENT PAUSE is over: serve what was kept."""
+        self.paused_until = 0
+        for connection in self.connections.values():
+            if connection.backlog and not connection.client.waits_for:
+                self._behind[connection] = None
+
+    # ---- sending ----------------------------------------------------------------------------
+
+    def _flush(self, connection: Connection) -> None:
+        client = connection.client
+        out = client.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self.stats.output_bytes += len(data)
+        if not connection.send(data):
+            self.close(connection)
+        elif connection.unsent:
+            self._check_unsent(connection)
+        elif client.close:
+            self.close(connection)
+
+    def _write_rest(self, connection: Connection) -> None:
+        if not connection.send_rest():
+            self.close(connection)
+        elif connection.unsent:
+            self._check_unsent(connection)
+        else:
+            connection.over_soft_since = 0
+            connection.writing = False
+            self._watch(connection)
+            if connection.client.close:
+                self.close(connection)
+
+    def _check_unsent(self, connection: Connection) -> None:
+        """Wait until the socket takes more, unless too much is unsent for too long."""
+        limit = self.config.client_output_buffer_limit
+        hard = limit.hard
+        if connection.client.monitor and not hard:
+            hard = MONITOR_LIMIT
+        unsent = len(connection.unsent)
+        too_long = False
+        if limit.soft and unsent > limit.soft:
+            if not connection.over_soft_since:
+                connection.over_soft_since = self._now
+            too_long = self._now - connection.over_soft_since > limit.seconds * 1000
+        else:
+            connection.over_soft_since = 0
+        if too_long or (hard and unsent > hard):
+            self.log.warning(
+                "client closed: it does not read its replies",
+                client=connection.address,
+                unsent=unsent,
+            )
+            self.close(connection)
+        elif not connection.writing:
+            connection.writing = True
+            self._watch(connection)
+
+    # ---- connections ------------------------------------------------------------------------
+
+    def add(self, sock: socket.socket, address: str, unix: bool) -> None:
+        """Serve the client at the other end of ``sock`` from now on."""
+        config = self.config
+        client = Client(self._next_id, not config.requirepass)
+        self._next_id += 1
+        parser = RequestParser(
+            config.proto_max_bulk_len,
+            config.proto_inline_max_size,
+            config.client_query_buffer_limit,
+            client.authenticated,
+        )
+        connection = Connection(sock, client, parser, address, unix, self.clock.now())
+        self.connections[connection.fd] = connection
+        self.by_id[client.id] = connection
+        self._epoll.register(connection.fd, _READ)
+
+    def close(self, connection: Connection) -> None:
+        """Disconnect a client at once."""
+        if connection.closed:
+            return
+        connection.closed = True
+        self._behind.pop(connection, None)
+        del self.connections[connection.fd]
+        del self.by_id[connection.client.id]
+        self.node.forget_client(connection.client)
+        connection.client.close = True
+        self._epoll.unregister(connection.fd)
+        connection.sock.close()
+
+    def close_soon(self, connection: Connection) -> None:
+        """Disconnect a client; if it is being served, when it has its reply."""
+        if connection is self._serving:
+            connection.client.close = True
+        else:
+            self._close_after.append(connection)
+
+    def close_all(self) -> None:
+        """Disconnect everybody and stop watching."""
+        for connection in list(self.connections.values()):
+            self.close(connection)
+        self._epoll.close()
+        os.close(self._nudge)
+
+    def _watch(self, connection: Connection) -> None:
+        mask = select.EPOLLRDHUP if connection.muted else _READ
+        if connection.writing:
+            mask |= _WRITE
+        self._epoll.modify(connection.fd, mask)
+
+    def _unmute(self, connection: Connection) -> None:
+        connection.muted = False
+        self._watch(connection)
+
+    # ---- regular work -----------------------------------------------------------------------
+
+    def cron(self) -> None:
+        """What is done ``hz`` times a second: idle clients, slow readers, idle queues."""
+        self._now = now = self.clock.now()
+        if self.paused_until and now >= self.paused_until:
+            self.resume()
+        timeout = self.config.timeout * 1000
+        for connection in list(self.connections.values()):
+            if connection.over_soft_since:
+                self._check_unsent(connection)
+            elif timeout and now - connection.active > timeout:
+                client = connection.client
+                if not client.waits_for and not client.monitor:
+                    self.close(connection)
+        self.node.evict_idle_queues(now)
+        self.node.memory.note_peak()
+        self.after_node()
+
+    async def flush_all(self, seconds: float) -> None:
+        """Send what is unsent, for at most ``seconds``."""
+        with trio.move_on_after(seconds):
+            while True:
+                waiting = [c for c in self.connections.values() if c.unsent]
+                if not waiting:
+                    return
+                for connection in waiting:
+                    self._write_rest(connection)
+                await trio.sleep(0.01)

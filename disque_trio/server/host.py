@@ -1,0 +1,161 @@
+"""The process as the commands see it: clients, settings, INFO, the end."""
+
+import hmac
+import os
+import platform
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from disque_trio.commands.info import Fields, human
+from disque_trio.config import Config, ConfigError, rewrite
+from disque_trio.core.client import Client
+from disque_trio.core.host import Host
+from disque_trio.server.clock import Clock
+from disque_trio.server.engine import Engine
+from disque_trio.server.stats import Stats
+from disque_trio.version import VERSION
+
+_PAGE = resource.getpagesize()
+
+
+class ServerHost(Host):
+    """What commands can do beyond the state machine.
+
+    ``engine``, ``apply`` and ``stop`` are set once the server is put together.
+
+    Attributes:
+        apply: called with the names of the settings that changed.
+        stop: called when a client asked for the end.
+    """
+
+    def __init__(self, config: Config, clock: Clock, stats: Stats, run_id: str) -> None:
+        self.engine: Engine
+        self.apply: Callable[[list[str]], None]
+        self.stop: Callable[[], None]
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._run_id = run_id
+        self._started = time.monotonic()
+
+    def clients(self) -> list[Client]:
+        return [connection.client for connection in self.engine.by_id.values()]
+
+    def address(self, client: Client) -> str:
+        connection = self.engine.by_id.get(client.id)
+        return connection.address if connection else "?:0"
+
+    def describe(self, client: Client) -> str:
+        return self.engine.by_id[client.id].describe(self._clock.now())
+
+    def close(self, client: Client) -> None:
+        connection = self.engine.by_id.get(client.id)
+        if connection is not None:
+            self.engine.close_soon(connection)
+
+    def pause(self, milliseconds: int) -> None:
+        if milliseconds:
+            self.engine.paused_until = self._clock.now() + milliseconds
+        else:
+            self.engine.resume()
+
+    def check_password(self, password: bytes) -> bool | None:
+        expected = self._config.requirepass.encode("utf-8", "surrogateescape")
+        if not expected:
+            return None
+        return hmac.compare_digest(password, expected)
+
+    def time_us(self) -> int | None:
+        return time.time_ns() // 1000
+
+    def endpoint(self) -> tuple[str, int]:
+        return "", self._config.port
+
+    def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
+        return self._config.config_get(patterns)
+
+    def config_set(self, pairs: list[tuple[bytes, bytes]]) -> str | None:
+        try:
+            changed = self._config.config_set(pairs)
+        except ConfigError as problem:
+            return str(problem)
+        self.apply(changed)
+        return None
+
+    def config_rewrite(self) -> str | None:
+        try:
+            rewrite(self._config)
+        except ConfigError as problem:
+            return str(problem)
+        except OSError as problem:
+            return f"ERR Rewriting config file: {problem.strerror}"
+        return None
+
+    def reset_stats(self) -> None:
+        self._stats.reset()
+
+    def shutdown(self) -> None:
+        self.stop()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def crash(self, restart: bool, delay: int) -> None:
+        if restart:
+            time.sleep(delay / 1000)
+            # Sockets close on exec; the new process binds them again.
+            os.execv(sys.executable, [sys.executable, "-m", "disque_trio.server", *sys.argv[1:]])
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def info(self) -> dict[str, Fields]:
+        engine = self.engine
+        connections = engine.by_id.values()
+        uptime = int(time.monotonic() - self._started)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rss = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        used = engine.node.memory.used
+        return {
+            "server": {
+                "disque_version": VERSION,
+                "disque_git_sha1": "00000000",
+                "disque_git_dirty": 0,
+                "disque_build_id": 0,
+                "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+                "arch_bits": 64 if sys.maxsize > 2**32 else 32,
+                "multiplexing_api": "epoll",
+                "gcc_version": "0.0.0",
+                "python_version": platform.python_version(),
+                "process_id": os.getpid(),
+                "run_id": self._run_id,
+                "tcp_port": self._config.port,
+                "uptime_in_seconds": uptime,
+                "uptime_in_days": uptime // 86_400,
+                "hz": self._config.hz,
+                "executable": sys.argv[0],
+                "config_file": self._config.file or "",
+            },
+            "clients": {
+                "connected_clients": len(engine.by_id),
+                "client_longest_output_list": max((len(c.unsent) for c in connections), default=0),
+                "client_biggest_input_buf": max((c.parser.pending for c in connections), default=0),
+                "maxclients": self._config.maxclients,
+            },
+            "memory": {
+                "used_memory_rss": rss,
+                "used_memory_rss_human": human(rss),
+                "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
+                "mem_allocator": "python",
+            },
+            "stats": self._stats.fields(),
+            "cpu": {
+                "used_cpu_sys": f"{usage.ru_stime:.2f}",
+                "used_cpu_user": f"{usage.ru_utime:.2f}",
+                "used_cpu_sys_children": f"{children.ru_stime:.2f}",
+                "used_cpu_user_children": f"{children.ru_utime:.2f}",
+            },
+        }

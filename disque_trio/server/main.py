@@ -1,0 +1,128 @@
+"""``disque-server``: the command line of the node."""
+
+import os
+import sys
+from pathlib import Path
+
+import trio
+
+from disque_trio.config import (
+    Config,
+    ConfigError,
+    check_file,
+    load_config,
+    load_config_text,
+    parse_overrides,
+)
+from disque_trio.server.logs import Logging
+from disque_trio.server.server import ListenError, Server
+from disque_trio.version import VERSION
+
+USAGE = """\
+Usage: disque-server [FILE | -] [--name value ...]
+       disque-server --check-config FILE
+       disque-server -v | --version
+       disque-server -h | --help
+
+Starts a Disque node. FILE holds the settings, in YAML (.yaml, .yml) or in the syntax of
+disque.conf; "-" reads the latter from the standard input. Without FILE the defaults hold.
+Every setting can be given as an option and then overrides the file:
+
+  disque-server
+  disque-server config/disque.yaml
+  disque-server config/disque.conf --port 7712 --loglevel verbose
+  disque-server --port 7712 --bind 127.0.0.1 ::1 --maxmemory 2gb
+
+--check-config FILE reads the file, says all that is wrong with it, and starts nothing.
+The exit status is 0, or 1 where something is wrong.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the node; returns the exit status."""
+    args = sys.argv[1:] if argv is None else argv
+    if args and args[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0
+    if args and args[0] in ("-v", "--version"):
+        print(f"disque-trio {VERSION} (Python {sys.version.split()[0]}, trio {trio.__version__})")
+        return 0
+    if args and args[0] == "--check-config":
+        return _check(args[1:])
+    try:
+        config = _load(args)
+    except ConfigError as problem:
+        print(f"disque-server: the configuration is wrong\n{problem}", file=sys.stderr)
+        return 1
+    try:
+        os.chdir(config.dir)
+    except OSError as problem:
+        print(f"disque-server: dir {config.dir}: {problem.strerror}", file=sys.stderr)
+        return 1
+    if config.daemonize:
+        _daemonize(config.logfile)
+    try:
+        logging = Logging(
+            config.loglevel,
+            config.log_format,
+            config.logfile,
+            config.syslog_ident if config.syslog_enabled else None,
+            config.syslog_facility,
+        )
+    except OSError as problem:
+        print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
+        return 1
+    return _run(config, logging)
+
+
+def _check(args: list[str]) -> int:
+    if len(args) != 1:
+        print(USAGE, end="", file=sys.stderr)
+        return 1
+    problems = check_file(args[0])
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        return 1
+    print(f"{args[0]}: ok")
+    return 0
+
+
+def _load(args: list[str]) -> Config:
+    """The settings of the file, if one is named, and of the options behind it."""
+    if args and not args[0].startswith("--"):
+        overrides = parse_overrides(args[1:])
+        if args[0] == "-":
+            return load_config_text(sys.stdin.read(), overrides)
+        return load_config(args[0], overrides)
+    return load_config(None, parse_overrides(args))
+
+
+def _daemonize(logfile: str) -> None:
+    """Go on in the background, without a terminal."""
+    sys.stdout.flush()
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _run(config: Config, logging: Logging) -> int:
+    pidfile = Path(config.pidfile) if config.daemonize and config.pidfile else None
+    try:
+        if pidfile is not None:
+            pidfile.write_text(f"{os.getpid()}\n")
+        trio.run(Server(config, logging).run)
+    except (ListenError, OSError) as problem:
+        logging.log.warning("cannot start", reason=str(problem))
+        print(f"disque-server: cannot start: {problem}", file=sys.stderr)
+        return 1
+    finally:
+        if pidfile is not None:
+            pidfile.unlink(missing_ok=True)
+    return 0

@@ -1,0 +1,62 @@
+"""What the process counts beside the node: connections, traffic, rates."""
+
+_SAMPLES = 16
+
+
+class _Rate:
+    """A rate over the last 16 samples."""
+
+    def __init__(self) -> None:
+        self._last_total = 0
+        self._last_ms = 0
+        self._samples = [0.0] * _SAMPLES
+        self._next = 0
+
+    def sample(self, total: int, now: int) -> None:
+        """Note the counter's value at ``now`` (ms)."""
+        if self._last_ms and now > self._last_ms:
+            rate = max(total - self._last_total, 0) * 1000 / (now - self._last_ms)
+            self._samples[self._next] = rate
+            self._next = (self._next + 1) % _SAMPLES
+        self._last_total = total
+        self._last_ms = now
+
+    @property
+    def per_second(self) -> float:
+        return sum(self._samples) / _SAMPLES
+
+
+class Stats:
+    """Counters and rates of one process."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from zero."""
+        self.connections = 0
+        self.rejected = 0
+        self.input_bytes = 0
+        self.output_bytes = 0
+        self._commands = _Rate()
+        self._input = _Rate()
+        self._output = _Rate()
+
+    def sample(self, now: int, commands: int) -> None:
+        """Note the counters at ``now`` (ms)."""
+        self._commands.sample(commands, now)
+        self._input.sample(self.input_bytes, now)
+        self._output.sample(self.output_bytes, now)
+
+    def fields(self) -> dict[str, str | int | float]:
+        """The process's part of INFO stats."""
+        return {
+            "total_connections_received": self.connections,
+            "instantaneous_ops_per_sec": round(self._commands.per_second),
+            "total_net_input_bytes": self.input_bytes,
+            "total_net_output_bytes": self.output_bytes,
+            "instantaneous_input_kbps": f"{self._input.per_second / 1024:.2f}",
+            "instantaneous_output_kbps": f"{self._output.per_second / 1024:.2f}",
+            "rejected_connections": self.rejected,
+            "latest_fork_usec": 0,
+        }

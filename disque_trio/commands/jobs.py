@@ -59,9 +59,10 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             maxlen = value
         else:
             raise CommandError(SYNTAX)
-    parse_timeout(args[3])
+    if args[3] != b"0":
+        parse_timeout(args[3])
     if repl == 0:
-        repl = min(DEFAULT_REPLICATE, node.peers.size())
+        repl = min(DEFAULT_REPLICATE, node.peers.size)
     if retry == 0 and repl > 1:
         raise CommandError(
             "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
@@ -90,7 +91,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _check_reachable(node: Node, repl: int, external: bool) -> None:
     others = repl if external else repl - 1
-    reachable = node.peers.reachable()
+    reachable = node.peers.reachable
     if others <= reachable:
         return
     if external and others - 1 == reachable:

@@ -25,15 +25,16 @@ class Peer:
 
 
 class Peers:
-    """A cluster of one."""
+    """A cluster of one.
 
-    def size(self) -> int:
-        """Nodes known, this one included, handshakes not."""
-        return 1
+    Attributes:
+        size: nodes known, this one included, handshakes not.
+        reachable: other nodes that can take a copy now.
+    """
 
-    def reachable(self) -> int:
-        """Other nodes that can take a copy now."""
-        return 0
+    def __init__(self) -> None:
+        self.size = 1
+        self.reachable = 0
 
     def others(self) -> list[Peer]:
         """The other nodes, for HELLO."""

@@ -1,0 +1,345 @@
+"""The jobs and queues of a node and all that can happen to them.
+
+Owns the life of jobs. ADDJOB makes a job ACTIVE and queues it, at once or after its delay. GETJOB
+takes it out of the queue (ACTIVE again). Unless it is acknowledged before its ``qtime``, it goes
+back to its old place in the queue (at-least-once), or stays ACTIVE for good (retry 0,
+at-most-once). ACKJOB ends it; its time to live ends it in any case.
+
+Clients are ``node``'s; a queue that got a job while clients wait for one is noted in ``ready``.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from disque_trio.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    GONE,
+    JOB_OVERHEAD,
+    QUEUED,
+    UINT16_MAX,
+    UINT32_MAX,
+    Job,
+    JobIds,
+)
+from disque_trio.core.memory import Memory
+from disque_trio.core.peers import Peers
+from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, QUEUE_OVERHEAD, Queue
+from disque_trio.core.registry import SHARD_SHIFT, Registry
+from disque_trio.core.timers import JobTimers
+
+if TYPE_CHECKING:
+    from random import Random
+
+TIME_ERROR = 500  # ms; requeue times are spread by this so that holders do not act at once
+MAX_EVICTIONS = 1_000  # a command; so that lowering maxmemory does not stop the node
+
+
+class JobStore:
+    """What one node holds.
+
+    Args:
+        id: the node's id, 40 lower-case hex characters.
+        peers: the rest of the cluster.
+        entropy: gives so many random bytes, for job ids.
+        rng: for times that are spread on purpose.
+        maxmemory: bytes of jobs and queues, 0: no limit.
+
+    Attributes:
+        now: time of the current turn, ms since the epoch.
+        ready: queues that may have both jobs and waiting clients.
+    """
+
+    def __init__(
+        self,
+        id: bytes,
+        peers: Peers,
+        entropy: Callable[[int], bytes],
+        rng: "Random",
+        maxmemory: int,
+    ) -> None:
+        self.id = id
+        self.peers = peers
+        self.now = 0
+        self.jobs: Registry[Job] = Registry()
+        self.queues: dict[bytes, Queue] = {}
+        self.queue_index: Registry[Queue] = Registry()
+        self.memory = Memory(maxmemory)
+        self.ids = JobIds(id, entropy)
+        self.ready: list[Queue] = []
+        self.total_added = 0
+        self.total_delivered = 0
+        self.total_acked = 0
+        self.total_requeued = 0
+        self.total_expired = 0
+        self.total_evicted = 0
+        self._entropy = entropy
+        self._random = rng.random
+        self._timers = JobTimers()
+        self._last_ctime = 0
+        self._idle_cursor = 0
+
+    # ---- jobs: in ---------------------------------------------------------------------------
+
+    def add_job(
+        self, queue: bytes, body: bytes, repl: int, delay: int, retry: int, ttl: int
+    ) -> Job:
+        """Make a job, held by this node alone, and queue it at once or after ``delay`` s.
+
+        ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
+        """
+        now = self.now
+        ctime = now * 1_000_000
+        if ctime <= self._last_ctime:
+            ctime = self._last_ctime + 1
+        self._last_ctime = ctime
+        etime = now // 1000 + ttl
+        job = Job(
+            self.ids.make(ttl, retry),
+            queue,
+            body,
+            repl,
+            ctime,
+            etime if etime < UINT32_MAX else UINT32_MAX,
+            delay if delay < UINT32_MAX else UINT32_MAX,
+            retry if retry < UINT32_MAX else UINT32_MAX,
+        )
+        id = job.id
+        self.jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
+        self.jobs.count += 1
+        self.memory.used += JOB_OVERHEAD + len(body)
+        self.total_added += 1
+        if delay:
+            job.qtime = now + job.delay * 1000
+            self._schedule(job)
+        else:
+            self.enqueue(job, False)
+        return job
+
+    def enqueue(self, job: Job, nack: bool) -> bool:
+        """Put ``job`` into its queue; False where it may not be.
+
+        A job that is delivered at most once is never queued after it was delivered.
+        ``nack`` says which counter a further delivery goes to.
+        """
+        retry = job.retry
+        if job.state != ACTIVE or (retry == 0 and job.flags & FLAG_DELIVERED):
+            return False
+        job.state = QUEUED
+        if retry:
+            job.qtime = self.now + retry * 1000 + self._time_error()
+        else:
+            job.qtime = 0
+        if nack or job.flags & FLAG_QUEUED_BEFORE:
+            if nack:
+                job.nacks = min(job.nacks + 1, UINT16_MAX)
+            else:
+                job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+            self.total_requeued += 1
+            self.peers.tell_queued(job, nack)
+        job.flags |= FLAG_QUEUED_BEFORE
+        self._schedule(job)
+        queue = self.queues.get(job.queue)
+        if queue is None:
+            queue = self.create_queue(job.queue)
+        queue.push(job)
+        queue.atime = self.now
+        if queue.waiters:
+            self.ready.append(queue)
+        return True
+
+    def dequeue(self, job: Job) -> None:
+        """Take ``job``, which must be queued, out of its queue."""
+        queue = self.queues[job.queue]
+        queue.remove(job)
+        queue.atime = self.now
+        job.state = ACTIVE
+
+    # ---- jobs: out --------------------------------------------------------------------------
+
+    def take_job(self, queue: Queue) -> Job:
+        """Deliver the oldest job of ``queue``, which must not be empty."""
+        job = queue.pop()
+        queue.atime = self.now
+        job.state = ACTIVE
+        job.flags |= FLAG_DELIVERED
+        self.total_delivered += 1
+        if job.retry == 0:
+            self.memory.evictable[job.id] = job
+        return job
+
+    def get_jobs(self, names: list[bytes], count: int) -> list[Job]:
+        """Deliver up to ``count`` jobs: one a queue, left to right, and again until enough."""
+        found: list[Job] = []
+        while True:
+            before = len(found)
+            for name in names:
+                queue = self.queues.get(name)
+                if queue is None:
+                    queue = self.create_queue(name)
+                elif queue.length and not queue.paused & PAUSED_OUT:
+                    found.append(self.take_job(queue))
+                    if len(found) == count:
+                        return found
+            if len(found) == before:
+                return found
+
+    def acknowledge(self, job: Job) -> bool:
+        """``job`` was processed. False when that was known."""
+        known = job.state == ACKED
+        if not known:
+            if job.state == QUEUED:
+                self.dequeue(job)
+            job.state = ACKED
+            self.total_acked += 1
+        if job.delivered is None:
+            self.delete(job)  # the only copy
+        else:
+            self.memory.evictable[job.id] = job
+            self.peers.collect(job)
+        return not known
+
+    def delete(self, job: Job) -> None:
+        """Forget ``job`` altogether."""
+        if job.state == QUEUED:
+            self.dequeue(job)
+        job.state = GONE
+        self._timers.remove(job)
+        id = job.id
+        del self.jobs.shards[crc32(id) >> SHARD_SHIFT][id]
+        self.jobs.count -= 1
+        self.memory.used -= JOB_OVERHEAD
+        if job.body is not None:
+            self.memory.used -= len(job.body)
+        if self.memory.evictable:
+            self.memory.evictable.pop(id, None)
+
+    def work_on(self, job: Job) -> int:
+        """A worker needs more time: its next delivery is ``retry`` from now. Returns retry, s."""
+        if job.retry:
+            if job.state == QUEUED:
+                self.dequeue(job)
+            job.qtime = self.now + job.retry * 1000 + self._time_error()
+            self._schedule(job)
+            self.peers.tell_working(job)
+        return job.retry
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def _time_error(self) -> int:
+        return int(self._random() * TIME_ERROR) - TIME_ERROR // 2
+
+    def _schedule(self, job: Job) -> None:
+        """Look at ``job`` when it has to be queued, or a second after it expires."""
+        awake = job.etime * 1000 + 1000
+        if 0 < job.qtime < awake:
+            awake = job.qtime
+        if job.awake:
+            self._timers.move(job, awake)
+        else:
+            self._timers.add(job, awake)
+
+    def job_due(self, job: Job) -> None:
+        """The timers gave ``job``: expire it or queue it."""
+        if job.etime * 1000 <= self.now:
+            self.total_expired += 1
+            self.delete(job)
+            return
+        if job.state == QUEUED:
+            # Nobody took it for a whole retry period: it is where it should be.
+            job.qtime = self.now + job.retry * 1000 + self._time_error() if job.retry else 0
+            self._schedule(job)
+            return
+        queue = self.queues.get(job.queue)
+        if job.retry and queue is not None and queue.paused & PAUSED_IN:
+            job.qtime = self.now + job.retry * 1000 + self._time_error()
+            self._schedule(job)
+        elif not self.enqueue(job, False):
+            job.qtime = 0
+            self._schedule(job)
+
+    # ---- queues -----------------------------------------------------------------------------
+
+    def create_queue(self, name: bytes) -> Queue:
+        """Make the queue ``name``, which must not exist."""
+        queue = self.queues[name] = Queue(name, self.now)
+        self.queue_index.put(name, queue)
+        self.memory.used += QUEUE_OVERHEAD + len(name)
+        return queue
+
+    def destroy_queue(self, queue: Queue) -> None:
+        """Forget ``queue``, which must be empty and have no client waiting."""
+        del self.queues[queue.name]
+        self.queue_index.drop(queue.name)
+        self.memory.used -= QUEUE_OVERHEAD + len(queue.name)
+
+    def pause(self, name: bytes, paused: int) -> None:
+        """Set the pause bits of the queue ``name``, which is made if need be."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.create_queue(name)
+        queue.paused = paused
+        queue.atime = self.now
+        if queue.waiters:
+            self.ready.append(queue)
+
+    def evict_idle_queues(self, now: int, steps: int = 200) -> int:
+        """Forget queues that are empty, unpaused, unwatched and idle; visits about ``steps``.
+
+        Idle means 300 s, 10 s above 75% of the memory, 2 s above 95%. Goes on while at least one
+        in ten goes. Returns how many went.
+        """
+        self.now = now
+        gone = 0
+        while True:
+            level = self.memory.level()
+            idle = 300_000 if level == 0 else 10_000 if level == 1 else 2_000
+            self._idle_cursor, queues = self.queue_index.scan(self._idle_cursor, steps)
+            here = 0
+            for queue in queues:
+                if self._is_idle(queue, idle):
+                    self.destroy_queue(queue)
+                    here += 1
+            gone += here
+            if here * 10 < steps:
+                return gone
+
+    def _is_idle(self, queue: Queue, idle: int) -> bool:
+        return (
+            queue.length == 0
+            and not queue.waiters
+            and not queue.paused
+            and self.now - queue.atime >= idle
+        )
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def evict(self) -> None:
+        """Delete acknowledged jobs and delivered at-most-once jobs, oldest first, and with no
+        job left idle queues, until below 95% of the memory."""
+        memory = self.memory
+        if memory.policy_acks:
+            for job in list(islice(memory.evictable.values(), MAX_EVICTIONS)):
+                if memory.used <= memory.evict_above:
+                    break
+                self.total_evicted += 1
+                self.delete(job)
+        if self.jobs.count == 0 and memory.used > memory.evict_above:
+            self.evict_idle_queues(self.now)
+
+    def renew_id(self) -> None:
+        """Become another node: CLUSTER RESET HARD."""
+        self.id = self._entropy(20).hex().encode()
+        self.ids = JobIds(self.id, self._entropy)
+
+    def flush(self) -> None:
+        """Forget all jobs and queues; no client may be waiting."""
+        self.jobs.clear()
+        self._timers.clear()
+        self.queues.clear()
+        self.queue_index.clear()
+        self.memory.clear()

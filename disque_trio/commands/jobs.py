@@ -62,13 +62,14 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     if args[3] != b"0":
         parse_timeout(args[3])
     if repl == 0:
-        repl = min(DEFAULT_REPLICATE, node.peers.size)
+        size = node.peers.size
+        repl = size if size < DEFAULT_REPLICATE else DEFAULT_REPLICATE
     if retry == 0 and repl > 1:
         raise CommandError(
             "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
         )
     if retry < 0:
-        retry = min(ttl // 10, DEFAULT_RETRY) or 1
+        retry = DEFAULT_RETRY if ttl >= 10 * DEFAULT_RETRY else ttl // 10 or 1
     if delay >= ttl:
         raise CommandError(
             "ERR The specified DELAY is greater than TTL. Job refused since would never "

@@ -136,13 +136,9 @@ class JobIds:
 
     def make(self, ttl: int, retry: int) -> bytes:
         """A new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
-        minutes = ttl // 60
-        if minutes > MAX_ID_MINUTES:
-            minutes = MAX_ID_MINUTES
-        minutes = minutes | 1 if retry else minutes & ~1
-        ending = self._endings.get(minutes)
+        ending = self._endings.get(ttl if retry else -ttl)
         if ending is None:
-            ending = self._endings[minutes] = b"-%04x" % minutes
+            ending = self._ending(ttl, retry)
         start = self._used
         if start == len(self._pool):
             # One call for many: 18 bytes are 24 characters without padding.
@@ -150,3 +146,11 @@ class JobIds:
             start = 0
         self._used = start + 24
         return self._prefix + self._pool[start : start + 24] + ending
+
+    def _ending(self, ttl: int, retry: int) -> bytes:
+        minutes = min(ttl // 60, MAX_ID_MINUTES)
+        minutes = minutes | 1 if retry else minutes & ~1
+        if len(self._endings) >= 1000:
+            self._endings.clear()
+        ending = self._endings[ttl if retry else -ttl] = b"-%04x" % minutes
+        return ending

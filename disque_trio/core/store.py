@@ -117,7 +117,7 @@ class JobStore:
             job.qtime = now + job.delay * 1000
             self._schedule(job)
         else:
-            self.enqueue(job, False)
+            self._put(job)
         return job
 
     def enqueue(self, job: Job, nack: bool) -> bool:
@@ -126,14 +126,8 @@ class JobStore:
         A job that is delivered at most once is never queued after it was delivered.
         ``nack`` says which counter a further delivery goes to.
         """
-        retry = job.retry
-        if job.state != ACTIVE or (retry == 0 and job.flags & FLAG_DELIVERED):
+        if job.state != ACTIVE or (job.retry == 0 and job.flags & FLAG_DELIVERED):
             return False
-        job.state = QUEUED
-        if retry:
-            job.qtime = self.now + retry * 1000 + self._time_error()
-        else:
-            job.qtime = 0
         if nack or job.flags & FLAG_QUEUED_BEFORE:
             if nack:
                 job.nacks = min(job.nacks + 1, UINT16_MAX)
@@ -141,7 +135,14 @@ class JobStore:
                 job.deliveries = min(job.deliveries + 1, UINT16_MAX)
             self.total_requeued += 1
             self.peers.tell_queued(job, nack)
+        self._put(job)
+        return True
+
+    def _put(self, job: Job) -> None:
+        """Put ``job`` into its queue, to come back there after its retry time."""
+        job.state = QUEUED
         job.flags |= FLAG_QUEUED_BEFORE
+        job.qtime = self._retry_time(job)
         self._schedule(job)
         queue = self.queues.get(job.queue)
         if queue is None:
@@ -150,7 +151,6 @@ class JobStore:
         queue.atime = self.now
         if queue.waiters:
             self.ready.append(queue)
-        return True
 
     def dequeue(self, job: Job) -> None:
         """Take ``job``, which must be queued, out of its queue."""
@@ -223,15 +223,18 @@ class JobStore:
         if job.retry:
             if job.state == QUEUED:
                 self.dequeue(job)
-            job.qtime = self.now + job.retry * 1000 + self._time_error()
+            job.qtime = self._retry_time(job)
             self._schedule(job)
             self.peers.tell_working(job)
         return job.retry
 
     # ---- time -------------------------------------------------------------------------------
 
-    def _time_error(self) -> int:
-        return int(self._random() * TIME_ERROR) - TIME_ERROR // 2
+    def _retry_time(self, job: Job) -> int:
+        """When ``job`` is queued again unless it is acknowledged, ms; 0: never."""
+        if job.retry == 0:
+            return 0
+        return self.now + job.retry * 1000 + int(self._random() * TIME_ERROR) - TIME_ERROR // 2
 
     def _schedule(self, job: Job) -> None:
         """Look at ``job`` when it has to be queued, or a second after it expires."""
@@ -251,12 +254,12 @@ class JobStore:
             return
         if job.state == QUEUED:
             # Nobody took it for a whole retry period: it is where it should be.
-            job.qtime = self.now + job.retry * 1000 + self._time_error() if job.retry else 0
+            job.qtime = self._retry_time(job)
             self._schedule(job)
             return
         queue = self.queues.get(job.queue)
         if job.retry and queue is not None and queue.paused & PAUSED_IN:
-            job.qtime = self.now + job.retry * 1000 + self._time_error()
+            job.qtime = self._retry_time(job)
             self._schedule(job)
         elif not self.enqueue(job, False):
             job.qtime = 0

@@ -31,7 +31,7 @@ from disque_trio.server.listeners import (
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.stats import Stats
-from disque_trio.server.timers import RequeueTimer, run_cron, tune_collector
+from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
 from disque_trio.version import VERSION
 
 RESERVED_FILES = 64  # descriptors for everything but clients
@@ -79,7 +79,7 @@ class Server:
         try:
             self._check_descriptors()
             self._say_hello()
-            tune_collector()
+            collect_garbage()
             timer = RequeueTimer(self.engine)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.engine.run)

@@ -1,0 +1,39 @@
+"""Configuration: the table of parameters, files in two syntaxes, CONFIG GET, SET and REWRITE.
+
+Owns everything between what an operator writes and the typed values the server uses. Stands alone:
+no Trio, no sockets, no other part of the node; files are only read by the loading functions and
+written by `rewrite`. The machinery takes the table from the `Settings` subclass it is given;
+`Config` is that of a Disque node.
+"""
+
+from disque_trio.config.config import (
+    Config,
+    check_file,
+    load_config,
+    load_config_text,
+    parse_overrides,
+)
+from disque_trio.config.errors import ConfigError, ConfigErrors
+from disque_trio.config.glob import glob_match
+from disque_trio.config.params import Param
+from disque_trio.config.rewrite import rewrite
+from disque_trio.config.settings import Settings
+from disque_trio.config.table import SECTIONS, TABLE
+from disque_trio.config.types import OutputBufferLimit
+
+__all__ = [
+    "SECTIONS",
+    "TABLE",
+    "Config",
+    "ConfigError",
+    "ConfigErrors",
+    "OutputBufferLimit",
+    "Param",
+    "Settings",
+    "check_file",
+    "glob_match",
+    "load_config",
+    "load_config_text",
+    "parse_overrides",
+    "rewrite",
+]

@@ -1,0 +1,104 @@
+"""The configuration of a Disque node: the machinery of this package with the table of the node.
+
+Owns `Config` and the functions that the server calls. Another program does the same with a table of
+its own: a subclass of `Settings`, and the functions of `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from disque_trio.config.errors import ConfigError
+from disque_trio.config.load import (
+    check_settings_file,
+    load_settings,
+    load_settings_text,
+    parse_arguments,
+)
+from disque_trio.config.params import Table
+from disque_trio.config.settings import Settings
+from disque_trio.config.table import TABLE
+from disque_trio.config.types import OutputBufferLimit
+
+
+class Config(Settings):
+    """Every parameter of a node as an attribute; see the table for units and meaning."""
+
+    table: ClassVar[Table] = TABLE
+
+    bind: tuple[str, ...]
+    port: int
+    tcp_backlog: int
+    unixsocket: str
+    unixsocketperm: int
+    timeout: int
+    tcp_keepalive: int
+    maxclients: int
+    dir: str
+    daemonize: bool
+    pidfile: str
+    loglevel: str
+    logfile: str
+    log_format: str
+    syslog_enabled: bool
+    syslog_ident: str
+    syslog_facility: str
+    requirepass: str
+    protected_mode: bool
+    rename_commands: dict[str, str]
+    maxmemory: int
+    maxmemory_policy: str
+    maxmemory_samples: int
+    client_output_buffer_limit: OutputBufferLimit
+    client_query_buffer_limit: int
+    proto_max_bulk_len: int
+    proto_inline_max_size: int
+    databases: int
+    appendonly: bool
+    appendfilename: str
+    appendfsync: str
+    no_appendfsync_on_rewrite: bool
+    auto_aof_rewrite_percentage: int
+    auto_aof_rewrite_min_size: int
+    aof_rewrite_incremental_fsync: bool
+    aof_load_truncated: bool
+    aof_enqueue_jobs_once: bool
+    cluster_config_file: str
+    cluster_node_timeout: int
+    slowlog_log_slower_than: int
+    slowlog_max_len: int
+    latency_monitor_threshold: int
+    watchdog_period: int
+    hz: int
+    max_commands_per_turn: int
+    activerehashing: bool
+
+
+def load_config(path: str | None, overrides: Iterable[tuple[str, str]] = ()) -> Config:
+    """Load the configuration of a node.
+
+    Args:
+        path: a file, in YAML when it ends in .yaml or .yml, else in disque.conf syntax; None for
+            the defaults.
+        overrides: what `parse_overrides` gives; these win over the file.
+
+    Raises:
+        ConfigErrors: with everything that is wrong, also when the file cannot be read.
+    """
+    return load_settings(Config, path, overrides)
+
+
+def load_config_text(text: str, overrides: Iterable[tuple[str, str]] = ()) -> Config:
+    """Load disque.conf syntax from text, for a node whose file is `-`. Raises ConfigErrors."""
+    return load_settings_text(Config, text, overrides)
+
+
+def parse_overrides(argv: Sequence[str]) -> list[tuple[str, str]]:
+    """Read `--port 7712 --bind 127.0.0.1 ::1` into pairs of name and value. Raises ConfigErrors."""
+    return parse_arguments(TABLE, argv)
+
+
+def check_file(path: str) -> list[ConfigError]:
+    """Give all that is wrong with a file; nothing when a node would start with it."""
+    return check_settings_file(Config, path)

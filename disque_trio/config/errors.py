@@ -1,0 +1,80 @@
+"""What goes wrong with a configuration, said so that an operator can mend it.
+
+Owns the exceptions of the package. They carry where the bad setting stands and what was
+expected there; everything else in the package raises or collects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class BadValue(ValueError):
+    """A value that a parameter does not take. Holds the reason when `expected` says too little."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Unsupported(BadValue):
+    """A well-formed value for something that this version cannot do."""
+
+
+class ConfigError(Exception):
+    """One bad setting, or a configuration that cannot be read or written.
+
+    `str()` gives one complete line: `FILE:LINE: SETTING: reason` for a file or the command line,
+    and the exact text of the error reply (`ERR ...`) for CONFIG SET and CONFIG REWRITE.
+
+    Attributes:
+        reason: the message without its place.
+        file: the file as the operator named it, "command line", or None for a command.
+        line: the line in that file, from 1, or None.
+        setting: the name of the parameter as it was written, or None.
+        expected: what the parameter takes ("an integer from 1 to 500"), or None.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        setting: str | None = None,
+        expected: str | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.file = file
+        self.line = line
+        self.setting = setting
+        self.expected = expected
+
+    def __str__(self) -> str:
+        if self.file is None:
+            return self.reason
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        about = "" if self.setting is None else f"{self.setting}: "
+        return f"{place}: {about}{self.reason}"
+
+
+class ConfigErrors(ConfigError):
+    """Everything that is wrong with a configuration; `errors` has them in order, at least one.
+
+    The attributes are those of the first error; `str()` gives one line per error.
+    """
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        first = errors[0]
+        super().__init__(
+            first.reason,
+            file=first.file,
+            line=first.line,
+            setting=first.setting,
+            expected=first.expected,
+        )
+        self.errors = list(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)

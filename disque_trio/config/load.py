@@ -1,0 +1,227 @@
+"""From files and command line to a configuration.
+
+Owns the order of things: included files, the file, then the command line, the later overriding the
+earlier; and that all that is wrong is reported together, with file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from disque_trio.config.conf_format import read_conf
+from disque_trio.config.edits import Setting
+from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors, Unsupported
+from disque_trio.config.params import Table, unknown_parameter
+from disque_trio.config.settings import Settings
+from disque_trio.config.types import Includes
+from disque_trio.config.words import ENCODING, ERRORS, join_words
+from disque_trio.config.yaml_format import read_yaml
+
+COMMAND_LINE = "command line"
+STANDARD_INPUT = "standard input"
+
+S = TypeVar("S", bound=Settings)
+
+
+def is_yaml(path: str) -> bool:
+    """Tell the format by the extension: .yaml and .yml are YAML, all else is disque.conf syntax."""
+    return Path(path).suffix.lower() in (".yaml", ".yml")
+
+
+def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str, str]] = ()) -> S:
+    """Load a file (None: only defaults) and apply the overrides. Raises ConfigErrors."""
+    errors: list[ConfigError] = []
+    settings = [] if path is None else read_file(kind.table, path, errors)
+    values = evaluate(kind.table, settings, errors, overrides)
+    return kind(values, file=None if path is None else str(Path(path).absolute()))
+
+
+def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, str]] = ()) -> S:
+    """Load text in disque.conf syntax, as from the standard input. Raises ConfigErrors."""
+    errors: list[ConfigError] = []
+    settings = _read_text(kind.table, text, STANDARD_INPUT, False, errors, ())
+    return kind(evaluate(kind.table, settings, errors, overrides))
+
+
+def check_settings_file(kind: type[Settings], path: str) -> list[ConfigError]:
+    """Give all that is wrong with a file; nothing when it loads."""
+    try:
+        load_settings(kind, path)
+    except ConfigErrors as error:
+        return error.errors
+    return []
+
+
+def read_file(table: Table, path: str, errors: list[ConfigError]) -> list[Setting]:
+    """Give the settings of a file and of those it includes, in the order of effect."""
+    return _read_included(table, path, errors, (), None)
+
+
+def read_text(table: Table, text: str, path: str, errors: list[ConfigError]) -> list[Setting]:
+    """Like `read_file`, with the text that the file has or is going to have."""
+    return _read_text(table, text, path, is_yaml(path), errors, (_identity(path),))
+
+
+def _read_included(
+    table: Table,
+    path: str,
+    errors: list[ConfigError],
+    above: tuple[str, ...],
+    origin: Setting | None,
+) -> list[Setting]:
+    """Read a file that `origin`, a line in the files `above`, includes."""
+    file, line = (path, None) if origin is None else (origin.file, origin.line)
+    setting = None if origin is None else origin.name
+    if _identity(path) in above:
+        errors.append(ConfigError(f"{path} includes itself", file=file, line=line, setting=setting))
+        return []
+    try:
+        data = Path(path).read_bytes()
+        # YAML is Unicode; in disque.conf a password may be any bytes.
+        text = data.decode(ENCODING, "strict" if is_yaml(path) else ERRORS)
+    except OSError as error:
+        reason = f"cannot read {path}: {error.strerror}" if origin else f"{error.strerror}"
+        errors.append(ConfigError(reason, file=file, line=line, setting=setting))
+        return []
+    except UnicodeDecodeError as error:
+        bad_line = data.count(b"\n", 0, error.start) + 1
+        errors.append(ConfigError("not valid UTF-8", file=path, line=bad_line))
+        return []
+    return _read_text(table, text, path, is_yaml(path), errors, (*above, _identity(path)))
+
+
+def _read_text(
+    table: Table,
+    text: str,
+    path: str,
+    as_yaml: bool,
+    errors: list[ConfigError],
+    above: tuple[str, ...],
+) -> list[Setting]:
+    found = read_yaml(text, path, table, errors) if as_yaml else read_conf(text, path, errors)
+    settings = []
+    for setting in found:
+        param = table.get(setting.name)
+        if param is None or not isinstance(param.type, Includes):
+            settings.append(setting)
+            continue
+        try:
+            included = param.parse(setting.words)
+        except BadValue as error:
+            errors.append(_bad_value(table, setting, error))
+            continue
+        for name in included:
+            inner = str(Path(path).parent / name)
+            settings += _read_included(table, inner, errors, above, setting)
+    return settings
+
+
+def _identity(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+def evaluate(
+    table: Table,
+    settings: Sequence[Setting],
+    errors: list[ConfigError],
+    overrides: Iterable[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """Give the values that the settings, then the overrides, make. Raises ConfigErrors.
+
+    `errors` is what reading has found before; whatever is wrong is raised together.
+    """
+    values: dict[str, Any] = {}
+    for setting in chain(settings, _from_command_line(table, overrides, errors)):
+        param = table.get(setting.name)
+        if param is None:
+            reason = unknown_parameter(table, setting.name)
+            errors.append(_error(setting, reason))
+            continue
+        try:
+            value = param.parse(setting.words)
+        except BadValue as error:
+            errors.append(_bad_value(table, setting, error))
+            continue
+        if setting.name in values:
+            value = param.type.merge(values[setting.name], value)
+        values[setting.name] = value
+    if errors:
+        files = list(dict.fromkeys(error.file for error in errors))
+        errors.sort(key=lambda error: (files.index(error.file), error.line or 0))
+        raise ConfigErrors(errors)
+    return values
+
+
+def _from_command_line(
+    table: Table, overrides: Iterable[tuple[str, str]], errors: list[ConfigError]
+) -> Iterator[Setting]:
+    for raw_name, text in overrides:
+        name = raw_name.lower()
+        param = table.get(name)
+        setting = Setting(name, [text], COMMAND_LINE, 0)
+        if param is not None and not param.stored:
+            errors.append(_error(setting, "only a file can have it"))
+            continue
+        try:
+            yield setting if param is None else setting._replace(words=param.split(text))
+        except BadValue as error:
+            errors.append(_bad_value(table, setting, error))
+
+
+def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
+    """Read `--name value [value...]` from the command line into overrides for `load_settings`.
+
+    Raises ConfigErrors for anything that is not such a pair, for unknown names, and for more
+    values than the parameter takes; the values themselves are checked by the loader.
+    """
+    errors: list[ConfigError] = []
+    groups: list[tuple[str, list[str]]] = []
+    for argument in argv:
+        if argument.startswith("--"):
+            groups.append((argument[2:].lower(), []))
+        elif groups:
+            groups[-1][1].append(argument)
+        else:
+            reason = f"expected --name value, got {argument!r}"
+            errors.append(ConfigError(reason, file=COMMAND_LINE))
+    overrides = []
+    for name, words in groups:
+        param = table.get(name)
+        setting = Setting(name, words, COMMAND_LINE, 0)
+        if param is None:
+            errors.append(_error(setting, unknown_parameter(table, name)))
+        elif not words:
+            errors.append(_error(setting, "expected a value after it", param.type.expected))
+        elif not param.type.several and len(words) > 1:
+            errors.append(_bad_value(table, setting, BadValue()))
+        elif param.type.several and len(words) > 1:
+            overrides.append((name, join_words(words)))
+        else:
+            overrides.append((name, words[0]))
+    if errors:
+        raise ConfigErrors(errors)
+    return overrides
+
+
+def _bad_value(table: Table, setting: Setting, error: BadValue) -> ConfigError:
+    expected = table[setting.name].type.expected
+    got = repr(" ".join(setting.words)) if setting.words else "nothing"
+    if isinstance(error, Unsupported):
+        return _error(setting, f"{got} is not supported: {error.reason}", expected)
+    because = f" ({error.reason})" if error.reason else ""
+    if any(word.startswith("#") for word in setting.words[1:]):
+        because = " (a comment needs a line of its own)"
+    return _error(setting, f"expected {expected}, got {got}{because}", expected)
+
+
+def _error(setting: Setting, reason: str, expected: str | None = None) -> ConfigError:
+    return ConfigError(
+        reason,
+        file=setting.file,
+        line=setting.line or None,
+        setting=setting.name,
+        expected=expected,
+    )

@@ -1,0 +1,98 @@
+"""What a table of parameters is made of.
+
+Owns `Param` (one row) and the rules that hold for every row: how words become a value, and what a
+version does not support. A program brings its own table; nothing here knows a name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from disque_trio.config.errors import BadValue, Unsupported
+from disque_trio.config.types import Includes, ParamType
+from disque_trio.config.words import split_words
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter.
+
+    Attributes:
+        name: as in the files, in CONFIG and, with `--` before it, on the command line.
+        type: what it takes.
+        default: the default as it would stand in a file; for a list the words in one text.
+        section: the heading it is documented under.
+        help: one or two sentences for the operator.
+        unit: of a bare number ("seconds"); empty where it has none or the type says it.
+        settable: CONFIG SET takes it.
+        file_only: CONFIG GET does not show it.
+        always_rewritten: REWRITE writes it whether it is the default or not.
+        attribute: its name on the configuration object; made from the name when empty.
+        unsupported: given a value, says why this version cannot do it (None: it can).
+    """
+
+    name: str
+    type: ParamType[Any]
+    default: str
+    section: str
+    help: str
+    unit: str = ""
+    settable: bool = False
+    file_only: bool = False
+    always_rewritten: bool = False
+    attribute: str = ""
+    unsupported: Callable[[Any], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.attribute:
+            object.__setattr__(self, "attribute", self.name.replace("-", "_"))
+
+    def parse(self, words: Sequence[str]) -> Any:
+        """Give the value of these words; raises BadValue, or Unsupported."""
+        value = self.type.parse(words)
+        reason = self.unsupported(value) if self.unsupported else None
+        if reason is not None:
+            raise Unsupported(reason)
+        return value
+
+    def parse_text(self, text: str) -> Any:
+        """Give the value of one text, as CONFIG SET has it; raises BadValue, or Unsupported."""
+        return self.parse(self.split(text))
+
+    def split(self, text: str) -> list[str]:
+        """Give the words of one text; raises BadValue."""
+        if not self.type.several:
+            return [text]
+        try:
+            return split_words(text)
+        except ValueError as error:
+            raise BadValue(str(error)) from error
+
+    def default_value(self) -> Any:
+        """Give the default as a value (`dir` depends on the current directory)."""
+        return self.parse_text(self.default)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the configuration object holds it; `include` is used up by reading the file."""
+        return not isinstance(self.type, Includes)
+
+
+Table = Mapping[str, Param]
+
+
+def make_table(params: Sequence[Param]) -> Table:
+    """Index the parameters by name, in order. Raises ValueError when a name comes twice."""
+    table = {param.name: param for param in params}
+    if len(table) != len(params):
+        raise ValueError("a parameter is in the table twice")
+    return table
+
+
+def unknown_parameter(table: Table, name: str) -> str:
+    """Say that the name is unknown and which known one it looks like."""
+    near = difflib.get_close_matches(name.lower(), table, 1)
+    return f"unknown parameter, did you mean {near[0]}?" if near else "unknown parameter"

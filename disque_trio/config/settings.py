@@ -1,0 +1,105 @@
+"""The configuration of a running program: values, CONFIG GET and CONFIG SET.
+
+Owns `Settings`, which a program subclasses with its own table. It does no I/O; what a change means
+for sockets, logs or limits is the business of the server, which `set` tells the changed names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from disque_trio.config.errors import BadValue, ConfigError
+from disque_trio.config.glob import glob_match
+from disque_trio.config.params import Param, Table
+from disque_trio.config.words import to_bytes, to_text
+
+
+class Settings:
+    """Holds one attribute per parameter of `table`, with the value in its own type.
+
+    A subclass sets `table` and declares the attributes, so that type checkers know them. Only
+    `config_set` changes values. Two objects are equal when all their values are.
+
+    Attributes:
+        file: absolute path of the file it was loaded from, None without one.
+    """
+
+    table: ClassVar[Table] = {}
+    file: str | None
+
+    def __init__(self, values: Mapping[str, Any] | None = None, *, file: str | None = None) -> None:
+        """Hold `values` (by parameter name, in their own types) and else the defaults."""
+        self.file = file
+        given = values or {}
+        for param in self.stored():
+            value = given[param.name] if param.name in given else param.default_value()
+            setattr(self, param.attribute, value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.values() == other.values()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        changed = {
+            param.name: self.get(param.name)
+            for param in self.stored()
+            if param.name != "requirepass" and self.get(param.name) != param.default_value()
+        }
+        return f"<{type(self).__name__} file={self.file!r} {changed}>"
+
+    @classmethod
+    def stored(cls) -> list[Param]:
+        """Give the parameters that have a value, in the order of the table."""
+        return [param for param in cls.table.values() if param.stored]
+
+    def get(self, name: str) -> Any:
+        """Give the value of a parameter. Raises KeyError for an unknown name."""
+        return getattr(self, self.table[name].attribute)
+
+    def values(self) -> dict[str, Any]:
+        """Give all values by parameter name."""
+        return {param.name: self.get(param.name) for param in self.stored()}
+
+    def config_get(self, patterns: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """Answer CONFIG GET: names that match any of the globs, each once, with their texts."""
+        return [
+            (name.encode(), to_bytes(param.type.show(self.get(name))))
+            for name, param in self.table.items()
+            if not param.file_only
+            and any(glob_match(glob, name.encode(), ignore_case=True) for glob in patterns)
+        ]
+
+    def config_set(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[str]:
+        """Do CONFIG SET: all of the pairs, or none when one is bad.
+
+        Returns the names whose value changed, in the order given. Raises ConfigError, whose text
+        is the error reply.
+        """
+        values: dict[str, Any] = {}
+        for raw_name, raw_text in pairs:
+            name, text = to_text(raw_name).lower(), to_text(raw_text)
+            param = self.table.get(name)
+            if param is None or not param.settable:
+                raise ConfigError(
+                    f"ERR Unsupported CONFIG parameter: {to_text(raw_name)}",
+                    setting=to_text(raw_name),
+                )
+            try:
+                if name in values:
+                    raise BadValue("it is given twice")
+                values[name] = param.parse_text(text)
+            except BadValue as error:
+                because = f" - {error.reason}" if error.reason else ""
+                raise ConfigError(
+                    f"ERR Invalid argument '{text}' for CONFIG SET '{to_text(raw_name)}'{because}",
+                    setting=to_text(raw_name),
+                    expected=param.type.expected,
+                ) from error
+        changed = [name for name, value in values.items() if value != self.get(name)]
+        for name in changed:
+            setattr(self, self.table[name].attribute, values[name])
+        return changed

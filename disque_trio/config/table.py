@@ -1,0 +1,467 @@
+"""THE table: every parameter of a Disque node, once.
+
+Owns names, types, defaults, what CONFIG SET takes and the help texts. Loading, CONFIG GET, SET and
+REWRITE, the checks and docs/configuration.md all follow from it. Names, defaults and what can be
+SET are Disque's; the parameters that Disque does not have say so in their help.
+"""
+
+from __future__ import annotations
+
+from disque_trio.config.params import Param, make_table
+from disque_trio.config.types import (
+    LONG_MAX,
+    Addresses,
+    Choice,
+    Directory,
+    FileMode,
+    FileName,
+    Includes,
+    Int,
+    KeepAlive,
+    Memory,
+    OutputLimit,
+    Renames,
+    Text,
+    YesNo,
+)
+
+NETWORK = "Network"
+GENERAL = "General"
+SECURITY = "Security"
+LIMITS = "Limits and memory"
+AOF = "Append only file"
+CLUSTER = "Cluster"
+OBSERVE = "Slow log and latency"
+ADVANCED = "Advanced"
+
+SECTIONS = {
+    NETWORK: "Where the node listens, and how it treats connections.",
+    GENERAL: "The process: where it works and where it logs.",
+    SECURITY: "Who may use the node, and with which commands.",
+    LIMITS: "What the node and a single client may hold.",
+    AOF: (
+        "Jobs on disk. This version keeps jobs in memory only: the parameters are accepted, so "
+        "that files of other versions load, but the log cannot be switched on."
+    ),
+    CLUSTER: (
+        "Several nodes together. This version runs alone: the parameters are accepted and have "
+        "no effect yet."
+    ),
+    OBSERVE: "What the node remembers about slow commands and stalls.",
+    ADVANCED: "Timing and tuning that hardly anyone needs to change.",
+}
+
+_NEEDS_AOF = " Takes effect with the append only file, which this version does not have."
+_NEEDS_CLUSTER = " Takes effect in a cluster, which this version does not have."
+_NO_EFFECT = " Accepted so that files of other versions load; it has no effect."
+
+KB = 1024
+MAX_BULK = 512 * 1024**2
+
+
+def _no_aof(wanted: bool) -> str | None:
+    return "this version keeps jobs in memory only" if wanted else None
+
+
+TABLE = make_table(
+    [
+        Param(
+            "bind",
+            Addresses(16),
+            "",
+            NETWORK,
+            "Addresses to listen on. Without any the node listens on all of them, IPv6 and IPv4; "
+            "see `protected-mode` for what that means without a password.",
+        ),
+        Param(
+            "port",
+            Int(0, 55535),
+            "7711",
+            NETWORK,
+            "TCP port for clients; 0 listens on no TCP port. The cluster bus takes this port plus "
+            "10000, hence the upper bound.",
+        ),
+        Param(
+            "tcp-backlog",
+            Int(1),
+            "511",
+            NETWORK,
+            "Connections that may wait to be accepted. The kernel cuts it to `net.core.somaxconn`.",
+        ),
+        Param(
+            "unixsocket",
+            Text("a path, or an empty text for no unix socket"),
+            "",
+            NETWORK,
+            "Path of a unix socket to listen on as well; empty for none.",
+        ),
+        Param(
+            "unixsocketperm",
+            FileMode(),
+            "0",
+            NETWORK,
+            "Permissions of the unix socket in octal, such as 770; 0 leaves them to the umask.",
+        ),
+        Param(
+            "timeout",
+            Int(0),
+            "0",
+            NETWORK,
+            "Close a client that has been idle for this long; 0 never does. Clients blocked in "
+            "GETJOB are not idle.",
+            unit="seconds",
+            settable=True,
+        ),
+        Param(
+            "tcp-keepalive",
+            KeepAlive(),
+            "no",
+            NETWORK,
+            "Probe silent connections, so that dead peers are found: yes (every 300 seconds), no, "
+            "or the seconds between probes.",
+            unit="seconds",
+            settable=True,
+        ),
+        Param(
+            "maxclients",
+            Int(1),
+            "10000",
+            NETWORK,
+            "Clients connected at the same time; one more gets an error and is closed.",
+            settable=True,
+        ),
+        Param(
+            "dir",
+            Directory(),
+            ".",
+            GENERAL,
+            "Working directory; files are written there. The default is the directory the node "
+            "is started in. CONFIG GET shows the absolute path and REWRITE always writes it.",
+            settable=True,
+            always_rewritten=True,
+        ),
+        Param(
+            "daemonize",
+            YesNo(),
+            "no",
+            GENERAL,
+            "Detach from the terminal and run in the background. Leave it at no under systemd or "
+            "in a container.",
+        ),
+        Param(
+            "pidfile",
+            Text("a path"),
+            "/var/run/disque.pid",
+            GENERAL,
+            "Where a node with `daemonize yes` writes its process id.",
+        ),
+        Param(
+            "loglevel",
+            Choice("debug", "verbose", "notice", "warning"),
+            "notice",
+            GENERAL,
+            "The least important messages to log.",
+            settable=True,
+        ),
+        Param(
+            "logfile",
+            Text("a path, or an empty text for the standard output"),
+            "",
+            GENERAL,
+            "File to append the log to; empty logs to the standard output.",
+        ),
+        Param(
+            "log-format",
+            Choice("auto", "console", "json"),
+            "auto",
+            GENERAL,
+            "How log lines look: auto is console on a terminal and json otherwise. Not in Disque.",
+        ),
+        Param(
+            "syslog-enabled",
+            YesNo(),
+            "no",
+            GENERAL,
+            "Also log to syslog.",
+            file_only=True,
+        ),
+        Param(
+            "syslog-ident",
+            Text(),
+            "disque",
+            GENERAL,
+            "The name syslog shows for this node.",
+            file_only=True,
+        ),
+        Param(
+            "syslog-facility",
+            Choice("user", *(f"local{number}" for number in range(8))),
+            "local0",
+            GENERAL,
+            "The syslog facility.",
+        ),
+        Param(
+            "include",
+            Includes(),
+            "",
+            GENERAL,
+            "Another file to read, relative to this one. In disque.conf it is read in place, so "
+            "later lines override it; in YAML included files are read first and the file's own "
+            "settings override them.",
+            file_only=True,
+        ),
+        Param(
+            "requirepass",
+            Text("text of at most 512 bytes", 512),
+            "",
+            SECURITY,
+            "Password that clients give with AUTH; empty asks for none.",
+            settable=True,
+        ),
+        Param(
+            "protected-mode",
+            YesNo(),
+            "yes",
+            SECURITY,
+            "Without a password and without `bind`, serve only clients on this machine. "
+            "Not in Disque.",
+            settable=True,
+        ),
+        Param(
+            "rename-command",
+            Renames(),
+            "",
+            SECURITY,
+            "Give a command another name, or take it away with an empty one. In disque.conf one "
+            "line each, in YAML a mapping.",
+            file_only=True,
+            attribute="rename_commands",
+        ),
+        Param(
+            "maxmemory",
+            Memory(),
+            "1gb",
+            LIMITS,
+            "Memory for jobs and queues; 0 sets no limit. Eviction and refusals begin below it: "
+            "from 95% on jobs that can be spared are evicted, and when there are none new "
+            "ones are refused.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "maxmemory-policy",
+            Choice("acks", "noeviction"),
+            "acks",
+            LIMITS,
+            "What may be evicted when memory runs short: acknowledged jobs and delivered jobs "
+            "with RETRY 0 (acks), or nothing (noeviction).",
+            settable=True,
+        ),
+        Param(
+            "maxmemory-samples",
+            Int(1),
+            "5",
+            LIMITS,
+            "Jobs looked at when choosing one to evict.",
+            settable=True,
+        ),
+        Param(
+            "client-output-buffer-limit",
+            OutputLimit(),
+            "normal 0 0 0",
+            LIMITS,
+            "Close a client that does not read its replies: at once beyond the hard limit, or "
+            "after being beyond the soft limit for so many seconds. 0 switches a limit off.",
+            settable=True,
+        ),
+        Param(
+            "client-query-buffer-limit",
+            Memory(KB),
+            "1gb",
+            LIMITS,
+            "Input of one client that the node holds before it closes the connection. "
+            "Not in Disque, which has 1gb built in.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "proto-max-bulk-len",
+            Memory(KB, MAX_BULK),
+            "512mb",
+            LIMITS,
+            "The longest single argument, and so the largest job. Not in Disque, which has 512mb "
+            "built in.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "proto-inline-max-size",
+            Memory(KB),
+            "64kb",
+            LIMITS,
+            "The longest inline command. Not in Disque, which has 64kb built in.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "databases",
+            Int(1),
+            "16",
+            LIMITS,
+            "There is only database 0." + _NO_EFFECT,
+        ),
+        Param(
+            "appendonly",
+            YesNo(),
+            "no",
+            AOF,
+            "Log jobs to a file, so that they survive a restart. Only no in this version.",
+            settable=True,
+            unsupported=_no_aof,
+        ),
+        Param(
+            "appendfilename",
+            FileName(),
+            "disque.aof",
+            AOF,
+            "Name of the file in `dir`." + _NEEDS_AOF,
+            file_only=True,
+        ),
+        Param(
+            "appendfsync",
+            Choice("everysec", "always", "no"),
+            "everysec",
+            AOF,
+            "When written jobs are forced to the disk: every second, before each reply, or when "
+            "the kernel likes." + _NEEDS_AOF,
+            settable=True,
+        ),
+        Param(
+            "no-appendfsync-on-rewrite",
+            YesNo(),
+            "no",
+            AOF,
+            "Leave out fsync while the file is being compacted." + _NEEDS_AOF,
+        ),
+        Param(
+            "auto-aof-rewrite-percentage",
+            Int(0),
+            "100",
+            AOF,
+            "Compact the file when it has grown by this much; 0 never does." + _NEEDS_AOF,
+            unit="percent",
+            settable=True,
+        ),
+        Param(
+            "auto-aof-rewrite-min-size",
+            Memory(),
+            "64mb",
+            AOF,
+            "Do not compact a smaller file." + _NEEDS_AOF,
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "aof-rewrite-incremental-fsync",
+            YesNo(),
+            "yes",
+            AOF,
+            "Force a compacted file to the disk bit by bit, to avoid one long stall." + _NEEDS_AOF,
+            settable=True,
+        ),
+        Param(
+            "aof-load-truncated",
+            YesNo(),
+            "yes",
+            AOF,
+            "Start although the end of the file is cut off." + _NEEDS_AOF,
+            settable=True,
+        ),
+        Param(
+            "aof-enqueue-jobs-once",
+            YesNo(),
+            "no",
+            AOF,
+            "Put jobs back into their queues at the next start, once. Only no in this version.",
+            settable=True,
+            unsupported=_no_aof,
+        ),
+        Param(
+            "cluster-config-file",
+            FileName(),
+            "nodes.conf",
+            CLUSTER,
+            "File in `dir` in which the node remembers the cluster." + _NEEDS_CLUSTER,
+            file_only=True,
+        ),
+        Param(
+            "cluster-node-timeout",
+            Int(1, LONG_MAX),
+            "15000",
+            CLUSTER,
+            "A node that does not answer for this long is held to be failing." + _NEEDS_CLUSTER,
+            unit="milliseconds",
+            settable=True,
+        ),
+        Param(
+            "slowlog-log-slower-than",
+            Int(-1, LONG_MAX),
+            "10000",
+            OBSERVE,
+            "Remember commands that ran longer than this; 0 remembers all, -1 none.",
+            unit="microseconds",
+            settable=True,
+        ),
+        Param(
+            "slowlog-max-len",
+            Int(0),
+            "128",
+            OBSERVE,
+            "Commands the slow log holds.",
+            settable=True,
+        ),
+        Param(
+            "latency-monitor-threshold",
+            Int(0, LONG_MAX),
+            "0",
+            OBSERVE,
+            "Sample events that took at least this long for LATENCY; 0 switches it off.",
+            unit="milliseconds",
+            settable=True,
+        ),
+        Param(
+            "watchdog-period",
+            Int(0),
+            "0",
+            OBSERVE,
+            "The software watchdog of the C program." + _NO_EFFECT,
+            unit="milliseconds",
+            settable=True,
+        ),
+        Param(
+            "hz",
+            Int(1, 500),
+            "10",
+            ADVANCED,
+            "How often a second background work runs: idle clients and queues, statistics.",
+            settable=True,
+        ),
+        Param(
+            "max-commands-per-turn",
+            Int(1),
+            "64",
+            ADVANCED,
+            "Pipelined commands of one client that run before the other clients have their turn. "
+            "Not in Disque.",
+            settable=True,
+        ),
+        Param(
+            "activerehashing",
+            YesNo(),
+            "yes",
+            ADVANCED,
+            "Rehashing of the C program's tables in the background." + _NO_EFFECT,
+            settable=True,
+        ),
+    ]
+)

@@ -99,6 +99,7 @@ class Logging:
         syslog_facility: str = "local0",
     ) -> None:
         file = open(path, "a", encoding="utf-8") if path else sys.stdout  # noqa: PTH123, SIM115
+        self._file: IO[str] = file
         terminal = file.isatty()
         if format == "auto":
             format = "console" if terminal else "json"
@@ -117,6 +118,11 @@ class Logging:
         else:
             processors.append(structlog.dev.ConsoleRenderer(colors=terminal, timestamp_key="time"))
         self.log = Log(_Output(file), processors, {"pid": os.getpid()})
+
+    def close(self) -> None:
+        """Close the log's file."""
+        if self._file is not sys.stdout:
+            self._file.close()
 
     def set_level(self, level: str) -> None:
         """Show ``level`` and above from now on."""

@@ -123,6 +123,7 @@ def _run(config: Config, logging: Logging) -> int:
         print(f"disque-server: cannot start: {problem}", file=sys.stderr)
         return 1
     finally:
+        logging.close()
         if pidfile is not None:
             pidfile.unlink(missing_ok=True)
     return 0

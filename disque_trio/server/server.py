@@ -69,7 +69,7 @@ class Server:
         self.engine = Engine(self.node, config, clock, stats, self.log)
         self._host.engine = self.engine
         self._host.apply = self._apply
-        self._host.stop = lambda: self._stop("a client asked for it")
+        self._host.stop = lambda: self.stop("a client asked for it")
         self._stopping = trio.Event()
         self._apply(list(config.values()))
 
@@ -107,9 +107,10 @@ class Server:
                 if self._stopping.is_set():
                     self.log.warning("a second signal, no waiting", signal=number)
                     os._exit(1)
-                self._stop(signal.Signals(number).name)
+                self.stop(signal.Signals(number).name)
 
-    def _stop(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
+        """End ``run`` in good order; ``reason`` is for the log."""
         self.log.notice("stopping", reason=reason)
         self._stopping.set()
 

@@ -1,0 +1,53 @@
+"""The collector is off under load, so serving must not leave cycles behind."""
+
+import gc
+from pathlib import Path
+
+import trio
+from harness import free_port
+
+from disque_trio.config import load_config
+from disque_trio.server.logs import Logging
+from disque_trio.server.server import Server
+
+CONNECTIONS = 50
+CYCLES = 20
+
+
+async def _work(port: int) -> None:
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        for number in range(CYCLES):
+            await stream.send_all(b"ADDJOB q%d body 0\r\n" % number)
+            id = (await stream.receive_some(100)).strip()[1:]
+            await stream.send_all(b"GETJOB NOHANG FROM q%d\r\nNOSUCH\r\n" % number)
+            await stream.receive_some(1000)
+            await stream.send_all(b"ACKJOB %b\r\n" % id)
+            await stream.receive_some(100)
+
+
+async def test_clients_that_come_work_and_go_leave_no_cycles_behind(tmp_path: Path) -> None:
+    port = free_port()
+    config = load_config(None, [("port", str(port)), ("bind", "127.0.0.1")])
+    logging = Logging(path=str(tmp_path / "log"))
+    server = Server(config, logging)
+    left = -1
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        with trio.fail_after(20):
+            while True:
+                try:
+                    await _work(port)
+                    break
+                except OSError:
+                    await trio.lowlevel.checkpoint()
+            gc.collect()
+            gc.freeze()
+            for _ in range(CONNECTIONS):
+                await _work(port)
+            left = gc.collect()
+            gc.unfreeze()
+            gc.enable()
+        server.stop("the test is over")
+    logging.close()
+    assert left < CONNECTIONS * CYCLES // 10, f"{left} objects were kept by cycles"

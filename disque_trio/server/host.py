@@ -90,7 +90,8 @@ class ServerHost(Host):
         try:
             rewrite(self._config)
         except ConfigError as problem:
-            return str(problem)
+            text = str(problem)
+            return text if text.startswith("ERR ") else f"ERR Rewriting config file: {text}"
         except OSError as problem:
             return f"ERR Rewriting config file: {problem.strerror}"
         return None

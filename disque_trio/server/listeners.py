@@ -14,6 +14,7 @@ import trio
 
 from disque_trio.config import Config
 from disque_trio.server.engine import Engine
+from disque_trio.server.logs import Log
 
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
 _PROTECTED = (
@@ -29,24 +30,26 @@ class ListenError(Exception):
     """A socket cannot be listened on; the text says which and why."""
 
 
-def open_listeners(config: Config) -> list[socket.socket]:
-    """Listen on all configured addresses.
+def open_listeners(config: Config, log: Log) -> list[socket.socket]:
+    """Listen on all configured addresses, without ``bind`` on all of the machine.
 
     Raises:
-        ListenError: one of them cannot be had. Without ``bind`` both IPv6 and IPv4 are taken;
-            only a machine that lacks one of the two may do with the other.
+        ListenError: one of them cannot be had, or there is none. Only IPv6 addresses on a
+            machine that has no IPv6 are left out, with a warning.
     """
     listeners: list[socket.socket] = []
     try:
         if config.port:
             for address in config.bind or ("::", "0.0.0.0"):
-                listener = _listen_tcp(config, address, optional=not config.bind)
+                listener = _listen_tcp(config, address)
                 if listener is not None:
                     listeners.append(listener)
-            if not listeners:
-                raise ListenError(f"port {config.port}: this machine has no network protocol")
+                else:
+                    log.warning("this machine has no IPv6, not listening on it", address=address)
         if config.unixsocket:
             listeners.append(_listen_unix(config))
+        if not listeners:
+            raise ListenError("nothing: there is no port, no unixsocket, or no such network")
     except ListenError:
         for listener in listeners:
             listener.close()
@@ -54,7 +57,8 @@ def open_listeners(config: Config) -> list[socket.socket]:
     return listeners
 
 
-def _listen_tcp(config: Config, address: str, optional: bool) -> socket.socket | None:
+def _listen_tcp(config: Config, address: str) -> socket.socket | None:
+    """A listening socket; None for an IPv6 address where there is no IPv6."""
     host = "0.0.0.0" if address == "*" else address
     try:
         family, _, _, _, where = socket.getaddrinfo(
@@ -62,7 +66,7 @@ def _listen_tcp(config: Config, address: str, optional: bool) -> socket.socket |
         )[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as failure:
-        if optional and failure.errno == errno.EAFNOSUPPORT:
+        if failure.errno == errno.EAFNOSUPPORT:
             return None
         raise ListenError(f"{address} port {config.port}: {failure.strerror}") from failure
     try:
@@ -73,7 +77,7 @@ def _listen_tcp(config: Config, address: str, optional: bool) -> socket.socket |
         listener.listen(config.tcp_backlog)
     except OSError as failure:
         listener.close()
-        # A machine without IPv6 says so only when an address is bound.
+        # A machine whose IPv6 is switched off says so only when an address is bound.
         if failure.errno == errno.EADDRNOTAVAIL and host in ("::", "::1"):
             return None
         raise ListenError(f"{address} port {config.port}: {failure.strerror}") from failure

@@ -14,8 +14,9 @@ from disque_trio.config import (
     load_config_text,
     parse_overrides,
 )
+from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
-from disque_trio.server.server import ListenError, Server
+from disque_trio.server.server import Server, StartError
 from disque_trio.version import VERSION
 
 USAGE = """\
@@ -118,7 +119,7 @@ def _run(config: Config, logging: Logging) -> int:
         if pidfile is not None:
             pidfile.write_text(f"{os.getpid()}\n")
         trio.run(Server(config, logging).run)
-    except (ListenError, OSError) as problem:
+    except (StartError, ListenError, OSError) as problem:
         logging.log.warning("cannot start", reason=str(problem))
         print(f"disque-server: cannot start: {problem}", file=sys.stderr)
         return 1

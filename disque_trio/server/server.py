@@ -23,7 +23,6 @@ from disque_trio.server.clock import Clock
 from disque_trio.server.engine import Engine
 from disque_trio.server.host import ServerHost
 from disque_trio.server.listeners import (
-    ListenError,
     accept,
     close_listeners,
     open_listeners,
@@ -38,6 +37,10 @@ RESERVED_FILES = 64  # descriptors for everything but clients
 FLUSH_SECONDS = 2  # for replies that are not sent when the node stops
 
 
+class StartError(Exception):
+    """The node cannot be put together from its settings."""
+
+
 class Server:
     """One node in this process.
 
@@ -46,6 +49,7 @@ class Server:
         logging: where the log goes.
 
     Raises:
+        StartError: a command that is renamed does not exist.
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
@@ -75,7 +79,7 @@ class Server:
 
     async def run(self) -> None:
         """Serve until a signal or SHUTDOWN ends it."""
-        listeners = open_listeners(self.config)
+        listeners = open_listeners(self.config, self.log)
         try:
             self._check_descriptors()
             self._say_hello()
@@ -188,12 +192,18 @@ class Server:
 
 
 def _rename(commands: dict[bytes, Command], renamed: dict[str, str]) -> dict[bytes, Command]:
-    """The table with ``rename-command`` carried out; an empty new name removes the command."""
+    """The table with ``rename-command`` carried out; an empty new name removes the command.
+
+    Raises:
+        StartError: there is no such command, or the new name is taken.
+    """
     for old, new in renamed.items():
         command = commands.pop(old.lower().encode("utf-8", "surrogateescape"), None)
-        if command is not None and new:
-            commands[new.lower().encode("utf-8", "surrogateescape")] = command
+        if command is None:
+            raise StartError(f"rename-command: there is no command {old!r}")
+        name = new.lower().encode("utf-8", "surrogateescape")
+        if name in commands:
+            raise StartError(f"rename-command: {new!r} is a command already")
+        if name:
+            commands[name] = command
     return commands
-
-
-__all__ = ["ListenError", "Server"]

@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help run test lint format bench docs clean
+.PHONY: help run test lint format bench compiled docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
@@ -11,6 +11,7 @@ help:
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server, write the table to docs/performance.md"
+	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -40,9 +41,13 @@ bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench $(ARGS)
 
+# The compiled form in an environment of its own, so that the sources stay what runs elsewhere.
+compiled:
+	@tools/setup.sh compiled
+
 docs:
 	@tools/setup.sh test
 	$(PY) tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) .venv-compiled .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -3,7 +3,7 @@
 # virtual environment and, for the tests, redis-server (a foreign program that
 # the interop tests and the benchmarks run beside the node).
 #
-#   tools/setup.sh run|test
+#   tools/setup.sh run|test|compiled
 #
 # It installs Debian packages only when they are missing and only as root;
 # otherwise it says which command the operator has to run.
@@ -12,6 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 what=${1:-run}
 venv=${VENV:-.venv}
+[ "$what" != compiled ] || venv=.venv-compiled
 python=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
 
 apt_install() {
@@ -38,6 +39,14 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -m pip --version >/dev/nu
     # Debian splits ensurepip from python3: without it a venv has no pip.
     "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install python3-venv
     "$python" -m venv --clear "$venv"
+fi
+
+if [ "$what" = compiled ]; then
+    command -v cc >/dev/null || apt_install gcc libc6-dev python3-dev
+    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+    $pip --upgrade 'setuptools>=77' mypy types-PyYAML hiredis
+    DISQUE_TRIO_COMPILE=1 $pip --no-build-isolation .
+    exec "$venv/bin/disque-server" --version
 fi
 
 # One stamp a purpose, renewed when pyproject.toml changes.

@@ -16,7 +16,7 @@ from disque_trio.config import (
 )
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
-from disque_trio.server.server import Server, StartError
+from disque_trio.server.server import Server, StartError, form
 from disque_trio.version import VERSION
 
 USAGE = """\
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         print(USAGE, end="")
         return 0
     if args and args[0] in ("-v", "--version"):
-        print(f"disque-trio {VERSION} (Python {sys.version.split()[0]}, trio {trio.__version__})")
+        print(f"disque-trio {VERSION}, {form()} (Python {sys.version.split()[0]})")
         return 0
     if args and args[0] == "--check-config":
         return _check(args[1:])

@@ -17,6 +17,7 @@ import trio
 from disque_trio.commands.table import build_table
 from disque_trio.config import Config
 from disque_trio.core.command import Command
+from disque_trio.core import node as core_node
 from disque_trio.core.node import Node
 from disque_trio.core.peers import Peers
 from disque_trio.server.clock import Clock
@@ -35,6 +36,11 @@ from disque_trio.version import VERSION
 
 RESERVED_FILES = 64  # descriptors for everything but clients
 FLUSH_SECONDS = 2  # for replies that are not sent when the node stops
+
+
+def form() -> str:
+    """Which form of the state machine runs: compiled by mypyc, or as it was written."""
+    return "pure Python" if core_node.__file__.endswith(".py") else "compiled"
 
 
 class StartError(Exception):
@@ -161,7 +167,7 @@ class Server:
         log = self.log
         log.notice(
             "disque-trio starts",
-            version=VERSION,
+            version=f"{VERSION}, {form()}",
             node=self.node.id.decode(),
             dir=os.getcwd(),  # noqa: PTH109
             config=config.file or "defaults",

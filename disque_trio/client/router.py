@@ -1,0 +1,253 @@
+"""Which node to talk to, and what to do when it cannot be talked to.
+
+Owns the current session. Chooses a node by HELLO's priorities, moves on when the node is lost or
+says -LEAVING, and repeats commands where that is safe, within a time limit.
+"""
+
+import random
+from collections.abc import Sequence
+
+import trio
+
+from disque_trio.client.connection import Argument, Connection, Reply, open_stream, why
+from disque_trio.client.errors import (
+    AuthError,
+    ConnectionLost,
+    DisqueError,
+    LeavingError,
+    ProtocolError,
+)
+from disque_trio.client.nodes import Address, Directory, Hello, parse_hello
+from disque_trio.client.session import Lane, Session
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+
+
+class Retry:
+    """Pauses of growing, jittered length, until `limit` seconds after the first of them."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._deadline: float | None = None
+        self._pause = _FIRST_PAUSE
+
+    async def again(self) -> bool:
+        """Pause; False at once if the time is over."""
+        now = trio.current_time()
+        if self._deadline is None:
+            self._deadline = now + self._limit
+        if now >= self._deadline:
+            return False
+        await trio.sleep(min(random.uniform(0.5, 1.0) * self._pause, self._deadline - now))
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        return True
+
+
+class Router:
+    """Finds a node and runs commands on it.
+
+    Args:
+        nursery: where connections are served; it outlives all commands.
+        directory: the nodes to choose from.
+        password: sent with AUTH on every new connection, or None.
+        retry_for: seconds to go on trying after a failure.
+        connect_timeout: seconds for one connection to be ready for use.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        directory: Directory,
+        *,
+        password: str | None,
+        retry_for: float,
+        connect_timeout: float,
+    ) -> None:
+        self._nursery = nursery
+        self._directory = directory
+        self._password = password
+        self._retry_for = retry_for
+        self._connect_timeout = connect_timeout
+        self._session: Session | None = None
+        self._choosing = trio.Lock()
+        self._prefer: Address | None = None
+        self._attempts = 0
+        self._failure = ""
+        self._closed = False
+
+    @property
+    def address(self) -> Address | None:
+        """Of the node in use, None between two."""
+        session = self._session
+        return session.address if session is not None and session.current else None
+
+    def retry(self) -> Retry:
+        """A fresh time limit for one request."""
+        return Retry(self._retry_for)
+
+    async def session(self, retry: Retry) -> Session:
+        """The session with the current node; finds a node if there is none.
+
+        Raises:
+            ConnectionLost: no node could be reached before the time was over.
+            AuthError: the password was refused.
+        """
+        while True:
+            if self._session is not None and self._session.current and not self._closed:
+                return self._session
+            attempts = self._attempts
+            async with self._choosing:
+                # Who waited here while another task tried in vain takes that for an answer, so
+                # that many tasks do not try the same dead nodes one after the other.
+                if self._attempts == attempts:
+                    await self._choose()
+            if self._session is not None and self._session.current:
+                return self._session
+            if not await retry.again():
+                raise ConnectionLost(self._failure)
+
+    def leave(self, session: Session) -> None:
+        """The node of this session said -LEAVING: look for another one."""
+        self._directory.avoid(session.node_id, trio.current_time())
+        session.leave()
+
+    def close(self) -> None:
+        """Close the current session; no other will be opened."""
+        self._closed = True
+        if self._session is not None:
+            self._session.close()
+
+    async def run(
+        self,
+        lane: Lane,
+        commands: Sequence[Sequence[Argument]],
+        *,
+        repeat: bool,
+        home: Session | None = None,
+    ) -> list[Reply]:
+        """Run commands as one pipeline, on the current node or, while it lives, on `home`.
+
+        Commands that certainly did not run, or were refused with -LEAVING, are sent again; those
+        that may have run only if `repeat` says that this does no harm. Errors that remain stand
+        in the list in place of the reply.
+        """
+        results: list[Reply] = [None] * len(commands)
+        todo = list(range(len(commands)))
+        retry = self.retry()
+        while todo:
+            session = home if home is not None and home.alive else None
+            try:
+                session = session or await self.session(retry)
+                connection = await session.lane(lane)
+            except (ConnectionLost, AuthError) as error:
+                # The loss of a command that may have run says more than that no node is left.
+                for index in todo:
+                    before = results[index]
+                    if not (isinstance(before, ConnectionLost) and before.maybe_executed):
+                        results[index] = error
+                if isinstance(error, AuthError) or session is None:
+                    return results
+                replies: list[Reply] = [results[index] for index in todo]
+            else:
+                replies = await connection.execute_many([commands[index] for index in todo])
+            again: list[int] = []
+            for index, reply in zip(todo, replies, strict=True):
+                results[index] = reply
+                if isinstance(reply, LeavingError):
+                    self.leave(session)
+                    again.append(index)
+                elif isinstance(reply, ConnectionLost) and (repeat or not reply.maybe_executed):
+                    again.append(index)
+            todo = again
+            if todo and not await retry.again():
+                break
+        return results
+
+    async def run_one(
+        self,
+        lane: Lane,
+        command: Sequence[Argument],
+        *,
+        repeat: bool,
+        home: Session | None = None,
+    ) -> Reply:
+        """Run one command as `run` does, and return its reply.
+
+        Raises:
+            DisqueError: the error that remained.
+        """
+        [reply] = await self.run(lane, [command], repeat=repeat, home=home)
+        if isinstance(reply, DisqueError):
+            raise reply
+        return reply
+
+    async def connect(self, address: Address) -> Connection:
+        """A new connection, authenticated.
+
+        Raises:
+            ConnectionLost: the node cannot be reached in time, or hung up.
+            ReplyError: it refused the password or the connection.
+        """
+        connection: Connection | None = None
+        try:
+            with trio.fail_after(self._connect_timeout):
+                connection = Connection(await open_stream(address), address)
+                self._nursery.start_soon(connection.run)
+                if self._password is not None:
+                    await connection.execute("AUTH", self._password)
+        except (OSError, trio.TooSlowError) as error:
+            if connection is not None:
+                connection.close()
+            slow = isinstance(error, trio.TooSlowError)
+            raise ConnectionLost("timed out" if slow else why(error)) from error
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        return connection
+
+    async def _choose(self) -> None:
+        if self._closed:
+            raise ConnectionLost("the client is closed")
+        failures: list[str] = []
+        refused: AuthError | None = None
+        for address in self._directory.candidates(trio.current_time(), self._prefer):
+            try:
+                session = await self._open(address)
+            except AuthError as error:
+                refused = error
+            except DisqueError as error:
+                failures.append(f"{address}: {error}")
+            else:
+                self._session = await self._improve(session)
+                self._prefer = self._session.address
+                return
+        if refused is not None:
+            raise refused
+        self._attempts += 1
+        self._failure = "no Disque node can be reached: " + "; ".join(failures)
+
+    async def _improve(self, session: Session) -> Session:
+        for address in self._directory.better_than(session.node_id, trio.current_time()):
+            try:
+                better = await self._open(address)
+            except DisqueError:
+                continue
+            session.close()
+            return better
+        return session
+
+    async def _open(self, address: Address) -> Session:
+        connection = await self.connect(address)
+        try:
+            with trio.fail_after(self._connect_timeout):
+                hello: Hello = parse_hello(await connection.execute("HELLO"), address)
+        except trio.TooSlowError as error:
+            connection.close()
+            raise ProtocolError("no answer to HELLO") from error
+        except BaseException:
+            connection.close()
+            raise
+        self._directory.learn(hello)
+        return Session(hello, connection, self.connect)

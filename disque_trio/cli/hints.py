@@ -1,0 +1,92 @@
+"""From a command's syntax line to hints and completions.
+
+A syntax line consists of parts: `queue` (an argument), `[COUNT count]` (optional, begins with a
+word in capitals), `[queue ...]` (repeatable), `FROM` (a word to be typed as it is), `all|id`
+(choices), `(in, out)` (a remark that lists values), and ` | ` between whole alternatives.
+"""
+
+import re
+from collections.abc import Sequence
+
+_WORD = re.compile(r"[A-Z][A-Z0-9-]*")
+_REMARK = re.compile(r"\(([a-z, ]+)\)\s*$")
+
+
+def hint(syntax: str, typed: Sequence[str]) -> str:
+    """What of `syntax` is still to come after the arguments `typed`."""
+    parts = _parts(_alternative(_REMARK.sub("", syntax), typed))
+    pending: list[str] = []
+    for argument in typed:
+        match = _keyword_at(parts, argument)
+        if match is not None:
+            _, *pending = parts[match].strip("[]").split()
+            # Options before a bare word such as FROM cannot come after it.
+            start = 0 if not parts[match].startswith("[") else match
+            del parts[start : match + 1]
+        elif pending:
+            if pending[-1] != "...":
+                pending = pending[1:]
+        else:
+            _drop_argument(parts)
+    return " ".join([*pending, *parts])
+
+
+def words(syntax: str) -> list[str]:
+    """The words of `syntax` that are typed as they are, in order, each once."""
+    found: list[str] = []
+    remark = _REMARK.search(syntax)
+    if remark:
+        found += remark[1].split(", ")
+        syntax = syntax[: remark.start()]
+    for token in re.split(r"[\s\[\]]+", syntax):
+        choices = token.split("|") if "|" in token.strip("|") else [token]
+        if len(choices) > 1 or _WORD.fullmatch(token):
+            found += [choice for choice in choices if choice]
+    return list(dict.fromkeys(found))
+
+
+def _parts(syntax: str) -> list[str]:
+    """Split at spaces outside of brackets."""
+    parts: list[str] = []
+    depth = 0
+    for token in syntax.split():
+        if depth:
+            parts[-1] += " " + token
+        else:
+            parts.append(token)
+        depth += token.count("[") - token.count("]")
+    return parts
+
+
+def _alternative(syntax: str, typed: Sequence[str]) -> str:
+    inner = syntax
+    if syntax.startswith("[") and syntax.endswith("]") and len(_parts(syntax)) == 1:
+        inner = syntax[1:-1]
+    alternatives = [alternative.strip() for alternative in inner.split(" | ")]
+    if typed and len(alternatives) > 1:
+        for alternative in alternatives:
+            if alternative.split()[0].lower() == typed[0].lower():
+                return alternative
+    return syntax
+
+
+def _keyword_at(parts: Sequence[str], argument: str) -> int | None:
+    for index, part in enumerate(parts):
+        first = part.strip("[]").split()[0] if part.strip("[]") else ""
+        choices = first.split("|")
+        is_keyword = _WORD.fullmatch(choices[0]) is not None
+        if is_keyword and argument.lower() in [choice.lower() for choice in choices]:
+            return index
+        if not part.startswith("[") and not is_keyword:
+            return None  # a plain argument comes first, whatever is typed is that
+    return None
+
+
+def _drop_argument(parts: list[str]) -> None:
+    for index, part in enumerate(parts):
+        inner = part.strip("[]")
+        if inner.endswith("..."):
+            return
+        if not _WORD.fullmatch(inner.split()[0].split("|")[0]):
+            del parts[index]
+            return

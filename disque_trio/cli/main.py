@@ -1,0 +1,69 @@
+"""The entry point of `disque`: reads the command line and picks what to do."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from disque_trio.cli.options import USAGE, Options, UsageError, parse_options
+from disque_trio.cli.repl import Repl, run_interactively
+from disque_trio.cli.runner import Runner, complain
+from disque_trio.cli.stat import run_stat
+from disque_trio.version import VERSION
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line client.
+
+    Args:
+        arguments: the command line without the program's name; default: that of the process.
+
+    Returns:
+        The exit status: 0, or 1 after an error reply, a lost or refused connection, or a mistake
+        on the command line, or 130 when interrupted.
+    """
+    try:
+        options = parse_options(sys.argv[1:] if arguments is None else arguments, os.environ)
+    except UsageError as error:
+        complain(f"disque: {error}\nTry: disque --help")
+        return 1
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output is gone; without this Python complains once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(options: Options) -> int:
+    if options.help:
+        print(USAGE, end="")
+        return 0
+    if options.version:
+        print(f"disque {VERSION}")
+        return 0
+    if options.password_in_argv and options.warn:
+        complain(
+            "Warning: Using a password with '-a' option on the command line interface"
+            " may not be safe."
+        )
+    if options.stat:
+        return run_stat(options)
+    if options.command:
+        command = options.command
+        if options.last_from_stdin:
+            command = [*command, sys.stdin.buffer.read()]
+        fine = Runner(options, sys.stdout.buffer).run(command, options.repeat)
+    elif sys.stdin.isatty():
+        run_interactively(Runner(options, sys.stdout.buffer, interactive=True))
+        fine = True
+    else:
+        fine = Repl(Runner(options, sys.stdout.buffer)).run_stream(sys.stdin.buffer)
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The options of the `disque` command.
+
+Owns their names and defaults. They are read by hand and not by argparse, since they must end at
+the first word of the command (whose own arguments may begin with a dash) and be redis-cli's, where
+`-h` is the host and `-r -1` repeats for ever.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from disque_trio.cli.format import Output
+
+USAGE = """\
+Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
+  -h <hostname>      Node to connect to (default: 127.0.0.1).
+  -p <port>          Its port (default: 7711).
+  -s <socket>        Unix socket of the node (overrides hostname and port).
+  -a <password>      Password. The environment variable DISQUECLI_AUTH (or
+                     REDISCLI_AUTH) does the same without showing it to others.
+  --no-auth-warning  Do not warn about a password on the command line.
+  -r <repeat>        Run the command that many times, -1 for ever.
+  -i <interval>      Seconds between two of them, and between the lines of
+                     --stat; fractions are allowed.
+  -n <db>            Taken for the sake of redis-cli's users, without effect.
+  -2, -3             Protocol version to use, RESP2 (default) or RESP3.
+  -x                 Read the last argument of the command from stdin.
+  -e                 Taken likewise: an error reply always makes the exit
+                     status 1.
+  --raw              Print replies raw (the default when stdout is no terminal).
+  --no-raw           Print replies for people even if stdout is no terminal.
+  --csv              Print replies as CSV.
+  --json             Print replies as JSON (RESP3 unless -2 is given).
+  --stat             Print a line of counters and rates every second (-i), for
+                     ever or as often as -r says.
+  --help             Print this and exit.
+  --version          Print the version and exit.
+
+Without a command: an interactive prompt, or, when stdin is no terminal, the
+commands are read from there, one a line.
+
+Examples:
+  disque addjob greetings world 0
+  disque getjob timeout 1000 from greetings
+  disque --stat -i 5
+"""
+
+
+class UsageError(Exception):
+    """The command line cannot be understood; the text says why."""
+
+
+@dataclass
+class Options:
+    """What the command line says. `output` None means: decided by whether stdout is a terminal."""
+
+    host: str = "127.0.0.1"
+    port: int = 7711
+    socket: str | None = None
+    password: str | None = None
+    password_in_argv: bool = False
+    warn: bool = True
+    repeat: int = 1
+    repeat_given: bool = False
+    interval: float = 0.0
+    resp3: bool = False
+    last_from_stdin: bool = False
+    output: Output | None = None
+    stat: bool = False
+    help: bool = False
+    version: bool = False
+    command: list[bytes] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        """The node in messages and in the prompt."""
+        if self.socket is not None:
+            return self.socket
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+_WITH_VALUE = ("-h", "-p", "-s", "-a", "--pass", "-r", "-i", "-n")
+_OUTPUTS = {
+    "--raw": Output.RAW,
+    "--no-raw": Output.STANDARD,
+    "--csv": Output.CSV,
+    "--json": Output.JSON,
+}
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """Read the command line, without the program's name.
+
+    Raises:
+        UsageError: an option is unknown, lacks its value, or has a bad one.
+    """
+    options = Options()
+    options.password = environment.get("DISQUECLI_AUTH") or environment.get("REDISCLI_AUTH")
+    version: int | None = None
+    words = list(arguments)
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word in _WITH_VALUE:
+            if not words:
+                raise UsageError(f"the option {word} needs a value")
+            _set_value(options, word, words.pop(0))
+        elif word in _OUTPUTS:
+            options.output = _OUTPUTS[word]
+        elif word in ("-2", "-3"):
+            version = int(word[1:])
+        elif word == "-x":
+            options.last_from_stdin = True
+        elif word == "--no-auth-warning":
+            options.warn = False
+        elif word == "--stat":
+            options.stat = True
+        elif word == "--help":
+            options.help = True
+        elif word in ("--version", "-v"):
+            options.version = True
+        elif word != "-e":
+            raise UsageError(f"unknown option {word}")
+    options.resp3 = version == 3 or (version is None and options.output is Output.JSON)
+    options.command = [os.fsencode(word) for word in words]
+    return options
+
+
+def _set_value(options: Options, word: str, value: str) -> None:
+    if word == "-h":
+        options.host = value
+    elif word == "-p":
+        options.port = int(_number(word, value, whole=True))
+        if not 0 < options.port < 65536:
+            raise UsageError(f"the port must be from 1 to 65535, not {value}")
+    elif word == "-s":
+        options.socket = str(Path(value).expanduser())
+    elif word in ("-a", "--pass"):
+        options.password, options.password_in_argv = value, True
+    elif word == "-r":
+        options.repeat, options.repeat_given = int(_number(word, value, whole=True)), True
+    elif word == "-i":
+        options.interval = _number(word, value, whole=False)
+        if options.interval < 0:
+            raise UsageError(f"the interval must not be negative, not {value}")
+
+
+def _number(word: str, value: str, *, whole: bool) -> float:
+    try:
+        return int(value) if whole else float(value)
+    except ValueError:
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(f"the option {word} needs {kind}, not {value!r}") from None

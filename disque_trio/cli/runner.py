@@ -1,0 +1,131 @@
+"""Running commands for a person: send, wait, print; reconnect when needed.
+
+Owns the connection of the process and where replies are printed.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from disque_trio.cli.connection import Connection, ConnectionFailed, Disconnected
+from disque_trio.cli.format import Output, format_reply
+from disque_trio.cli.options import Options
+from disque_trio.cli.resp import Kind
+
+_SLOW_SECONDS = 0.5
+
+
+def complain(text: str) -> None:
+    """A message for the user that is no reply."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Runner:
+    """Runs commands one after the other.
+
+    Args:
+        options: where and how.
+        out: where replies go.
+        interactive: tell how long slow commands took, as in redis-cli's prompt.
+    """
+
+    def __init__(self, options: Options, out: BinaryIO, *, interactive: bool = False) -> None:
+        self.options = options
+        self._out = out
+        self._interactive = interactive
+        self._connection: Connection | None = None
+        self._output = options.output or (Output.STANDARD if out.isatty() else Output.RAW)
+
+    @property
+    def connected(self) -> bool:
+        """There is a connection, as far as we know."""
+        return self._connection is not None
+
+    def connect(self) -> Connection:
+        """The connection; opens one if there is none or the node has hung up on it.
+
+        Raises:
+            ConnectionFailed: the node cannot be reached.
+        """
+        if self._connection is not None and self._connection.is_stale():
+            self.disconnect()
+        if self._connection is None:
+            self._connection = Connection(self.options)
+            for complaint in self._connection.complaints:
+                complain(complaint)
+        return self._connection
+
+    def disconnect(self) -> None:
+        """Hang up. The node then forgets a command that blocks."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def run(self, command: Sequence[bytes], repeat: int = 1) -> bool:
+        """Run a command `repeat` times (negative: for ever) and print the replies.
+
+        Returns:
+            Whether all went well: no error reply, and the node was there.
+        """
+        fine = True
+        while repeat != 0:
+            fine = self._run_once(command) and fine
+            repeat -= 1
+            if repeat != 0 and self.options.interval > 0:
+                time.sleep(self.options.interval)
+        return fine
+
+    def _run_once(self, command: Sequence[bytes]) -> bool:
+        started = time.monotonic()
+        name = command[0].lower()
+        try:
+            connection = self.connect()
+            connection.send(command)
+            fine = self._print_reply(connection, is_text=_answers_text(command))
+            while fine and name == b"monitor":
+                self._print_reply(connection)
+        except ConnectionFailed as error:
+            complain(str(error))
+            return False
+        except Disconnected as error:
+            self.disconnect()
+            if name == b"shutdown":
+                return True  # it is answered by silence
+            complain(str(error))
+            return False
+        except KeyboardInterrupt:
+            self.disconnect()
+            raise
+        if name == b"quit":
+            self.disconnect()
+        took = time.monotonic() - started
+        if self._interactive and took >= _SLOW_SECONDS and self._output is Output.STANDARD:
+            self._write(b"(%.2fs)\n" % took)
+        return fine
+
+    def _print_reply(self, connection: Connection, *, is_text: bool = False) -> bool:
+        reply = connection.read()
+        self._write(format_reply(reply, self._output, is_text=is_text))
+        return reply.kind is not Kind.ERROR
+
+    def _write(self, data: bytes) -> None:
+        self._out.write(data)
+        self._out.flush()
+
+
+_TEXTS = {
+    (b"info",),
+    (b"client", b"list"),
+    (b"client", b"info"),
+    (b"cluster", b"nodes"),
+    (b"cluster", b"info"),
+    (b"latency", b"graph"),
+    (b"latency", b"doctor"),
+}
+
+
+def _answers_text(command: Sequence[bytes]) -> bool:
+    """The reply is a text of several lines for people, not to be quoted."""
+    words = tuple(word.lower() for word in command[:2])
+    return words[:1] in _TEXTS or words in _TEXTS

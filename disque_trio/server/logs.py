@@ -70,6 +70,12 @@ class _Filter:
         return event
 
 
+def _in_reading_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """What every line has first, so that lines stand below each other."""
+    first = {key: event.pop(key) for key in ("time", "level", "pid", "event")}
+    return first | dict(event)
+
+
 def _to_syslog(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
     fields = " ".join(f"{k}={v}" for k, v in event.items() if k not in ("event", "level", "time"))
     syslog.syslog(_SYSLOG_LEVELS[method], f"{event['event']} {fields}".rstrip())
@@ -114,7 +120,7 @@ class Logging:
             processors.append(_to_syslog)
         processors.append(structlog.processors.format_exc_info)
         if format == "json":
-            processors.append(structlog.processors.JSONRenderer())
+            processors += [_in_reading_order, structlog.processors.JSONRenderer()]
         else:
             processors.append(structlog.dev.ConsoleRenderer(colors=terminal, timestamp_key="time"))
         self.log = Log(_Output(file), processors, {"pid": os.getpid()})

@@ -10,7 +10,7 @@ help:
 	@echo "make test   set up, lint and run all tests"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
-	@echo "make bench  measure beside redis-server, write the table to docs/performance.md"
+	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"

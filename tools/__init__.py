@@ -1,0 +1,1 @@
+"""Programs for maintainers and operators that are run from a checkout."""

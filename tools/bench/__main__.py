@@ -1,0 +1,188 @@
+"""The command line of the benchmark: ``python -m tools.bench``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+
+from tools.bench import report, scenarios
+from tools.bench.scenarios import Plan
+from tools.bench.servers import (
+    DISQUE_COMMAND,
+    GENERATOR_CPUS,
+    MAX_CLIENTS,
+    ServerError,
+    disque_server,
+    redis_server,
+)
+from tools.bench.workloads import SERIAL_DIGITS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
+SPARE_FILES = 200
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one scenario and prints its table. Returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.size < SERIAL_DIGITS:
+        parser.error(f"--size: at least {SERIAL_DIGITS}")
+    plan = _plan(options)
+    needed = max(*plan.clients, plan.idle if options.scenario == "idle" else 0) + SPARE_FILES
+    if needed > MAX_CLIENTS:
+        parser.error(f"at most {MAX_CLIENTS - SPARE_FILES} connections")
+    _raise_file_limit(needed)
+    if options.write_docs:
+        # Not after minutes of work: is there a place for the table?
+        report.replace_section(DOCS.read_text(), options.scenario, "")
+    os.sched_setaffinity(0, GENERATOR_CPUS)
+    tables, data = _measure(options.scenario, plan)
+    facts = report.machine()
+    text = f"{report.heading(arguments, facts)}\n\n" + "\n\n".join(tables)
+    print(text)
+    if options.json is not None:
+        whole = {"arguments": list(arguments), "machine": facts, "results": data}
+        options.json.write_text(json.dumps(whole, indent=1) + "\n")
+    if options.write_docs:
+        page = DOCS.read_text()
+        DOCS.write_text(report.replace_section(page, options.scenario, text))
+    return 0
+
+
+def _measure(scenario: str, plan: Plan) -> tuple[list[str], list[dict[str, object]]]:
+    """The tables of a scenario, and what is in them as plain data."""
+    if scenario == "matrix":
+        samples = scenarios.matrix(plan)
+        return [report.matrix_table(samples)], [asdict(sample) for sample in samples]
+    if scenario == "held":
+        samples = scenarios.held(plan)
+        text = report.level_table(samples, lambda s: s.setting.held, "held")
+        return [text], [asdict(sample) for sample in samples]
+    if scenario == "idle":
+        samples, rests = scenarios.idle(plan)
+        text = report.level_table(samples, lambda s: s.setting.idle, "idle")
+        data = [asdict(sample) for sample in samples] + [asdict(rest) for rest in rests]
+        return [text, report.rest_table(rests)], data
+    found = scenarios.memory(plan)
+    return [report.memory_table(found)], [asdict(memory) for memory in found]
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    ours = (
+        partial(disque_server, "disque", shlex.split(options.server))
+        if options.subject == "disque"
+        else partial(redis_server, "redis again")
+    )
+    plan = Plan(starts=(ours, redis_server), say=_say)
+    if options.quick:
+        plan = replace(
+            plan,
+            rounds=1,
+            pipelines=(1, 16),
+            clients=(1, 50),
+            held=(1_000, 10_000),
+            idle=200,
+            jobs=20_000,
+            work=0.02,
+        )
+    given = {
+        "rounds": options.rounds,
+        "pipelines": options.pipelines,
+        "clients": options.clients,
+        "held": options.held,
+        "idle": options.idle,
+        "jobs": options.jobs,
+        "size": options.size,
+        "work": options.work,
+    }
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench",
+        description="Measures what a command costs a Disque node, beside redis-server doing the"
+        " same job in the same run. docs/performance.md explains the figures.",
+    )
+    add = parser.add_argument
+    add(
+        "--scenario",
+        choices=("matrix", "held", "idle", "memory"),
+        default="matrix",
+        help="matrix: every command by pipeline depth and clients (the default); held: the cost"
+        " with more and more jobs held; idle: the cost beside idle connections; memory: bytes a"
+        " job",
+    )
+    add("--quick", action="store_true", help="a few seconds' run, to see that everything works")
+    add("--rounds", type=_number, help="how often everything is measured (default 3)")
+    add("--pipelines", type=_numbers, metavar="N,N", help="pipeline depths (default 1,16,64)")
+    add("--clients", type=_numbers, metavar="N,N", help="numbers of clients (default 1,50,1000)")
+    add("--held", type=_numbers, metavar="N,N", help="jobs held (default 1000 to 1000000)")
+    add("--idle", type=_number, help="idle connections (default 10000)")
+    add("--jobs", type=_number, help="jobs of the scenario memory (default 1000000)")
+    add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
+    add("--work", type=float, help="scales the number of commands measured (default 1.0)")
+    add(
+        "--server",
+        metavar="COMMAND",
+        default=shlex.join(DISQUE_COMMAND),
+        help="the command that starts the Disque node",
+    )
+    add(
+        "--subject",
+        choices=("disque", "redis"),
+        default="disque",
+        help="redis measures redis-server against itself: how far the ratios of this machine"
+        " stray from 1",
+    )
+    add("--json", type=Path, metavar="FILE", help="write every sample of every round")
+    add("--write-docs", action="store_true", help=f"replace the table in docs/{DOCS.name}")
+    return parser
+
+
+def _number(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
+    return value
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(_number, text.split(",")))
+
+
+def _raise_file_limit(needed: int) -> None:
+    """Lets this process and the servers it starts have as many connections as they need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ServerError(f"{needed} open files are needed, the limit is {hard} (ulimit -Hn)")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _terminated(*_: object) -> None:
+    # An ordinary exit, so that the servers are ended on the way out.
+    sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (ServerError, report.DocsError) as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

@@ -1,0 +1,211 @@
+"""The load generator: many connections of one process driven through one epoll.
+
+It owns the sockets and the clock of a measurement and knows nothing of queues: a
+*script* (a generator) says what one connection sends and gets each reply back. Requests
+are bytes that were encoded beforehand and replies are checked with a few operations on
+bytes, because on a machine with two cores a slow generator would measure itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import select
+import socket
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+RECEIVE_BYTES = 256 * 1024
+STALL_SECONDS = 30.0
+PING = b"*1\r\n$4\r\nPING\r\n"
+
+
+class LoadError(Exception):
+    """The server did not do the work: an error reply, a lost connection, or silence."""
+
+
+class Shape(Protocol):
+    """What the replies to a batch look like."""
+
+    def complete(self, reply: bytes, count: int) -> bool:
+        """Whether ``reply`` holds all ``count`` replies; raises LoadError on any other reply."""
+
+
+class Exchange(NamedTuple):
+    """One batch: so many ``commands`` sent in one go, and the shape of their replies."""
+
+    request: bytes
+    shape: Shape
+    commands: int
+
+
+Script = Generator[Exchange, bytes, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one run did: commands answered, wall time in seconds, the generator's own CPU
+    time in seconds, and the sorted times in seconds from a batch's send to its last reply."""
+
+    commands: int
+    seconds: float
+    own_cpu: float
+    latencies: Sequence[float]
+
+
+def percentile(ordered: Sequence[float], fraction: float) -> float:
+    """The nearest-rank percentile of a sorted sequence, ``fraction`` within 0..1.
+
+    Raises ValueError when there is nothing to choose from.
+    """
+    if not ordered:
+        raise ValueError("no percentile of an empty sequence")
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+@contextmanager
+def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """Opens ``count`` connections to a port of this machine and closes them at the end.
+
+    Each answers a PING before the next is opened, so that the listen queue cannot overflow
+    and all of them are known to be served. Raises LoadError when the server refuses one.
+    """
+    with ExitStack() as stack:
+        yield [stack.enter_context(_connect(port)) for _ in range(count)]
+
+
+def _connect(port: int) -> socket.socket:
+    try:
+        sock = socket.create_connection(("127.0.0.1", port), STALL_SECONDS)
+    except OSError as error:
+        raise LoadError(f"cannot connect to port {port}: {error}") from error
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        answer = ask(sock, PING)
+        if answer != b"+PONG":
+            raise LoadError(f"PING was answered with {answer!r}")
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def ask(sock: socket.socket, request: bytes) -> bytes:
+    """Sends one request on a blocking socket, returns its one-line reply without the CRLF.
+
+    Raises LoadError when the connection ends or fails first.
+    """
+    reply = b""
+    try:
+        sock.sendall(request)
+        while not reply.endswith(b"\r\n"):
+            chunk = sock.recv(RECEIVE_BYTES)
+            if not chunk:
+                raise LoadError("the server closed the connection")
+            reply += chunk
+    except OSError as error:
+        raise LoadError(f"the connection failed: {error}") from error
+    return reply[:-2]
+
+
+class _Client:
+    """One connection with its script, the batch in flight and the reply so far."""
+
+    __slots__ = ("exchange", "reply", "script", "sent_at", "sock", "unsent")
+
+    def __init__(self, sock: socket.socket, script: Script, first: Exchange) -> None:
+        self.sock = sock
+        self.script = script
+        self.exchange = first
+        self.reply = b""
+        self.unsent = b""
+        self.sent_at = 0.0
+
+
+def run(socks: Iterable[socket.socket], scripts: Iterable[Script]) -> Load:
+    """Drives each script over its connection until all have ended.
+
+    A script's connection has one batch in flight. Raises LoadError as soon as a reply is not
+    what its batch has to get, a connection ends, or no reply comes for STALL_SECONDS.
+    """
+    clients: dict[int, _Client] = {}
+    for sock, script in zip(socks, scripts, strict=True):
+        # A script that has nothing to do ends at once.
+        first = next(script, None)
+        if first is not None:
+            clients[sock.fileno()] = _Client(sock, script, first)
+    collecting = gc.isenabled()
+    # The millions of small objects of a run would make our own collector a cost of it.
+    gc.collect()
+    gc.disable()
+    try:
+        with select.epoll() as epoll:
+            for fd in clients:
+                epoll.register(fd, select.EPOLLIN)
+            return _drive(epoll, clients)
+    except OSError as error:
+        raise LoadError(f"the connection failed: {error}") from error
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _drive(epoll: select.epoll, clients: dict[int, _Client]) -> Load:
+    latencies: list[float] = []
+    commands = 0
+    active = len(clients)
+    now = time.perf_counter
+    cpu_before = time.process_time()
+    started = now()
+    for client in clients.values():
+        client.sent_at = now()
+        _send(epoll, client, client.exchange.request)
+    while active:
+        events = epoll.poll(STALL_SECONDS)
+        if not events:
+            raise LoadError(f"no reply for {STALL_SECONDS:g} s, {active} clients are waiting")
+        for fd, event in events:
+            client = clients[fd]
+            if client.unsent:
+                if event & select.EPOLLOUT:
+                    _send(epoll, client, client.unsent)
+                if not event & ~select.EPOLLOUT:
+                    continue
+            chunk = client.sock.recv(RECEIVE_BYTES)
+            if not chunk:
+                raise LoadError("the server closed the connection")
+            reply = client.reply + chunk if client.reply else chunk
+            exchange = client.exchange
+            if not exchange.shape.complete(reply, exchange.commands):
+                client.reply = reply
+                continue
+            finished = now()
+            latencies.append(finished - client.sent_at)
+            commands += exchange.commands
+            client.reply = b""
+            try:
+                client.exchange = exchange = client.script.send(reply)
+            except StopIteration:
+                active -= 1
+                continue
+            client.sent_at = now()
+            _send(epoll, client, exchange.request)
+    seconds = now() - started
+    own_cpu = time.process_time() - cpu_before
+    latencies.sort()
+    return Load(commands, seconds, own_cpu, latencies)
+
+
+def _send(epoll: select.epoll, client: _Client, data: bytes) -> None:
+    try:
+        sent = client.sock.send(data)
+    except BlockingIOError:
+        sent = 0
+    unsent = data[sent:] if sent < len(data) else b""
+    if bool(unsent) != bool(client.unsent):
+        epoll.modify(client.sock, select.EPOLLIN | (select.EPOLLOUT if unsent else 0))
+    client.unsent = unsent

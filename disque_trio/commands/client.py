@@ -1,7 +1,7 @@
 """CLIENT and its subcommands."""
 
 from disque_trio.commands.parse import SYNTAX, parse_integer, parse_timeout
-from disque_trio.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
+from disque_trio.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
 from disque_trio.core.command import CommandError
 from disque_trio.core.node import LEAVING, Node
 from disque_trio.protocol.reply import OK, Text, encode, integer, null, null_array
@@ -34,6 +34,9 @@ def client_command(node: Node, client: Client, args: list[bytes]) -> None:
     elif word == b"kill" and count > 2:
         _kill(node, client, args)
     elif word == b"pause" and count in (3, 4):
+        # WRITE pauses reads as well: the point of pausing is that nothing happens.
+        if count == 4 and args[3].lower() not in (b"all", b"write"):
+            raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
         node.host.pause(parse_timeout(args[2]))
         out.append(OK)
     elif word == b"unpause" and count == 2:
@@ -100,7 +103,7 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
 
 
 def _kill(node: Node, client: Client, args: list[bytes]) -> None:
-    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [LADDR a] [SKIPME yes|no]: all those
+    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]: all those
     that fit every filter."""
     if len(args) == 3:
         wanted = args[2].decode("utf-8", "replace")
@@ -168,6 +171,6 @@ def _reply(client: Client, mode: bytes) -> None:
         client.reply_mode = REPLY_OFF
     elif mode == b"skip":
         if client.reply_mode != REPLY_OFF:
-            client.reply_mode = REPLY_SKIP
+            client.reply_mode = REPLY_SKIP_NEXT
     else:
         raise CommandError(SYNTAX)

@@ -11,7 +11,8 @@ _FALLBACK = "ERR Wrong CLUSTER subcommand or number of arguments"
 
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
-    """CLUSTER NODES, INFO, MYID, LEAVING [yes|no], RESET [SOFT|HARD], FORGET id, MEET ip port."""
+    """CLUSTER NODES, INFO, MYID, LEAVING [yes|no], RESET [SOFT|HARD], SAVECONFIG, FORGET id,
+    MEET ip port."""
     word = args[1].lower()
     count = len(args)
     answer: Value
@@ -35,6 +36,9 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
         if count == 3 and args[2].lower() == b"hard":
             node.renew_id()
         client.out.append(OK)
+        return
+    elif word == b"saveconfig" and count == 2:
+        client.out.append(OK)  # a node alone has nothing to save
         return
     elif word == b"forget" and count == 3:
         raise CommandError(_forget_problem(node, args[2]))

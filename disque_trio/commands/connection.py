@@ -24,11 +24,9 @@ def auth(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _authenticate(node: Node, client: Client, words: list[bytes]) -> None:
     right = node.host.check_password(words[-1])
-    if len(words) == 2 and words[0] != b"default":
-        right = False
     if right is None:
         raise CommandError("ERR Client sent AUTH, but no password is set")
-    if not right:
+    if not right or (len(words) == 2 and words[0] != b"default"):
         client.authenticated = False
         if len(words) == 2:
             raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")

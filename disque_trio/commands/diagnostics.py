@@ -47,7 +47,8 @@ def latency(node: Node, client: Client, args: list[bytes]) -> None:
         if args[2] not in monitor.events:
             name = args[2].decode("utf-8", "replace")
             raise CommandError(f"ERR No samples available for event '{name}'")
-        answer = Text(_graph(args[2], monitor.events[args[2]], node.now).encode())
+        samples = monitor.events[args[2]]
+        answer = Text(_graph(args[2], samples, monitor.worst[args[2]], node.now).encode())
     elif word == b"doctor" and len(args) == 2:
         answer = Text(_doctor(node).encode())
     elif word == b"reset":
@@ -57,13 +58,13 @@ def latency(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(answer, client.resp))
 
 
-def _graph(event: bytes, samples: list[tuple[int, int]], now: int) -> str:
+def _graph(event: bytes, samples: list[tuple[int, int]], worst: int, now: int) -> str:
     """The samples as bars of text, oldest on the left, with their ages below."""
     high = max(ms for _, ms in samples)
     low = min(ms for _, ms in samples)
     lines = [
         f"{event.decode('utf-8', 'replace')} - high {high} ms, low {low} ms "
-        f"(all time high {high} ms)",
+        f"(all time high {worst} ms)",
         "-" * 80,
     ]
     shown = samples[-80:]

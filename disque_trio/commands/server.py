@@ -72,19 +72,19 @@ def command(node: Node, client: Client, args: list[bytes]) -> None:
     word = args[1].lower() if len(args) > 1 else b""
     answer: Value
     if len(args) == 1:
-        answer = [_row(found) for found in node.commands.values()]
+        answer = [_row(found, client.resp) for found in node.commands.values()]
     elif word == b"count" and len(args) == 2:
         answer = len(node.commands)
     elif word == b"list" and len(args) == 2:
         answer = list(node.commands)
     elif word == b"info":
         if len(args) == 2:
-            answer = [_row(found) for found in node.commands.values()]
+            answer = [_row(found, client.resp) for found in node.commands.values()]
         else:
             rows: list[Value] = []
             for name in args[2:]:
                 wanted = node.commands.get(name.lower())
-                rows.append(NULL_ARRAY if wanted is None else _row(wanted))
+                rows.append(NULL_ARRAY if wanted is None else _row(wanted, client.resp))
             answer = rows
     elif word == b"docs":
         names = [name.lower() for name in args[2:]] or list(node.commands)
@@ -94,10 +94,12 @@ def command(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(answer, client.resp))
 
 
-def _row(command: Command) -> Value:
-    """A line of COMMAND: name, arity, flags and the positions of keys, of which there are none."""
+def _row(command: Command, resp: int) -> Value:
+    """A line of COMMAND: name, arity, flags and the positions of keys, of which there are none.
+    Clients of RESP3 also expect what Redis added since: categories, tips, keys, subcommands."""
     flags: list[Value] = [Simple(flag.encode()) for flag in command.flags]
-    return [command.name.encode(), command.arity, flags, 0, 0, 0]
+    row: list[Value] = [command.name.encode(), command.arity, flags, 0, 0, 0]
+    return row if resp == 2 else [*row, [], [], [], []]
 
 
 def _docs(command: Command) -> Value:

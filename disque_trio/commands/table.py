@@ -112,8 +112,8 @@ def _commands() -> list[Command]:
         Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
                 "Compact the append-only file.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
-                "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | FORGET id "
-                "| MEET ip port",
+                "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
+                "| FORGET id | MEET ip port",
                 "Look at and change the cluster.", "cluster"),
         # ---- names of the first release
         Command("getjobs", -2, "write fast", jobs.getjob, _GETJOB,

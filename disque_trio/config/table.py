@@ -262,8 +262,8 @@ TABLE = make_table(
             Int(1),
             "5",
             LIMITS,
-            "Accepted for files of the C server and without effect: eviction here knows what may go and "
-            "needs no samples.",
+            "Accepted for files of the C server and without effect: eviction here knows what may "
+            "go and needs no samples.",
             settable=True,
         ),
         Param(

@@ -5,6 +5,7 @@ from disque_trio.protocol.reply import null_array
 REPLY_ON = 0
 REPLY_OFF = 1
 REPLY_SKIP = 2
+REPLY_SKIP_NEXT = 3
 
 
 class Client:
@@ -17,7 +18,7 @@ class Client:
         authenticated: whether commands are served (always when no password is set).
         name: what CLIENT SETNAME said.
         lib_name, lib_ver: what CLIENT SETINFO said.
-        reply_mode: REPLY_ON, REPLY_OFF or REPLY_SKIP (the reply of the next command).
+        reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
         close: close the connection when the replies are out.
         waits_for: names of the queues of its blocked GETJOB, empty: not blocked.

@@ -26,7 +26,7 @@ MAX_ID_MINUTES = 0xFFFF
 # What a job costs beside its body, bytes: the record with its numbers, its id, its places in
 # the registry, in the timers and in a queue. Measured on CPython 3.11 (resident memory of a
 # node that holds a million jobs).
-JOB_OVERHEAD = 400
+JOB_OVERHEAD = 520
 
 
 class Job:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from disque_trio.core.client import REPLY_ON, REPLY_SKIP, Client
+from disque_trio.core.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client
 from disque_trio.core.command import Command, CommandError
 from disque_trio.core.host import Host
 from disque_trio.core.job import Job
@@ -98,7 +98,6 @@ class Node(JobStore):
         if command is None:
             command = self._lookup.get(args[0].lower())
         replies = len(client.out)
-        mode = client.reply_mode
         if command is None:
             client.out.append(error(b"ERR unknown command '%b'" % args[0][:128]))
         elif not command.min_args <= len(args) <= command.max_args:
@@ -110,7 +109,7 @@ class Node(JobStore):
         else:
             client.last_command = command.name
             if self.monitors and not command.skip_monitor:
-                self._show_monitors(client, args)
+                self._show_monitors(client, command, args)
             started = self._clock()
             try:
                 command.handler(self, client, args)
@@ -123,10 +122,16 @@ class Node(JobStore):
             command.nanoseconds += took
             if took >= self._slow:
                 self._note_slow(command, args, took)
-        if mode != REPLY_ON and client.reply_mode != REPLY_ON:
-            del client.out[replies:]
-            if mode == REPLY_SKIP and not client.waits_for:
-                client.reply_mode = REPLY_ON
+        if client.reply_mode != REPLY_ON:
+            self._silence(client, replies)
+
+    def _silence(self, client: Client, replies: int) -> None:
+        """CLIENT REPLY OFF or SKIP: drop what was replied behind the first ``replies``."""
+        del client.out[replies:]
+        if client.reply_mode == REPLY_SKIP_NEXT:
+            client.reply_mode = REPLY_SKIP
+        elif client.reply_mode == REPLY_SKIP and not client.waits_for:
+            client.reply_mode = REPLY_ON
 
     def watch_durations(self, slower_than: int, threshold: int) -> None:
         """Keep commands of ``slower_than`` µs and more (negative: none) in the slow log and
@@ -138,21 +143,20 @@ class Node(JobStore):
             self._slow = min(self._slow, threshold * 1_000_000)
 
     def _note_slow(self, command: Command, args: list[bytes], took: int) -> None:
-        if command.name == "auth":
-            args = [args[0], b"(redacted)"]
-        self.slowlog.add(self.now, took // 1000, args)
+        self.slowlog.add(self.now, took // 1000, _without_password(command, args))
         event = b"fast-command" if "fast" in command.flags else b"command"
         self.latency.add(event, self.now, took // 1_000_000)
 
-    def _show_monitors(self, client: Client, args: list[bytes]) -> None:
-        line = b"+%d.%06d [%b] %b\r\n" % (
-            self.now // 1000,
-            self.now % 1000 * 1000,
+    def _show_monitors(self, client: Client, command: Command, args: list[bytes]) -> None:
+        time = b"+%d.%06d " % (self.now // 1000, self.now % 1000 * 1000)
+        line = b"%b] %b\r\n" % (
             self.host.address(client).encode(),
-            b" ".join([quote(arg) for arg in args]),
+            b" ".join([quote(arg) for arg in _without_password(command, args)]),
         )
         for monitor in self.monitors:
-            monitor.out.append(line)
+            # Redis has the database in front of the address, Disque has none. Clients that speak
+            # RESP3 are Redis's and look for it.
+            monitor.out.append(time + (b"[0 " if monitor.resp == 3 else b"[") + line)
             self.woken.append(monitor)
 
     def tick(self, now: int) -> None:
@@ -261,6 +265,19 @@ class Node(JobStore):
         """Forget all jobs and queues; clients that wait for jobs are told that there are none."""
         self.unblock_all()
         super().flush()
+
+
+def _without_password(command: Command, args: list[bytes]) -> list[bytes]:
+    """``args`` as others may see them."""
+    if command.name in ("auth", "hello"):
+        return [args[0], *[b"(redacted)"] * (len(args) - 1)]
+    if command.name == "config":
+        shown = list(args)
+        for i in range(2, len(args) - 1):
+            if args[i].lower() == b"requirepass":
+                shown[i + 1] = b"(redacted)"
+        return shown
+    return args
 
 
 def job_entry(job: Job, queue: Queue, withcounters: bool) -> bytes:

@@ -7,11 +7,12 @@ Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
 Two parsers stand behind ``feed``. The careful one is incremental and knows every rule. The
 quick one hands a whole chunk to hiredis, which is three times as fast but parses replies, not
-requests: it knows no inline lines, takes more types than a request may have, reserves room for
-an array before it has seen one element, and cannot say where a half request began. So it gets
-a chunk only when nothing is left over from the last one and no array length in it has seven
-digits or more, a marker is put behind the chunk, and unless exactly lists of bulk strings and
-then the marker come out, the careful parser starts over with the same chunk. No request is
+requests: it knows no inline lines and no limits, gives other types as if they were lists and
+bulk strings, reserves room for an array before it has seen one element, and cannot say where a
+half request began. So it gets a chunk only when nothing is left over from the last one, no line
+in it begins like such a type or like an array of seven digits or more, and it is no longer than
+one argument may be. A marker is put behind the chunk, and unless exactly lists of bulk strings
+and then the marker come out, the careful parser starts over with the same chunk. No request is
 ever served from a chunk that hiredis did not take whole.
 """
 
@@ -35,14 +36,20 @@ UNAUTHENTICATED_MAX_BULK = 16 * 1024
 _STAR = ord("*")
 _DOLLAR = ord("$")
 _MARKER = b":0\r\n"
-_LONG_ARRAY = re.compile(rb"\*[+0-9]{7}")
+# The start of a line that hiredis must not see. Inside of an argument it does no harm, the chunk
+# then only goes the careful way. (Neither parser looks at the two bytes that end an argument, so
+# behind a wrong end such a line is not seen as one; it is then served as hiredis reads it.)
+_NOT_FOR_HIREDIS = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
+_MAX_FIRST_LINE = 7
 
 
 class RequestParser:
     """The requests of one connection.
 
     ``error`` is None until the client breaks the protocol, then the text of the error reply
-    (without "ERR " and line end); everything fed after that is dropped.
+    (without "ERR " and line end); everything fed after that is dropped. ``held_back`` means that
+    a stranger sent more than strangers may behind the requests that ``feed`` gave, which may
+    have the password: serve these, set ``trusted`` and call ``go_on``.
 
     Args:
         max_bulk: longest argument, bytes.
@@ -59,6 +66,7 @@ class RequestParser:
         "_held",
         "_left",
         "error",
+        "held_back",
         "max_bulk",
         "max_inline",
         "max_query",
@@ -77,6 +85,7 @@ class RequestParser:
         self.max_query = max_query
         self.error: str | None = None
         self.trusted = trusted
+        self.held_back = False
         self._buffer = bytearray()
         self._args: list[bytes] = []
         self._left = 0  # arguments still to come of the request in `_args`
@@ -92,11 +101,22 @@ class RequestParser:
         """Take ``data`` (not empty) and return the requests that are now complete."""
         if self.error is not None:
             return []
-        if not self._left and not self._buffer and self.trusted and data[0] == _STAR:
+        if (
+            not self._left
+            and not self._buffer
+            and self.trusted
+            and data[0] == _STAR
+            and len(data) <= self.max_bulk
+        ):
             requests = _parse_whole(data)
             if requests is not None:
                 return requests
         return self._parse(data)
+
+    def go_on(self) -> list[list[bytes]]:
+        """Return the requests behind those that ``held_back`` was about."""
+        self.held_back = False
+        return self._parse(b"")
 
     def _fail(self, text: str) -> None:
         self.error = "Protocol error: " + text
@@ -118,6 +138,9 @@ class RequestParser:
                     self._args = []
                     self._held = 0
             elif buffer[position] == _STAR:
+                if requests and not self.trusted:
+                    self.held_back = True
+                    break
                 after = self._take_count(position)
             else:
                 after = self._take_inline(position, requests)
@@ -148,7 +171,7 @@ class RequestParser:
         args = split_inline(bytes(self._buffer[position:end]))
         if args is None:
             self._fail("unbalanced quotes in request")
-        elif args:
+        elif args := [arg for arg in args if arg]:  # as the C server: empty ones are dropped
             requests.append(args)
         return end + 1
 
@@ -189,7 +212,8 @@ class RequestParser:
                 position = end + 2
             if len(buffer) - position < self._bulk + 2:
                 break
-            self._args.append(bytes(buffer[position : position + self._bulk]))
+            with memoryview(buffer) as view:  # one copy, not two, of what may be 512 MB
+                self._args.append(view[position : position + self._bulk].tobytes())
             self._held += self._bulk
             self._left -= 1
             position += self._bulk + 2
@@ -203,7 +227,11 @@ _reader = hiredis.Reader()
 def _parse_whole(data: bytes) -> list[list[bytes]] | None:
     """The requests in ``data`` if it holds whole, well-formed ones and nothing else."""
     global _reader
-    if not data.endswith(b"\r\n") or _LONG_ARRAY.search(data) is not None:
+    if (
+        not data.endswith(b"\r\n")
+        or data.find(b"\r", 0, _MAX_FIRST_LINE + 1) < 0
+        or _NOT_FOR_HIREDIS.search(data) is not None
+    ):
         return None
     requests: list[list[bytes]] = []
     gets = _reader.gets
@@ -221,8 +249,8 @@ def _parse_whole(data: bytes) -> list[list[bytes]] | None:
                 requests.append(request)
         if request == 0 and request is not False and not _reader.has_data():
             return requests
-    except hiredis.HiredisError:
-        pass
+    except Exception:
+        pass  # not only protocol errors: hiredis-py also raises TypeError and MemoryError
     # What hiredis holds now is half a request, or none at all.
     _reader = hiredis.Reader()
     return None

@@ -13,6 +13,7 @@ import os
 import select
 import socket
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
@@ -29,10 +30,14 @@ from disque_trio.server.logs import Log
 if TYPE_CHECKING:
     from disque_trio.server.stats import Stats
 
-TURNS_BEFORE_OTHERS = 16  # so many turns in a row before other tasks get their chance
+OTHERS_WAIT = 4  # ms of turns in a row before other tasks (timers, new clients) get their chance
 EVENTS_A_TURN = 512
 LINGER = 0.001  # s; a busy client's next request usually comes sooner than a wait for it costs
 BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
+# A client that asks for much has its turn shortened, so that what is not sent yet is looked at
+# (and the client dropped, if it is too much) before more is made.
+LONG_REPLY = 64 * 1024  # bytes
+MANY_REPLIES = 1024
 MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
 
 _READ = select.EPOLLIN
@@ -76,7 +81,7 @@ class Engine:
     async def run(self) -> None:
         """Serve until cancelled."""
         poll = self._epoll.poll
-        turns = 0
+        yielded = 0
         linger = 0.0
         while True:
             self._waiting = False
@@ -84,9 +89,9 @@ class Engine:
             if events or self._behind:
                 self.turn(events)
                 linger = LINGER
-                turns += 1
-                if turns % TURNS_BEFORE_OTHERS == 0:
+                if self._now - yielded >= OTHERS_WAIT:
                     await trio.lowlevel.checkpoint()
+                    yielded = self._now
             else:
                 linger = 0.0
                 self._waiting = True
@@ -122,10 +127,8 @@ class Engine:
                 other = self.by_id.get(client.id)
                 if other is not None:
                     self._dirty.append(other)
-                    if other.backlog:
+                    if other.backlog or other.parser.error is not None:
                         self._behind[other] = None
-                    if other.muted:
-                        self._unmute(other)
         dirty = self._dirty
         if dirty:
             for connection in dirty:
@@ -151,54 +154,70 @@ class Engine:
             self.close(connection)
             return
         if not data:
-            self.close(connection)
+            self._end_of_input(connection)
             return
         connection.active = self._now
         self.stats.input_bytes += len(data)
         parser = connection.parser
         requests = parser.feed(data)
-        if connection.client.waits_for or connection.backlog or self.paused_until:
-            self._keep(connection, requests)
-        else:
-            self._serve(connection, requests)
-        if parser.error is not None and not connection.backlog:
-            self._protocol_error(connection)
-
-    def _protocol_error(self, connection: Connection) -> None:
         client = connection.client
-        if not client.close:
-            client.out.append(error("ERR " + (connection.parser.error or "")))
-            client.close = True
-            self._dirty.append(connection)
+        if self.paused_until and client.authenticated and _ends_pause(requests):
+            self.resume()
+        if client.waits_for or connection.backlog or self.paused_until:
+            self._keep(connection, requests)
+            return
+        served = self._serve(connection, requests)
+        if served < len(requests):
+            self._keep(connection, requests[served:])
+        elif parser.error is not None or parser.held_back:
+            self._after_backlog(connection)
 
-    def _serve(self, connection: Connection, requests: list[list[bytes]]) -> None:
+    def _end_of_input(self, connection: Connection) -> None:
+        """The client closed the connection, or only its half of it: then it still reads what it
+        asked for. A client that waits for a job will not take it any more."""
+        client = connection.client
+        if (connection.unsent or client.out) and not client.waits_for:
+            client.close = True
+            self._watch(connection)
+            self._dirty.append(connection)
+        else:
+            self.close(connection)
+
+    def _serve(self, connection: Connection, requests: list[list[bytes]]) -> int:
+        """Serve the first of ``requests``; returns how many may be served this turn."""
         node = self.node
         client = connection.client
+        out = client.out
         now = self._now
         self._serving = connection
         limit = self.config.max_commands_per_turn
-        for number, request in enumerate(requests):
-            if number == limit or client.waits_for or client.close or self.paused_until:
-                if not client.close:
-                    self._keep(connection, requests[number:])
+        served = 0
+        for request in requests:
+            if served == limit or client.waits_for or client.close or self.paused_until:
                 break
             try:
                 node.command(client, request, now)
             except Exception:
                 # Nothing that a client sends may stop the node or another client.
                 self.log.warning("command failed", command=repr(request)[:200], exc_info=True)
-                client.out.append(_INTERNAL_ERROR)
+                out.append(_INTERNAL_ERROR)
+            served += 1
+            if out and (len(out[-1]) > LONG_REPLY or len(out) > MANY_REPLIES):
+                break
         self._serving = None
         connection.parser.trusted = client.authenticated
-        if client.out or client.close:
+        if out or client.close:
             self._dirty.append(connection)
+        return served
 
     def _keep(self, connection: Connection, requests: list[list[bytes]]) -> None:
         """Put ``requests`` behind what waits already; stop reading when that is much."""
+        client = connection.client
+        if client.close:
+            return
         connection.backlog.extend(requests)
         for request in requests:
             connection.backlog_size += 64 + sum(map(len, request))
-        client = connection.client
         if not client.waits_for and not self.paused_until:
             self._behind[connection] = None
         elif connection.backlog_size > BACKLOG_LIMIT and not connection.muted:
@@ -207,32 +226,41 @@ class Engine:
 
     def _serve_backlog(self, connection: Connection) -> None:
         client = connection.client
-        if client.waits_for or self.paused_until or client.close:
-            del self._behind[connection]
-            return
-        share: list[list[bytes]] = []
-        backlog = connection.backlog
-        while backlog and len(share) < self.config.max_commands_per_turn:
-            share.append(backlog.popleft())
-        rest = list(backlog)
-        backlog.clear()
-        connection.backlog_size = 0
         del self._behind[connection]
-        self._serve(connection, share)
-        if rest:
-            self._keep(connection, rest)
-        if connection.backlog:
+        if client.waits_for or self.paused_until or client.close:
+            return
+        backlog = connection.backlog
+        share = list(islice(backlog, self.config.max_commands_per_turn))
+        for _ in range(self._serve(connection, share)):
+            connection.backlog_size -= 64 + sum(map(len, backlog.popleft()))
+        if not backlog:
+            self._after_backlog(connection)
+        elif not client.waits_for and not self.paused_until:
+            self._behind[connection] = None
+
+    def _after_backlog(self, connection: Connection) -> None:
+        """All requests of a client are served: what had to wait for that?"""
+        client = connection.client
+        parser = connection.parser
+        if client.waits_for or self.paused_until or client.close:
             return
         if connection.muted:
-            self._unmute(connection)
-        if connection.parser.error is not None:
-            self._protocol_error(connection)
+            connection.muted = False
+            self._watch(connection)
+        if parser.held_back:
+            self._keep(connection, parser.go_on())
+        if parser.error is not None and not connection.backlog:
+            client.out.append(error("ERR " + parser.error))
+            client.close = True
+            self._dirty.append(connection)
 
     def resume(self) -> None:
         """CLIENT PAUSE is over: serve what was kept."""
         self.paused_until = 0
         for connection in self.connections.values():
-            if connection.backlog and not connection.client.waits_for:
+            if not connection.client.waits_for and (
+                connection.backlog or connection.parser.error is not None
+            ):
                 self._behind[connection] = None
 
     # ---- sending ----------------------------------------------------------------------------
@@ -243,6 +271,7 @@ class Engine:
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         self.stats.output_bytes += len(data)
+        connection.active = self._now
         if not connection.send(data):
             self.close(connection)
         elif connection.unsent:
@@ -251,6 +280,7 @@ class Engine:
             self.close(connection)
 
     def _write_rest(self, connection: Connection) -> None:
+        connection.active = self._now
         if not connection.send_rest():
             self.close(connection)
         elif connection.unsent:
@@ -259,7 +289,7 @@ class Engine:
             connection.over_soft_since = 0
             connection.writing = False
             self._watch(connection)
-            if connection.client.close:
+            if connection.client.close and not connection.client.out:
                 self.close(connection)
 
     def _check_unsent(self, connection: Connection) -> None:
@@ -333,14 +363,10 @@ class Engine:
         os.close(self._nudge)
 
     def _watch(self, connection: Connection) -> None:
-        mask = select.EPOLLRDHUP if connection.muted else _READ
+        mask = 0 if connection.client.close else _GONE if connection.muted else _READ
         if connection.writing:
             mask |= _WRITE
         self._epoll.modify(connection.fd, mask)
-
-    def _unmute(self, connection: Connection) -> None:
-        connection.muted = False
-        self._watch(connection)
 
     # ---- regular work -----------------------------------------------------------------------
 
@@ -355,7 +381,7 @@ class Engine:
                 self._check_unsent(connection)
             elif timeout and now - connection.active > timeout:
                 client = connection.client
-                if not client.waits_for and not client.monitor:
+                if not client.waits_for and not client.monitor and not connection.backlog:
                     self.close(connection)
         self.node.evict_idle_queues(now)
         self.node.memory.note_peak()
@@ -371,3 +397,11 @@ class Engine:
                 for connection in waiting:
                     self._write_rest(connection)
                 await trio.sleep(0.01)
+
+
+def _ends_pause(requests: list[list[bytes]]) -> bool:
+    """Whether the first request is CLIENT UNPAUSE, the one command that no pause holds back."""
+    return len(requests) > 0 and [word.lower() for word in requests[0][:2]] == [
+        b"client",
+        b"unpause",
+    ]

@@ -19,6 +19,8 @@ from disque_trio.server.engine import Engine
 from disque_trio.server.stats import Stats
 from disque_trio.version import VERSION
 
+# Arguments may name files relative to it; the node itself goes to its ``dir``.
+_STARTED_IN = Path.cwd()
 _PAGE = resource.getpagesize()
 
 
@@ -109,6 +111,7 @@ class ServerHost(Host):
         if restart:
             time.sleep(delay / 1000)
             # Sockets close on exec; the new process binds them again.
+            os.chdir(_STARTED_IN)
             os.execv(sys.executable, [sys.executable, "-m", "disque_trio.server", *sys.argv[1:]])
         os.kill(os.getpid(), signal.SIGSEGV)
 

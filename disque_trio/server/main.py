@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 import trio
 
@@ -114,10 +113,7 @@ def _daemonize(logfile: str) -> None:
 
 
 def _run(config: Config, logging: Logging) -> int:
-    pidfile = Path(config.pidfile) if config.daemonize and config.pidfile else None
     try:
-        if pidfile is not None:
-            pidfile.write_text(f"{os.getpid()}\n")
         trio.run(Server(config, logging).run)
     except (StartError, ListenError, OSError) as problem:
         logging.log.warning("cannot start", reason=str(problem))
@@ -125,6 +121,4 @@ def _run(config: Config, logging: Logging) -> int:
         return 1
     finally:
         logging.close()
-        if pidfile is not None:
-            pidfile.unlink(missing_ok=True)
     return 0

@@ -10,14 +10,18 @@ import random
 import resource
 import secrets
 import signal
+import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import trio
 
 from disque_trio.commands.table import build_table
 from disque_trio.config import Config
-from disque_trio.core.command import Command
 from disque_trio.core import node as core_node
+from disque_trio.core.command import Command
 from disque_trio.core.node import Node
 from disque_trio.core.peers import Peers
 from disque_trio.server.clock import Clock
@@ -90,21 +94,25 @@ class Server:
             self._check_descriptors()
             self._say_hello()
             collect_garbage()
-            timer = RequeueTimer(self.engine)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.engine.run)
-                nursery.start_soon(timer.run)
-                nursery.start_soon(run_cron, self.engine)
-                for listener in listeners:
-                    nursery.start_soon(accept, listener, self.engine)
-                await nursery.start(self._watch_signals)
-                await self._stopping.wait()
-                await self.engine.flush_all(FLUSH_SECONDS)
-                nursery.cancel_scope.cancel()
+            with _pidfile(self.config):
+                await self._serve(listeners)
             self.log.notice("stopped", jobs=self.node.jobs.count)
         finally:
             self.engine.close_all()
             close_listeners(listeners)
+
+    async def _serve(self, listeners: list[socket.socket]) -> None:
+        timer = RequeueTimer(self.engine)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.engine.run)
+            nursery.start_soon(timer.run)
+            nursery.start_soon(run_cron, self.engine)
+            for listener in listeners:
+                nursery.start_soon(accept, listener, self.engine)
+            await nursery.start(self._watch_signals)
+            await self._stopping.wait()
+            await self.engine.flush_all(FLUSH_SECONDS)
+            nursery.cancel_scope.cancel()
 
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -137,6 +145,12 @@ class Server:
         if "requirepass" in names and not config.requirepass:
             for client in self._host.clients():
                 client.authenticated = True
+        for connection in self.engine.connections.values():
+            parser = connection.parser
+            parser.trusted = connection.client.authenticated
+            parser.max_bulk = config.proto_max_bulk_len
+            parser.max_inline = config.proto_inline_max_size
+            parser.max_query = config.client_query_buffer_limit
         if "maxclients" in names:
             self._check_descriptors()
         if "dir" in names:
@@ -195,6 +209,21 @@ class Server:
                     "bound to all interfaces without a password and without protected-mode: "
                     "everybody who reaches this machine can use the node"
                 )
+
+
+@contextmanager
+def _pidfile(config: Config) -> Iterator[None]:
+    """The process id in a file for as long as the node runs. It is written when the sockets are
+    there, so that a second node, which finds them taken, leaves the file of the first alone."""
+    if not (config.daemonize and config.pidfile):
+        yield
+        return
+    path = Path(config.pidfile).absolute()
+    path.write_text(f"{os.getpid()}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _rename(commands: dict[bytes, Command], renamed: dict[str, str]) -> dict[bytes, Command]:

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+from live_helpers import session_node, shared_node, talk
+
+__all__ = ["session_node", "shared_node", "talk"]
 
 HERE = Path(__file__).parent
 

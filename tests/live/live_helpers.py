@@ -137,10 +137,18 @@ def info_value(node: LiveNode, section: str, field: str) -> int:
 
 
 def unix_connection(path: Path) -> Wire:
-    """A connection to a unix socket."""
+    """A connection to a unix socket.
+
+    Raises:
+        OSError: nobody listens there.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(20)
-    sock.connect(os.fspath(path))
+    try:
+        sock.connect(os.fspath(path))
+    except OSError:
+        sock.close()
+        raise
     return Wire(sock)
 
 

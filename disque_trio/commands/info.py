@@ -54,17 +54,6 @@ def _own_sections(node: Node) -> dict[str, Fields]:
         },
         "jobs": {"registered_jobs": node.jobs.count},
         "queues": {"registered_queues": node.queue_index.count},
-        "persistence": {
-            "loading": 0,
-            "aof_enabled": 0,
-            "aof_state": "off",
-            "aof_rewrite_in_progress": 0,
-            "aof_rewrite_scheduled": 0,
-            "aof_last_rewrite_time_sec": -1,
-            "aof_current_rewrite_time_sec": -1,
-            "aof_last_bgrewrite_status": "ok",
-            "aof_last_write_status": "ok",
-        },
         "stats": {
             "total_commands_processed": node.total_commands,
             "total_jobs_added": node.total_added,

@@ -14,8 +14,6 @@ from disque_trio.protocol.reply import (
     encode,
 )
 
-_NO_AOF = "ERR This version keeps jobs in memory only, there is no append only file"
-
 
 def info(node: Node, client: Client, args: list[bytes]) -> None:
     """INFO [section]."""
@@ -119,14 +117,18 @@ def _docs(command: Command) -> Value:
 def shutdown(node: Node, client: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF]: ends the node, without a reply unless it cannot."""
     if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
-        node.host.shutdown()
+        problem = node.host.shutdown(False)
     elif len(args) == 2 and args[1].lower() == b"rewrite-aof":
-        # There is no append-only file yet: a node that ended here would lose its jobs.
-        raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
+        problem = node.host.shutdown(True)
     else:
         raise CommandError(SYNTAX)
+    if problem is not None:
+        raise CommandError(problem)
 
 
 def bgrewriteaof(node: Node, client: Client, args: list[bytes]) -> None:
     """BGREWRITEAOF."""
-    raise CommandError(_NO_AOF)
+    problem = node.host.rewrite_aof()
+    if problem is not None:
+        raise CommandError(problem)
+    client.out.append(b"+Background append only file rewriting started\r\n")

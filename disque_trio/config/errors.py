@@ -17,10 +17,6 @@ class BadValue(ValueError):
         self.reason = reason
 
 
-class Unsupported(BadValue):
-    """A well-formed value for something that this version cannot do."""
-
-
 class ConfigError(Exception):
     """One bad setting, or a configuration that cannot be read or written.
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from disque_trio.config.conf_format import read_conf
 from disque_trio.config.edits import Setting
-from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors, Unsupported
+from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors
 from disque_trio.config.params import Table, unknown_parameter
 from disque_trio.config.settings import Settings
 from disque_trio.config.types import Includes
@@ -209,8 +209,6 @@ def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
 def _bad_value(table: Table, setting: Setting, error: BadValue) -> ConfigError:
     expected = table[setting.name].type.expected
     got = repr(" ".join(setting.words)) if setting.words else "nothing"
-    if isinstance(error, Unsupported):
-        return _error(setting, f"{got} is not supported: {error.reason}", expected)
     because = f" ({error.reason})" if error.reason else ""
     if any(word.startswith("#") for word in setting.words[1:]):
         because = " (a comment needs a line of its own)"

@@ -7,11 +7,11 @@ version does not support. A program brings its own table; nothing here knows a n
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from disque_trio.config.errors import BadValue, Unsupported
+from disque_trio.config.errors import BadValue
 from disque_trio.config.types import Includes, ParamType
 from disque_trio.config.words import split_words
 
@@ -31,7 +31,6 @@ class Param:
         file_only: CONFIG GET does not show it.
         always_rewritten: REWRITE writes it whether it is the default or not.
         attribute: its name on the configuration object; made from the name when empty.
-        unsupported: given a value, says why this version cannot do it (None: it can).
     """
 
     name: str
@@ -44,22 +43,17 @@ class Param:
     file_only: bool = False
     always_rewritten: bool = False
     attribute: str = ""
-    unsupported: Callable[[Any], str | None] | None = None
 
     def __post_init__(self) -> None:
         if not self.attribute:
             object.__setattr__(self, "attribute", self.name.replace("-", "_"))
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Give the value of these words; raises BadValue, or Unsupported."""
-        value = self.type.parse(words)
-        reason = self.unsupported(value) if self.unsupported else None
-        if reason is not None:
-            raise Unsupported(reason)
-        return value
+        """Give the value of these words; raises BadValue."""
+        return self.type.parse(words)
 
     def parse_text(self, text: str) -> Any:
-        """Give the value of one text, as CONFIG SET has it; raises BadValue, or Unsupported."""
+        """Give the value of one text, as CONFIG SET has it; raises BadValue."""
         return self.parse(self.split(text))
 
     def split(self, text: str) -> list[str]:

@@ -39,10 +39,7 @@ SECTIONS = {
     GENERAL: "The process: where it works and where it logs.",
     SECURITY: "Who may use the node, and with which commands.",
     LIMITS: "What the node and a single client may hold.",
-    AOF: (
-        "Jobs on disk. This version keeps jobs in memory only: the parameters are accepted, so "
-        "that files of other versions load, but the log cannot be switched on."
-    ),
+    AOF: ("Jobs on disk: docs/durability.md says what each appendfsync promises."),
     CLUSTER: (
         "Several nodes together. This version runs alone: the parameters are accepted and have "
         "no effect yet."
@@ -51,16 +48,11 @@ SECTIONS = {
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
-_NEEDS_AOF = " Takes effect with the append only file, which this version does not have."
 _NEEDS_CLUSTER = " Takes effect in a cluster, which this version does not have."
 _NO_EFFECT = " Accepted so that files of other versions load; it has no effect."
 
 KB = 1024
 MAX_BULK = 512 * 1024**2
-
-
-def _no_aof(wanted: bool) -> str | None:
-    return "this version keeps jobs in memory only" if wanted else None
 
 
 TABLE = make_table(
@@ -316,16 +308,15 @@ TABLE = make_table(
             YesNo(),
             "no",
             AOF,
-            "Log jobs to a file, so that they survive a restart. Only no in this version.",
+            "Log jobs to a file, so that they survive a restart.",
             settable=True,
-            unsupported=_no_aof,
         ),
         Param(
             "appendfilename",
             FileName(),
             "disque.aof",
             AOF,
-            "Name of the file in `dir`." + _NEEDS_AOF,
+            "Name of the file in `dir`.",
             file_only=True,
         ),
         Param(
@@ -334,7 +325,7 @@ TABLE = make_table(
             "everysec",
             AOF,
             "When written jobs are forced to the disk: every second, before each reply, or when "
-            "the kernel likes." + _NEEDS_AOF,
+            "the kernel likes.",
             settable=True,
         ),
         Param(
@@ -342,14 +333,14 @@ TABLE = make_table(
             YesNo(),
             "no",
             AOF,
-            "Leave out fsync while the file is being compacted." + _NEEDS_AOF,
+            "Accepted for files of the C server and without effect.",
         ),
         Param(
             "auto-aof-rewrite-percentage",
             Int(0),
             "100",
             AOF,
-            "Compact the file when it has grown by this much; 0 never does." + _NEEDS_AOF,
+            "Compact the file when it has grown by this much; 0 never does.",
             unit="percent",
             settable=True,
         ),
@@ -358,7 +349,7 @@ TABLE = make_table(
             Memory(),
             "64mb",
             AOF,
-            "Do not compact a smaller file." + _NEEDS_AOF,
+            "Do not compact a smaller file.",
             unit="bytes",
             settable=True,
         ),
@@ -367,7 +358,7 @@ TABLE = make_table(
             YesNo(),
             "yes",
             AOF,
-            "Force a compacted file to the disk bit by bit, to avoid one long stall." + _NEEDS_AOF,
+            "Accepted for files of the C server and without effect.",
             settable=True,
         ),
         Param(
@@ -375,7 +366,7 @@ TABLE = make_table(
             YesNo(),
             "yes",
             AOF,
-            "Start although the end of the file is cut off." + _NEEDS_AOF,
+            "Start although the end of the file is cut off.",
             settable=True,
         ),
         Param(
@@ -383,9 +374,9 @@ TABLE = make_table(
             YesNo(),
             "no",
             AOF,
-            "Put jobs back into their queues at the next start, once. Only no in this version.",
+            "Put jobs back into their queues at the next start, once; loads the file "
+            "even if appendonly is no. The node sets it back to no.",
             settable=True,
-            unsupported=_no_aof,
         ),
         Param(
             "cluster-config-file",

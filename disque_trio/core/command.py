@@ -49,6 +49,8 @@ class Command:
         "summary",
         "syntax",
         "unauthenticated",
+        "while_loading",
+        "writes",
     )
 
     def __init__(
@@ -74,6 +76,9 @@ class Command:
         self.unauthenticated = unauthenticated
         self.denyoom = "denyoom" in self.flags
         self.skip_monitor = "skip_monitor" in self.flags
+        self.while_loading = "loading" in self.flags
+        # PING too: what watches a node has to learn that it cannot take jobs.
+        self.writes = "write" in self.flags or name == "ping"
         self.min_args = abs(arity)
         self.max_args = arity if arity > 0 else MANY
         self.calls = 0

@@ -59,8 +59,14 @@ class Host:
     def reset_stats(self) -> None:
         """Set the counters of INFO stats to zero."""
 
-    def shutdown(self) -> None:
-        """Stop serving and end the process in good order."""
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        """Stop serving and end the process in good order, after writing all jobs to a new
+        append-only file if asked to. Returns the error reply's text if that failed."""
+        return None
+
+    def rewrite_aof(self) -> str | None:
+        """Compact the append-only file soon; returns the error reply's text or None."""
+        return "ERR there is no append-only file"
 
     def sleep(self, seconds: float) -> None:
         """Stand still for so long (DEBUG SLEEP)."""

@@ -46,6 +46,7 @@ class Job:
         nacks, deliveries: negative acknowledges; deliveries beyond the first for other reasons.
         qtime: when it is queued (again), ms since the epoch, 0: never.
         awake: when the timers look at it next, ms since the epoch, 0: not in the timers.
+        dump: number of the last dump that it is in.
         slot: its place in the timers' bucket.
         delivered: nodes that may hold a copy, None: this one alone.
         confirmed: of these, the ones that confirmed what is asked at the moment.
@@ -59,6 +60,7 @@ class Job:
         "delay",
         "delivered",
         "deliveries",
+        "dump",
         "etime",
         "flags",
         "id",
@@ -81,12 +83,14 @@ class Job:
         etime: int,
         delay: int,
         retry: int,
+        dump: int = 0,
     ) -> None:
         self.id = id
         self.queue = queue
         self.body = body
         self.state = ACTIVE
         self.flags = 0
+        self.dump = dump
         self.repl = repl
         self.ctime = ctime
         self.etime = etime

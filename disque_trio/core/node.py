@@ -34,6 +34,7 @@ MAX_JOBS_PER_TICK = 10_000
 
 LEAVING = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 _NOAUTH = b"-NOAUTH Authentication required.\r\n"
+_LOADING = b"-LOADING Disque is loading the dataset in memory\r\n"
 _OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
@@ -73,6 +74,9 @@ class Node(JobStore):
         self.leaving = False
         self.woken: list[Client] = []
         self.monitors: list[Client] = []
+        self.loading = False
+        self.write_problem = ""
+        self.troubled = False  # one of the two
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
         self.total_commands = 0
@@ -106,6 +110,8 @@ class Node(JobStore):
             client.out.append(_NOAUTH)
         elif self.memory.used > self.memory.evict_above and not self._may_run(command):
             client.out.append(_OOM)
+        elif self.troubled and self._refuses(client, command):
+            pass
         else:
             client.last_command = command.name
             if self.monitors and not command.skip_monitor:
@@ -124,6 +130,22 @@ class Node(JobStore):
                 self._note_slow(command, args, took)
         if client.reply_mode != REPLY_ON:
             self._silence(client, replies)
+
+    def _refuses(self, client: Client, command: Command) -> bool:
+        """Whether the state of the append-only file forbids ``command``; answers it then."""
+        if self.write_problem and command.writes:
+            client.out.append(misconf(self.write_problem))
+            return True
+        if self.loading and not command.while_loading:
+            client.out.append(_LOADING)
+            return True
+        return False
+
+    def set_trouble(self, loading: bool, write_problem: str) -> None:
+        """Say that jobs are being loaded, or why nothing can be written (empty: it can)."""
+        self.loading = loading
+        self.write_problem = write_problem
+        self.troubled = loading or write_problem != ""
 
     def _silence(self, client: Client, replies: int) -> None:
         """CLIENT REPLY OFF or SKIP: drop what was replied behind the first ``replies``."""
@@ -265,6 +287,11 @@ class Node(JobStore):
         """Forget all jobs and queues; clients that wait for jobs are told that there are none."""
         self.unblock_all()
         super().flush()
+
+
+def misconf(problem: str) -> bytes:
+    """The error for what cannot be done while the append-only file cannot be written."""
+    return error(f"MISCONF Errors writing to the AOF file: {problem}")
 
 
 def _without_password(command: Command, args: list[bytes]) -> list[bytes]:

@@ -31,6 +31,13 @@ from disque_trio.core.peers import Peers
 from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, QUEUE_OVERHEAD, Queue
 from disque_trio.core.registry import SHARD_SHIFT, Registry
 from disque_trio.core.timers import JobTimers
+from disque_trio.protocol.serialjob import (
+    decode_job,
+    deljob,
+    encode_job,
+    encode_nodes,
+    loadjob,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -52,6 +59,11 @@ class JobStore:
     Attributes:
         now: time of the current turn, ms since the epoch.
         ready: queues that may have both jobs and waiting clients.
+        journaling: note in ``journal`` what has to be in an append-only file.
+        journal: records for the append-only file; the driver takes them once a turn, before the
+            replies leave.
+        flushed: everything was forgotten: what the file has is void. The driver resets it.
+        dump_number: of the dump that is under way, or of the last one.
     """
 
     def __init__(
@@ -71,6 +83,11 @@ class JobStore:
         self.memory = Memory(maxmemory)
         self.ids = JobIds(id, entropy)
         self.ready: list[Queue] = []
+        self.journaling = False
+        self.journal: list[bytes] = []
+        self.flushed = False
+        self.dump_number = 0
+        self._my_nodes = encode_nodes([id])
         self.total_added = 0
         self.total_delivered = 0
         self.total_acked = 0
@@ -107,6 +124,7 @@ class JobStore:
             etime if etime < UINT32_MAX else UINT32_MAX,
             delay if delay < UINT32_MAX else UINT32_MAX,
             retry if retry < UINT32_MAX else UINT32_MAX,
+            self.dump_number,
         )
         id = job.id
         self.jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
@@ -118,6 +136,8 @@ class JobStore:
             self._schedule(job)
         else:
             self._put(job)
+        if self.journaling:
+            self.journal.append(loadjob(self.serialize(job)))
         return job
 
     def enqueue(self, job: Job, nack: bool) -> bool:
@@ -170,6 +190,9 @@ class JobStore:
         self.total_delivered += 1
         if job.retry == 0:
             self.memory.evictable[job.id] = job
+            if self.journaling:
+                # It will never be delivered again: a restart must not even know it.
+                self.journal.append(deljob(job.id))
         return job
 
     def get_jobs(self, names: list[bytes], count: int) -> list[Job]:
@@ -196,6 +219,8 @@ class JobStore:
                 self.dequeue(job)
             job.state = ACKED
             self.total_acked += 1
+            if self.journaling:
+                self.journal.append(deljob(job.id))
         if job.delivered is None:
             self.delete(job)  # the only copy
         else:
@@ -207,6 +232,8 @@ class JobStore:
         """Forget ``job`` altogether."""
         if job.state == QUEUED:
             self.dequeue(job)
+        if self.journaling and job.state == ACTIVE:
+            self.journal.append(deljob(job.id))
         job.state = GONE
         self._timers.remove(job)
         id = job.id
@@ -342,8 +369,103 @@ class JobStore:
         self.id = self._entropy(20).hex().encode()
         self.ids = JobIds(self.id, self._entropy)
 
+    # ---- the append-only file ---------------------------------------------------------------
+
+    def serialize(self, job: Job) -> bytes:
+        """``job`` as it stands in files."""
+        return encode_job(
+            job.id,
+            job.state,
+            job.flags,
+            job.repl,
+            job.etime,
+            job.ctime,
+            job.delay,
+            job.retry,
+            job.nacks,
+            job.deliveries,
+            job.queue,
+            job.body or b"",
+            self._my_nodes if job.delivered is None else encode_nodes(job.delivered),
+        )
+
+    def load_job(self, data: bytes, queue_it: bool) -> bool:
+        """Take a job that a file has, unless it has expired or is known.
+
+        The file tells that the job was taken, not whether it was delivered since. So an
+        at-least-once job is queued after a whole retry time, and an at-most-once job only when its
+        delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
+        file was written when nothing happened any more: jobs that were queued are queued again.
+
+        Raises:
+            SerialJobError: it is not a job.
+        """
+        serial = decode_job(data)
+        now = self.now
+        if serial.etime * 1000 <= now or self.jobs.get(serial.id) is not None:
+            return False
+        queue = self.queues.get(serial.queue)
+        job = Job(
+            serial.id,
+            serial.queue if queue is None else queue.name,
+            serial.body,
+            serial.repl,
+            serial.ctime,
+            serial.etime,
+            serial.delay,
+            serial.retry,
+            self.dump_number,
+        )
+        job.flags = serial.flags
+        job.nacks = serial.nacks
+        job.deliveries = serial.deliveries
+        if serial.nodes != [self.id]:
+            job.delivered = serial.nodes if len(serial.nodes) > 1 else None
+        self.jobs.put(job.id, job)
+        self.memory.used += JOB_OVERHEAD + len(serial.body)
+        queued_first = serial.ctime // 1_000_000 + serial.delay * 1000
+        if serial.state == ACKED:
+            job.state = ACKED
+            self.memory.evictable[job.id] = job
+        elif serial.state == QUEUED and queue_it:
+            self._put(job)
+            return True
+        elif serial.delay and now < queued_first:
+            job.qtime = queued_first
+        else:
+            job.qtime = self._retry_time(job)
+            if job.retry == 0:
+                job.flags |= FLAG_DELIVERED
+                self.memory.evictable[job.id] = job
+        self._schedule(job)
+        return True
+
+    def forget_job(self, id: bytes) -> None:
+        """A file says that the job ``id`` was done with."""
+        job = self.jobs.get(id)
+        if job is not None:
+            self.delete(job)
+
+    def start_dump(self) -> None:
+        """Begin to dump all jobs: none is in the dump yet."""
+        self.dump_number += 1
+
+    def dump_shard(self, number: int) -> list[bytes]:
+        """The records of the jobs in shard ``number`` of the registry that are not in the dump.
+
+        Jobs that are added while a dump is under way are in the journal, and so not here."""
+        records: list[bytes] = []
+        for job in self.jobs.shards[number].values():
+            if job.dump != self.dump_number:
+                job.dump = self.dump_number
+                if job.state in (ACTIVE, QUEUED):
+                    records.append(loadjob(self.serialize(job)))
+        return records
+
     def flush(self) -> None:
         """Forget all jobs and queues; no client may be waiting."""
+        self.journal.clear()
+        self.flushed = True
         self.jobs.clear()
         self._timers.clear()
         self.queues.clear()

@@ -20,7 +20,7 @@ import trio
 
 from disque_trio.config import Config
 from disque_trio.core.client import Client
-from disque_trio.core.node import Node
+from disque_trio.core.node import Node, misconf
 from disque_trio.protocol.reply import error
 from disque_trio.protocol.request import RequestParser
 from disque_trio.server.clock import Clock
@@ -64,7 +64,10 @@ class Engine:
         self.connections: dict[int, Connection] = {}  # by file descriptor
         self.by_id: dict[int, Connection] = {}  # by client id
         self.paused_until = 0  # ms; CLIENT PAUSE
+        self.turns = 0  # taken so far: the sign of life for a watchdog
         self.on_wake_changed: Callable[[int], None] = lambda due: None
+        self.persist: Callable[[], bool] = lambda: True  # what must be on disk before replies go
+        self.halted = False  # no command is served any more
         self._epoll = select.epoll()
         self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._nudge, _READ)
@@ -99,6 +102,7 @@ class Engine:
 
     def turn(self, events: list[tuple[int, int]]) -> None:
         """Serve what is ready, then send all replies."""
+        self.turns += 1
         self._now = self.clock.now()
         if self._behind:
             for behind in list(self._behind):
@@ -117,6 +121,10 @@ class Engine:
                 self._write_rest(connection)
         self.after_node()
 
+    def ask_turn(self) -> None:
+        """Take a turn soon, even if there is nothing to serve."""
+        os.eventfd_write(self._nudge, 1)
+
     def after_node(self) -> None:
         """Carry out what the node left behind: replies, and when it wants to be called."""
         node = self.node
@@ -130,6 +138,8 @@ class Engine:
                     if other.backlog or other.parser.error is not None:
                         self._behind[other] = None
         dirty = self._dirty
+        if (node.journal or node.flushed) and not self.persist():
+            self._revoke(dirty)
         if dirty:
             for connection in dirty:
                 if connection.client.out or connection.client.close:
@@ -142,6 +152,15 @@ class Engine:
         self.on_wake_changed(node.next_wake())
         if self._behind and self._waiting:
             os.eventfd_write(self._nudge, 1)
+
+    def _revoke(self, connections: list[Connection]) -> None:
+        """The jobs of this turn are not on disk: do not confirm them."""
+        refusal = misconf(self.node.write_problem)
+        for connection in connections:
+            out = connection.client.out
+            for i, reply in enumerate(out):
+                if reply.startswith(b"+D-"):  # only ADDJOB answers so
+                    out[i] = refusal
 
     def _read(self, connection: Connection) -> None:
         if connection in self._behind:
@@ -193,7 +212,13 @@ class Engine:
         limit = self.config.max_commands_per_turn
         served = 0
         for request in requests:
-            if served == limit or client.waits_for or client.close or self.paused_until:
+            if (
+                served == limit
+                or client.waits_for
+                or client.close
+                or self.paused_until
+                or self.halted
+            ):
                 break
             try:
                 node.command(client, request, now)

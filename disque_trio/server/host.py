@@ -5,9 +5,10 @@ import os
 import platform
 import resource
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from disque_trio.commands.info import Fields, human
@@ -16,7 +17,9 @@ from disque_trio.core.client import Client
 from disque_trio.core.host import Host
 from disque_trio.server.clock import Clock
 from disque_trio.server.engine import Engine
+from disque_trio.server.persistence import Persistence
 from disque_trio.server.stats import Stats
+from disque_trio.server.systemd import Notifier, hand_over
 from disque_trio.version import VERSION
 
 # Arguments may name files relative to it; the node itself goes to its ``dir``.
@@ -30,6 +33,9 @@ class ServerHost(Host):
     ``engine``, ``apply`` and ``stop`` are set once the server is put together.
 
     Attributes:
+        port: the TCP port that clients connect to, 0 without one.
+        notifier: tells systemd how the node is.
+        activated: listening sockets that are not the node's own; a new process cannot open them.
         apply: called with the names of the settings that changed.
         stop: called when a client asked for the end.
     """
@@ -38,6 +44,10 @@ class ServerHost(Host):
         self.engine: Engine
         self.apply: Callable[[list[str]], None]
         self.stop: Callable[[], None]
+        self.persistence: Persistence
+        self.port = config.port
+        self.notifier = Notifier()
+        self.activated: Sequence[socket.socket] = ()
         self._config = config
         self._clock = clock
         self._stats = stats
@@ -75,7 +85,7 @@ class ServerHost(Host):
         return time.time_ns() // 1000
 
     def endpoint(self) -> tuple[str, int]:
-        return "", self._config.port
+        return "", self.port
 
     def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
         return self._config.config_get(patterns)
@@ -101,8 +111,18 @@ class ServerHost(Host):
     def reset_stats(self) -> None:
         self._stats.reset()
 
-    def shutdown(self) -> None:
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        if rewrite_aof:
+            problem = self.persistence.dump_now()
+            if problem:
+                return "ERR Errors trying to SHUTDOWN. Check logs."
+        # From here on nothing may happen to a job that the file does not know.
+        self.engine.halted = True
         self.stop()
+        return None
+
+    def rewrite_aof(self) -> str | None:
+        return self.persistence.want_rewrite()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -110,9 +130,10 @@ class ServerHost(Host):
     def crash(self, restart: bool, delay: int) -> None:
         if restart:
             time.sleep(delay / 1000)
-            # Sockets close on exec; the new process binds them again.
+            # The node's own sockets close on exec; the new process binds them again.
             os.chdir(_STARTED_IN)
-            os.execv(sys.executable, [sys.executable, "-m", "disque_trio.server", *sys.argv[1:]])
+            command = [sys.executable, "-m", "disque_trio.server", *sys.argv[1:]]
+            os.execve(sys.executable, command, hand_over(self.activated, self.notifier))
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def info(self) -> dict[str, Fields]:
@@ -136,7 +157,7 @@ class ServerHost(Host):
                 "python_version": platform.python_version(),
                 "process_id": os.getpid(),
                 "run_id": self._run_id,
-                "tcp_port": self._config.port,
+                "tcp_port": self.port,
                 "uptime_in_seconds": uptime,
                 "uptime_in_days": uptime // 86_400,
                 "hz": self._config.hz,
@@ -155,6 +176,7 @@ class ServerHost(Host):
                 "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
                 "mem_allocator": "python",
             },
+            "persistence": self.persistence.info(),
             "stats": self._stats.fields(),
             "cpu": {
                 "used_cpu_sys": f"{usage.ru_stime:.2f}",

@@ -8,6 +8,7 @@ import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
@@ -22,7 +23,7 @@ _PROTECTED = (
     b"password, so it serves clients of its own machine only. Set a password (requirepass), "
     b"name the addresses to bind to, or set protected-mode to no.\r\n"
 )
-_WILDCARDS = ("", "*", "0.0.0.0", "::")
+_WILDCARDS = ("0.0.0.0", "::")
 ACCEPTS_A_TIME = 100
 
 
@@ -30,23 +31,29 @@ class ListenError(Exception):
     """A socket cannot be listened on; the text says which and why."""
 
 
-def open_listeners(config: Config, log: Log) -> list[socket.socket]:
+def open_listeners(
+    config: Config, log: Log, activated: Sequence[socket.socket] = ()
+) -> list[socket.socket]:
     """Listen on all configured addresses, without ``bind`` on all of the machine.
+
+    ``activated`` are listening sockets that the process was given. Those of TCP take the place
+    of ``port`` and ``bind``, a unix socket that of ``unixsocket``.
 
     Raises:
         ListenError: one of them cannot be had, or there is none. Only IPv6 addresses on a
             machine that has no IPv6 are left out, with a warning.
     """
-    listeners: list[socket.socket] = []
+    listeners = list(activated)
+    given = {listener.family == socket.AF_UNIX for listener in activated}
     try:
-        if config.port:
+        if config.port and False not in given:
             for address in config.bind or ("::", "0.0.0.0"):
                 listener = _listen_tcp(config, address)
                 if listener is not None:
                     listeners.append(listener)
                 else:
                     log.warning("this machine has no IPv6, not listening on it", address=address)
-        if config.unixsocket:
+        if config.unixsocket and True not in given:
             listeners.append(_listen_unix(config))
         if not listeners:
             raise ListenError("nothing: there is no port, no unixsocket, or no such network")
@@ -115,10 +122,13 @@ def _answers(path: Path) -> bool:
         return True
 
 
-def close_listeners(listeners: list[socket.socket]) -> None:
-    """Stop listening; the file of a unix socket goes with it."""
+def close_listeners(
+    listeners: Sequence[socket.socket], activated: Sequence[socket.socket] = ()
+) -> None:
+    """Stop listening; the file of a unix socket goes with it, unless it was ``activated``: whoever
+    opened it goes on listening."""
     for listener in listeners:
-        if listener.family == socket.AF_UNIX:
+        if listener.family == socket.AF_UNIX and listener not in activated:
             try:
                 os.unlink(listener.getsockname())  # noqa: PTH108
             except OSError:
@@ -126,17 +136,23 @@ def close_listeners(listeners: list[socket.socket]) -> None:
         listener.close()
 
 
-def open_to_the_world(config: Config) -> bool:
-    """Whether anybody who reaches the machine could use the node: no address named, no
-    password."""
-    exposed = not config.bind or any(address in _WILDCARDS for address in config.bind)
-    return exposed and not config.requirepass
+def tcp_endpoints(listeners: Sequence[socket.socket]) -> list[tuple[str, int]]:
+    """Addresses and ports that are listened on."""
+    return [
+        listener.getsockname()[:2] for listener in listeners if listener.family != socket.AF_UNIX
+    ]
+
+
+def on_all_interfaces(listener: socket.socket) -> bool:
+    """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
+    return listener.family != socket.AF_UNIX and listener.getsockname()[0] in _WILDCARDS
 
 
 async def accept(listener: socket.socket, engine: Engine) -> None:
     """Take in clients of ``listener`` until cancelled."""
     unix = listener.family == socket.AF_UNIX
     path = listener.getsockname() if unix else ""
+    exposed = on_all_interfaces(listener)
     while True:
         await trio.lowlevel.wait_readable(listener)
         for _ in range(ACCEPTS_A_TIME):
@@ -155,10 +171,10 @@ async def accept(listener: socket.socket, engine: Engine) -> None:
                 address = f"[{peer[0]}]:{peer[1]}"
             else:
                 address = f"{peer[0]}:{peer[1]}"
-            _admit(engine, sock, address, "" if unix else peer[0])
+            _admit(engine, sock, address, "" if unix else peer[0], exposed)
 
 
-def _admit(engine: Engine, sock: socket.socket, address: str, ip: str) -> None:
+def _admit(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
     config = engine.config
     stats = engine.stats
     stats.connections += 1
@@ -166,12 +182,7 @@ def _admit(engine: Engine, sock: socket.socket, address: str, ip: str) -> None:
     refusal = b""
     if len(engine.connections) >= config.maxclients:
         refusal = _TOO_MANY
-    elif (
-        ip
-        and config.protected_mode
-        and open_to_the_world(config)
-        and not ipaddress.ip_address(ip.partition("%")[0]).is_loopback
-    ):
+    elif exposed and config.protected_mode and not config.requirepass and not _is_loopback(ip):
         refusal = _PROTECTED
     if refusal:
         stats.rejected += 1
@@ -188,6 +199,13 @@ def _admit(engine: Engine, sock: socket.socket, address: str, ip: str) -> None:
         engine.add(sock, address, not ip)
     except OSError:
         sock.close()  # it is gone already
+
+
+def _is_loopback(ip: str) -> bool:
+    address = ipaddress.ip_address(ip.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped  # on a socket for both
+    return address.is_loopback
 
 
 def _keep_alive(sock: socket.socket, seconds: int) -> None:

@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
 
 import trio
 
@@ -13,14 +16,17 @@ from disque_trio.config import (
     load_config_text,
     parse_overrides,
 )
+from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
 from disque_trio.server.server import Server, StartError, form
+from disque_trio.server.systemd import Notifier, SocketError, adopt_sockets
 from disque_trio.version import VERSION
 
 USAGE = """\
 Usage: disque-server [FILE | -] [--name value ...]
        disque-server --check-config FILE
+       disque-server --install-hints
        disque-server -v | --version
        disque-server -h | --help
 
@@ -35,6 +41,8 @@ Every setting can be given as an option and then overrides the file:
 
 --check-config FILE reads the file, says all that is wrong with it, and starts nothing.
 The exit status is 0, or 1 where something is wrong.
+
+--install-hints shows the commands that install the node as a systemd service.
 """
 
 
@@ -49,8 +57,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if args and args[0] == "--check-config":
         return _check(args[1:])
+    if args == ["--install-hints"]:
+        print(install_hints(), end="")
+        return 0
+    load = _loader(args, Path.cwd())
     try:
-        config = _load(args)
+        config = load()
     except ConfigError as problem:
         print(f"disque-server: the configuration is wrong\n{problem}", file=sys.stderr)
         return 1
@@ -72,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
         return 1
-    return _run(config, logging)
+    return _run(config, logging, load if config.file else None)
 
 
 def _check(args: list[str]) -> int:
@@ -86,6 +98,17 @@ def _check(args: list[str]) -> int:
         return 1
     print(f"{args[0]}: ok")
     return 0
+
+
+def _loader(args: list[str], directory: Path) -> Callable[[], Config]:
+    """Loads the settings now and at a reload, when the node has gone to its ``dir``: arguments
+    and file may name things relative to where it was started."""
+
+    def load() -> Config:
+        with chdir(directory):
+            return _load(args)
+
+    return load
 
 
 def _load(args: list[str]) -> Config:
@@ -112,13 +135,17 @@ def _daemonize(logfile: str) -> None:
     os.close(null)
 
 
-def _run(config: Config, logging: Logging) -> int:
+def _run(config: Config, logging: Logging, load: Callable[[], Config] | None) -> int:
+    notifier = Notifier(os.environ)
     try:
-        trio.run(Server(config, logging).run)
-    except (StartError, ListenError, OSError) as problem:
+        activated = adopt_sockets(os.environ)
+        trio.run(Server(config, logging, notifier, activated, load).run)
+    except (StartError, ListenError, SocketError, OSError) as problem:
         logging.log.warning("cannot start", reason=str(problem))
+        notifier.status(f"cannot start: {problem}")
         print(f"disque-server: cannot start: {problem}", file=sys.stderr)
         return 1
     finally:
+        notifier.close()
         logging.close()
     return 0

@@ -12,14 +12,14 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import trio
 
 from disque_trio.commands.table import build_table
-from disque_trio.config import Config
+from disque_trio.config import Config, ConfigError, rewrite
 from disque_trio.core import node as core_node
 from disque_trio.core.command import Command
 from disque_trio.core.node import Node
@@ -30,11 +30,15 @@ from disque_trio.server.host import ServerHost
 from disque_trio.server.listeners import (
     accept,
     close_listeners,
+    on_all_interfaces,
     open_listeners,
-    open_to_the_world,
+    tcp_endpoints,
 )
 from disque_trio.server.logs import Log, Logging
+from disque_trio.server.persistence import LoadError, Persistence
+from disque_trio.server.reload import differences
 from disque_trio.server.stats import Stats
+from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
 from disque_trio.version import VERSION
 
@@ -57,14 +61,27 @@ class Server:
     Args:
         config: the settings; CONFIG SET changes them.
         logging: where the log goes.
+        notifier: tells systemd how the node is.
+        activated: listening sockets that were passed to the process.
+        load: reads the configuration again; None: it came from no file.
 
     Raises:
         StartError: a command that is renamed does not exist.
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
-    def __init__(self, config: Config, logging: Logging) -> None:
+    def __init__(
+        self,
+        config: Config,
+        logging: Logging,
+        notifier: Notifier | None = None,
+        activated: Sequence[socket.socket] = (),
+        load: Callable[[], Config] | None = None,
+    ) -> None:
         self.config = config
+        self.notifier = notifier or Notifier()
+        self._activated = activated
+        self._load = load
         self.log: Log = logging.log
         self._logging = logging
         stats = Stats()
@@ -82,6 +99,11 @@ class Server:
         )
         self.engine = Engine(self.node, config, clock, stats, self.log)
         self._host.engine = self.engine
+        self._host.notifier = self.notifier
+        self._host.activated = activated
+        self.persistence = Persistence(self.node, config, self.log)
+        self._host.persistence = self.persistence
+        self.engine.persist = self.persistence.turn
         self._host.apply = self._apply
         self._host.stop = lambda: self.stop("a client asked for it")
         self._stopping = trio.Event()
@@ -89,20 +111,22 @@ class Server:
 
     async def run(self) -> None:
         """Serve until a signal or SHUTDOWN ends it."""
-        listeners = open_listeners(self.config, self.log)
+        listeners = open_listeners(self.config, self.log, self._activated)
         try:
+            self._host.port = next((port for _, port in tcp_endpoints(listeners)), 0)
             self._check_descriptors()
-            self._say_hello()
+            self._say_hello(listeners)
             collect_garbage()
             with _pidfile(self.config):
                 await self._serve(listeners)
             self.log.notice("stopped", jobs=self.node.jobs.count)
         finally:
             self.engine.close_all()
-            close_listeners(listeners)
+            close_listeners(listeners, self._activated)
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
         timer = RequeueTimer(self.engine)
+        failure: StartError | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.engine.run)
             nursery.start_soon(timer.run)
@@ -110,9 +134,55 @@ class Server:
             for listener in listeners:
                 nursery.start_soon(accept, listener, self.engine)
             await nursery.start(self._watch_signals)
-            await self._stopping.wait()
-            await self.engine.flush_all(FLUSH_SECONDS)
+            if self.notifier.watchdog:
+                nursery.start_soon(feed_watchdog, self.notifier, self.engine)
+            try:
+                await self._restore()
+            except (LoadError, OSError) as problem:
+                # Out of the nursery it would come as a group.
+                failure = StartError(str(problem))
+            else:
+                nursery.start_soon(self.persistence.run)
+                self.notifier.ready()
+                if self.notifier.enabled:
+                    nursery.start_soon(report, self.notifier, self.engine)
+                await self._stopping.wait()
+                await self.engine.flush_all(FLUSH_SECONDS)
             nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        self.persistence.close()
+
+    async def _restore(self) -> None:
+        """Load the append-only file, if there is to be one. Clients get -LOADING meanwhile."""
+        config = self.config
+        once = config.aof_enqueue_jobs_once
+        if not (config.appendonly or once):
+            return
+        self.node.now = self.engine.clock.now()
+        jobs = await self.persistence.load(once, self.notifier, self._stopping.is_set)
+        if self._stopping.is_set():
+            return
+        self.log.notice("loaded", file=self.persistence.path, jobs=jobs)
+        if once:
+            self._reset_once()
+        if config.appendonly:
+            self.persistence.open()
+
+    def _reset_once(self) -> None:
+        """The queues are restored, once: the next start must not do it again."""
+        config = self.config
+        config.aof_enqueue_jobs_once = False
+        if not config.appendonly:
+            self.persistence.set_aside()
+        if config.file:
+            try:
+                rewrite(config)
+            except (ConfigError, OSError) as problem:
+                self.log.warning(
+                    "aof-enqueue-jobs-once could not be reset in the file: do it by hand",
+                    reason=str(problem),
+                )
 
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -121,6 +191,7 @@ class Server:
             task_status.started()
             async for number in signals:
                 if number == signal.SIGHUP:
+                    self._reload()
                     continue
                 if self._stopping.is_set():
                     self.log.warning("a second signal, no waiting", signal=number)
@@ -130,7 +201,28 @@ class Server:
     def stop(self, reason: str) -> None:
         """End ``run`` in good order; ``reason`` is for the log."""
         self.log.notice("stopping", reason=reason)
+        self.notifier.stopping()
         self._stopping.set()
+
+    def _reload(self) -> None:
+        """Let what the file says hold from now on, as far as it can be SET."""
+        if self._load is None:
+            return
+        self.notifier.reloading()
+        try:
+            settable, fixed = differences(self.config, self._load())
+        except (ConfigError, OSError) as problem:
+            self.log.warning("not reloaded, the configuration is wrong", reason=str(problem))
+        else:
+            problem_text = self._host.config_set(settable) if settable else None
+            names = " ".join(name.decode() for name, _ in settable)
+            if problem_text is None:
+                self.log.notice("configuration reloaded", changed=names or "nothing")
+            else:
+                self.log.warning("not reloaded", settings=names, reason=problem_text)
+            if fixed:
+                self.log.warning("changed settings that need a restart", settings=" ".join(fixed))
+        self.notifier.reloaded()
 
     def _apply(self, names: list[str]) -> None:
         """Make changed settings take effect where they are not read when they matter."""
@@ -142,6 +234,7 @@ class Server:
         node.slowlog.trim()
         node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
         self._logging.set_level(config.loglevel)
+        self.persistence.apply()
         if "requirepass" in names and not config.requirepass:
             for client in self._host.clients():
                 client.authenticated = True
@@ -176,7 +269,7 @@ class Server:
                     allowed=soft,
                 )
 
-    def _say_hello(self) -> None:
+    def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
         config = self.config
         log = self.log
         log.notice(
@@ -186,19 +279,26 @@ class Server:
             dir=os.getcwd(),  # noqa: PTH109
             config=config.file or "defaults",
         )
-        if config.port:
-            host = config.bind[0] if config.bind else "127.0.0.1"
-            where = f"-h {host} -p {config.port}"
+        for address, port in tcp_endpoints(listeners):
+            where = f"-h {address} -p {port}"
             log.notice(
                 "ready to accept connections",
-                port=config.port,
-                bind=" ".join(config.bind) or "*",
+                port=port,
+                bind=address,
                 connect=f"disque {where}  (or: redis-cli {where})",
             )
-        if config.unixsocket:
-            log.notice("ready to accept connections", unixsocket=config.unixsocket)
-        log.notice("AOF off: jobs live in memory only, a restart loses them")
-        if open_to_the_world(config):
+        for listener in listeners:
+            if listener.family == socket.AF_UNIX:
+                log.notice("ready to accept connections", unixsocket=listener.getsockname())
+        if config.appendonly:
+            log.notice(
+                "AOF on: jobs are kept on disk",
+                file=config.appendfilename,
+                fsync=config.appendfsync,
+            )
+        else:
+            log.notice("AOF off: jobs live in memory only, a restart loses them")
+        if any(map(on_all_interfaces, listeners)) and not config.requirepass:
             if config.protected_mode:
                 log.warning(
                     "bound to all interfaces without a password: only clients of this machine "

@@ -46,6 +46,7 @@ class Notifier:
         self.enabled = address[:1] in (b"/", b"@")
         self.watchdog = 0.0
         self.stops = False
+        self._is_ready = False
         self._status = ""
         if not self.enabled:
             return
@@ -66,7 +67,8 @@ class Notifier:
             pass
 
     def ready(self) -> None:
-        """Clients are served; or a reload is over."""
+        """Clients are served."""
+        self._is_ready = True
         self._send("READY=1")
 
     def status(self, text: str) -> None:
@@ -81,8 +83,14 @@ class Notifier:
         self._send(f"EXTEND_TIMEOUT_USEC={microseconds}")
 
     def reloading(self) -> None:
-        """The configuration is being read again; ``ready`` ends it."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        """The configuration is being read again; ``reloaded`` ends it."""
+        if self._is_ready:
+            self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def reloaded(self) -> None:
+        """The reload is over. A node that is still starting is not ready by that."""
+        if self._is_ready:
+            self._send("READY=1")
 
     def stopping(self) -> None:
         """The node begins to stop."""
@@ -107,13 +115,13 @@ async def feed_watchdog(notifier: Notifier, engine: Engine) -> None:
     when it has come round since the last time the watchdog is fed: four times a period, so that
     a busy node may be late.
     """
-    turns = -1
+    turns = engine.turns
     while True:
+        engine.ask_turn()
+        await trio.sleep(notifier.watchdog / 4)
         if engine.turns != turns:
             turns = engine.turns
             notifier.feed()
-        engine.ask_turn()
-        await trio.sleep(notifier.watchdog / 4)
 
 
 async def report(notifier: Notifier, engine: Engine) -> None:
@@ -135,13 +143,15 @@ def adopt_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     if pid != str(os.getpid()):
         return []
     labels = names.split(":")
-    adopted = []
+    adopted: list[socket.socket] = []
     for index in range(_number(count)):
         number = FIRST_SOCKET + index
         label = labels[index] if index < len(labels) and labels[index] else "without a name"
         try:
             adopted.append(_adopt(number))
         except OSError as problem:
+            for listener in adopted:
+                listener.close()
             raise SocketError(f"socket {number} ({label}): {problem.strerror}") from problem
     return adopted
 

@@ -73,7 +73,7 @@ def test_a_wrong_setting_names_file_line_setting_and_what_was_expected(
         ["--port", "99999"],
         ["--dir", "/nonexistent"],
         ["--logfile", "/nonexistent/log"],
-        ["--appendonly", "yes"],
+        ["--appendonly", "maybe"],
         ["stray", "words"],
         ["-", "-"],
     ],

@@ -58,8 +58,11 @@ class BenchHost(Host):
     def pause(self, milliseconds: int) -> None:
         self.asked.append(("pause", milliseconds))
 
-    def shutdown(self) -> None:
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        if rewrite_aof:
+            return "ERR Errors trying to SHUTDOWN. Check logs."
         self.asked.append(("shutdown",))
+        return None
 
     def sleep(self, seconds: float) -> None:
         self.asked.append(("sleep", seconds))

@@ -151,7 +151,7 @@ def test_info_counts_what_happens(bench: Bench) -> None:
 
 def test_info_without_a_section_has_all_but_commandstats(bench: Bench) -> None:
     text = bench.text("INFO")
-    for section in ("Clients", "Memory", "Jobs", "Queues", "Persistence", "Stats"):
+    for section in ("Clients", "Memory", "Jobs", "Queues", "Stats"):
         assert f"# {section}\r\n" in text
     assert "# Commandstats" not in text
     assert "# Commandstats" in bench.text("INFO", "all")
@@ -226,7 +226,7 @@ def test_shutdown_ends_the_node_without_a_reply(bench: Bench) -> None:
     assert bench.error("SHUTDOWN", "x", "y") == "ERR syntax error"
 
 
-def test_without_a_file_a_shutdown_that_keeps_the_jobs_is_refused(bench: Bench) -> None:
+def test_a_shutdown_that_cannot_write_the_jobs_is_refused(bench: Bench) -> None:
     assert bench.error("SHUTDOWN", "REWRITE-AOF") == ("ERR Errors trying to SHUTDOWN. Check logs.")
     assert bench.host.asked == []
     assert bench.error("BGREWRITEAOF").startswith("ERR ")

@@ -115,9 +115,8 @@ def test_set_dir_makes_the_path_absolute(tmp_path: Path, monkeypatch: pytest.Mon
         ("loglevel", "loud", "ERR Invalid argument 'loud' for CONFIG SET 'loglevel'"),
         (
             "appendonly",
-            "yes",
-            "ERR Invalid argument 'yes' for CONFIG SET 'appendonly'"
-            " - this version keeps jobs in memory only",
+            "maybe",
+            "ERR Invalid argument 'maybe' for CONFIG SET 'appendonly'",
         ),
         (
             "dir",

@@ -183,7 +183,7 @@ def test_all_bad_settings_of_a_conf_file_are_reported_in_order(write: Write) -> 
         "# fine\n"
         "prot 7711\n"
         "bind 'a\n"
-        "appendonly yes\n"
+        "appendonly maybe\n"
         "maxmemory\n"
         "timeout 5 6\n"
         "loglevel notice # or more\n"
@@ -193,7 +193,7 @@ def test_all_bad_settings_of_a_conf_file_are_reported_in_order(write: Write) -> 
         "bad.conf:1: hz: expected an integer from 1 to 500, got 'abc'",
         "bad.conf:3: prot: unknown parameter, did you mean port?",
         'bad.conf:4: unbalanced quotes in "bind \'a"',
-        "bad.conf:5: appendonly: 'yes' is not supported: this version keeps jobs in memory only",
+        "bad.conf:5: appendonly: expected yes or no, got 'maybe'",
         "bad.conf:6: maxmemory: expected a value after it",
         "bad.conf:7: timeout: expected an integer of at least 0, got '5 6'",
         "bad.conf:8: loglevel: expected one of debug, verbose, notice, warning, "
@@ -213,7 +213,7 @@ def test_all_bad_settings_of_a_yaml_file_are_reported_in_order(write: Write) -> 
         "timeout: {a: b}\n"
         "requirepass:\n"
         "bind:\n  - 1.2.3.4\n  - [x]\n"
-        "aof-enqueue-jobs-once: true\n"
+        "aof-enqueue-jobs-once: 2\n"
         "client-output-buffer-limit: {normal: {hard: 1, soft: 2}}\n"
         "rename-command: DEBUG\n"
         "? [a]\n: b\n"
@@ -228,8 +228,7 @@ def test_all_bad_settings_of_a_yaml_file_are_reported_in_order(write: Write) -> 
         "bad.yaml:7: requirepass: expected text of at most 512 bytes, "
         'got nothing (write "" for an empty text)',
         "bad.yaml:9: bind: expected up to 16 addresses, got a list",
-        "bad.yaml:11: aof-enqueue-jobs-once: 'yes' is not supported: "
-        "this version keeps jobs in memory only",
+        "bad.yaml:11: aof-enqueue-jobs-once: expected yes or no, got '2'",
         "bad.yaml:12: client-output-buffer-limit: expected normal HARD SOFT SECONDS, "
         "such as normal 1gb 256mb 60, got something else than hard, soft and seconds, each once",
         "bad.yaml:13: rename-command: expected a mapping of OLD: NEW, or OLD: \"\", got 'DEBUG'",
@@ -320,12 +319,12 @@ def test_bad_values_on_the_command_line_name_it(write: Write) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load_config(
             write("a.conf", "hz abc\n"),
-            [("timeout", "never"), ("include", "x"), ("appendonly", "yes"), ("nothing", "1")],
+            [("timeout", "never"), ("include", "x"), ("appendonly", "maybe"), ("nothing", "1")],
         )
     assert [str(error) for error in caught.value.errors] == [
         "a.conf:1: hz: expected an integer from 1 to 500, got 'abc'",
         "command line: timeout: expected an integer of at least 0, got 'never'",
         "command line: include: only a file can have it",
-        "command line: appendonly: 'yes' is not supported: this version keeps jobs in memory only",
+        "command line: appendonly: expected yes or no, got 'maybe'",
         "command line: nothing: unknown parameter",
     ]

@@ -84,8 +84,8 @@ def test_a_good_value_is_read(name: str, text: str, value: object) -> None:
         ("dir", "/dev/null"),
         ("dir", ""),
         ("rename-command", "DEBUG"),
-        ("appendonly", "yes"),
-        ("aof-enqueue-jobs-once", "yes"),
+        ("appendonly", "maybe"),
+        ("aof-enqueue-jobs-once", "2"),
     ],
 )
 def test_a_bad_value_is_refused(name: str, text: str) -> None:

@@ -1,0 +1,1 @@
+"""The append-only file: its format, writing, loading, compacting and checking it."""

@@ -1,0 +1,144 @@
+"""What stands in an append-only file, byte for byte as Disque has it.
+
+The file is a sequence of commands in RESP: ``LOADJOB`` with a serialised job when a node has taken
+a job, ``DELJOB`` with an id when it is done with one. Nothing else is written. Where this
+implementation ever adds something, it is decided here and must be something that a C node skips.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from disque_trio.protocol.serialjob import deljob, loadjob
+
+__all__ = ["AofError", "RecordReader", "deljob", "loadjob"]
+
+CHUNK = 1 << 20
+MAX_LINE = 32  # of the lines that hold a number
+MAX_ARGS = 1024 * 1024
+MAX_BULK = 2**32 + 3  # the longest job: its own length field has 32 bits
+
+_USUAL = re.compile(rb"\*2\r\n\$(?:7\r\n(LOADJOB)|6\r\n(DELJOB))\r\n\$([0-9]{1,10})\r\n")
+_LINE_START = {kind: re.compile(b"(?:[%b][0-9]*\r?)?" % kind) for kind in (b"*", b"$")}
+_ENDS_INSIDE = "the file ends inside of a command"
+
+
+class AofError(Exception):
+    """The file is not what it should be.
+
+    Attributes:
+        offset: where the record begins that cannot be read; all before it is good.
+        reason: what is wrong with it.
+        truncated: the file just ends inside the record, as after a crash.
+    """
+
+    def __init__(self, offset: int, reason: str, truncated: bool) -> None:
+        super().__init__(f"offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+        self.truncated = truncated
+
+
+class RecordReader(Iterator[list[bytes]]):
+    """The commands of a file, one by one, without holding more than one of them and a chunk.
+
+    ``offset`` is where the next command begins. Iterating raises ``AofError`` where a command
+    cannot be read.
+
+    Args:
+        file: can seek; is read from where it stands to where it ends now.
+        offset: where that is in the AOF.
+        chunk: bytes to read at a time.
+    """
+
+    def __init__(self, file: BinaryIO, offset: int = 0, chunk: int = CHUNK) -> None:
+        self._file = file
+        self._chunk = chunk
+        self._buffer = b""
+        self._at = 0  # in the buffer
+        self._base = offset  # where the buffer begins in the AOF
+        here = file.tell()
+        self._unread = file.seek(0, os.SEEK_END) - here  # bytes of the file not in the buffer yet
+        file.seek(here)
+        self.offset = offset
+
+    def __next__(self) -> list[bytes]:
+        # What a node writes, when all of it is in the buffer, is read in a fifth of the time.
+        usual = _USUAL.match(self._buffer, self._at)
+        if usual is not None:
+            start = usual.end()
+            end = start + int(usual[3])
+            if self._buffer[end : end + 2] == b"\r\n":
+                self._at = end + 2
+                self.offset = self._base + self._at
+                return [usual[1] or usual[2], self._buffer[start:end]]
+        if not self._have(1):
+            raise StopIteration
+        count = self._number(b"*", MAX_ARGS)
+        args: list[bytes] = []
+        for _ in range(count):
+            length = self._number(b"$", MAX_BULK)
+            if not self._ends_well(length):
+                raise AofError(self.offset, "an argument does not end where it should", False)
+            end = self._at + length
+            args.append(self._buffer[self._at : end])
+            self._at = end + 2
+        if not args:
+            raise AofError(self.offset, "a command without a name", False)
+        self.offset = self._base + self._at
+        return args
+
+    def _have(self, size: int) -> bool:
+        """Whether ``size`` more bytes are there; reads on as far as it must."""
+        missing = size - (len(self._buffer) - self._at)
+        if missing > self._unread:
+            return False
+        if missing > 0:
+            parts = [self._buffer[self._at :]]
+            self._base += self._at
+            self._at = 0
+            while missing > 0:
+                data = self._file.read(min(max(self._chunk, missing), self._unread))
+                if not data:
+                    return False
+                parts.append(data)
+                missing -= len(data)
+                self._unread -= len(data)
+            self._buffer = b"".join(parts)
+        return True
+
+    def _ends_well(self, length: int) -> bool:
+        """Whether a line ends ``length`` bytes from here; reads so far only if it does, lest a
+        damaged length brings half the file into memory."""
+        ahead = self._at + length - len(self._buffer)  # where the line end begins, from the buffer
+        if ahead + 2 > self._unread:
+            raise AofError(self.offset, _ENDS_INSIDE, True)
+        if ahead > self._chunk:
+            here = self._file.tell()
+            self._file.seek(ahead, os.SEEK_CUR)
+            line_end = self._file.read(2)
+            self._file.seek(here)
+            if line_end != b"\r\n":
+                return False
+        if not self._have(length + 2):
+            raise AofError(self.offset, _ENDS_INSIDE, True)
+        return self._buffer.startswith(b"\r\n", self._at + length)
+
+    def _number(self, kind: bytes, most: int) -> int:
+        while (end := self._buffer.find(b"\r\n", self._at, self._at + MAX_LINE)) < 0:
+            line = self._buffer[self._at : self._at + MAX_LINE]
+            # A file that just ends does so in what could have become such a line.
+            if len(line) == MAX_LINE or _LINE_START[kind].fullmatch(line) is None:
+                raise AofError(self.offset, _unexpected(kind, line), False)
+            if not self._have(len(line) + 1):
+                raise AofError(self.offset, _ENDS_INSIDE, True)
+        line = self._buffer[self._at : end]
+        if line[:1] != kind or not line[1:].isdigit() or int(line[1:]) > most:
+            raise AofError(self.offset, _unexpected(kind, line), False)
+        self._at = end + 2
+        return int(line[1:])
+
+
+def _unexpected(kind: bytes, line: bytes) -> str:
+    return f"expected {kind.decode()} and a number, got {line!r}"

@@ -1,0 +1,67 @@
+"""Loading an append-only file into a node, in steps, so that the node can answer -LOADING and be
+stopped meanwhile."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from disque_trio.aof.format import AofError, RecordReader
+from disque_trio.core.job import is_job_id
+from disque_trio.core.node import Node
+from disque_trio.protocol.serialjob import SerialJobError
+
+RECORDS_A_STEP = 1000
+
+
+class Loader:
+    """The loading of one file.
+
+    Args:
+        path: the file; it need not exist.
+        node: where the jobs go; its ``now`` has to be set.
+        queue_jobs: queue the jobs that were queued (aof-enqueue-jobs-once).
+
+    Attributes:
+        total: bytes in the file. loaded: bytes done with. records: commands. jobs: jobs taken.
+    """
+
+    def __init__(self, path: str, node: Node, queue_jobs: bool) -> None:
+        self.total = os.stat(path).st_size if os.path.exists(path) else 0  # noqa: PTH110, PTH116
+        self.loaded = 0
+        self.records = 0
+        self.jobs = 0
+        self._path = path
+        self._node = node
+        self._queue_jobs = queue_jobs
+
+    def steps(self) -> Iterator[None]:
+        """Load; yields now and then.
+
+        Raises:
+            AofError: the file is damaged or ends inside of a record; what is before is loaded, and
+                ``loaded`` is where that ends.
+            OSError: it cannot be read.
+        """
+        if self.total == 0:
+            return
+        with Path(self._path).open("rb", buffering=0) as file:
+            reader = RecordReader(file)
+            for command in reader:
+                try:
+                    self._execute(command)
+                except ValueError as failure:
+                    raise AofError(self.loaded, str(failure), False) from failure
+                self.loaded = reader.offset
+                self.records += 1
+                if self.records % RECORDS_A_STEP == 0:
+                    yield
+
+    def _execute(self, command: list[bytes]) -> None:
+        name = command[0].upper()
+        if len(command) == 2 and name == b"LOADJOB":
+            self.jobs += self._node.load_job(command[1], self._queue_jobs)
+        elif name == b"DELJOB" and all(is_job_id(id) for id in command[1:]):
+            for id in command[1:]:
+                self._node.forget_job(id)
+        else:
+            raise SerialJobError(f"not a command of an append-only file: {command[0][:40]!r}")

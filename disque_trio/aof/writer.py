@@ -1,0 +1,152 @@
+"""Writing the append-only file.
+
+Rule 1: what a turn has to have in the file is appended before the turn's replies leave, with
+        ``appendfsync always`` also synced.
+Rule 2: when that fails, the caller is told, confirms nothing and refuses writes until ``retry``
+        succeeds. What could not be written is kept and goes first.
+Rule 3: a failed write may have left half a record: the file is cut back to the last whole one.
+Rule 4: after a failed sync nobody knows what is on the disk, and asking again may say yes to what
+        is lost. So the file is not written to any more until it was replaced by a dump from memory
+        (``distrusted``).
+"""
+
+from collections.abc import Callable
+
+from disque_trio.aof.disk import Disk
+from disque_trio.aof.dump import Dump
+
+ALWAYS = "always"
+EVERYSEC = "everysec"
+
+
+class AofWriter:
+    """The append-only file of a node.
+
+    Args:
+        disk: where it is.
+        path: its name.
+        policy: appendfsync: always, everysec or no.
+
+    Attributes:
+        size: bytes in the file.
+        base_size: its size after the last rewrite, or at the start.
+        problem: why nothing can be written, empty: it can.
+        distrusted: a sync failed: only a new file helps.
+        unsynced: there is something that was written and not synced.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, disk: Disk, path: str, policy: str) -> None:
+        self.path = path
+        self.policy = policy
+        self.problem = ""
+        self.distrusted = False
+        self.unsynced = False
+        self._disk = disk
+        self._fd = disk.open_append(path)
+        self._kept: list[bytes] = []
+        self.size = disk.size(self._fd)
+        self.base_size = self.size
+
+    @property
+    def kept(self) -> int:
+        """Bytes that could not be written yet."""
+        return sum(map(len, self._kept))
+
+    def append(self, records: list[bytes]) -> bool:
+        """Write ``records``; False when they are not where ``policy`` wants them."""
+        if self.problem:
+            self._kept += records
+            return False
+        return self._write(records)
+
+    def retry(self) -> bool:
+        """Try again what failed; True when nothing is in the way any more."""
+        if self.distrusted:
+            return False
+        if self.problem:
+            kept, self._kept = self._kept, []
+            self.problem = ""
+            return self._write(kept)
+        return True
+
+    def _write(self, records: list[bytes]) -> bool:
+        data = b"".join(records)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._disk.write(self._fd, rest) :]
+        except OSError as failure:
+            self._kept = [data, *self._kept]
+            self._fail(failure)
+            self._cut_back()
+            return False
+        self.size += len(data)
+        self.unsynced = self.unsynced or len(data) > 0
+        if self.policy == ALWAYS:
+            return self.sync()
+        return True
+
+    def _cut_back(self) -> None:
+        try:
+            self._disk.truncate(self._fd, self.size)
+        except OSError as failure:
+            # Half a record stays in the file; nothing may be written behind it.
+            self.distrust(failure)
+
+    def sync(self) -> bool:
+        """Bring what was written to the disk. Blocks; False when it failed."""
+        if not self.unsynced:
+            return not self.distrusted
+        try:
+            self._disk.sync(self._fd)
+        except OSError as failure:
+            self.distrust(failure)
+            return False
+        self.unsynced = False
+        return True
+
+    def sync_call(self) -> Callable[[], None]:
+        """What brings to the disk all that is written now, for another thread to call; it raises
+        OSError. The caller says ``distrust`` if it did."""
+        self.unsynced = False
+        fd = self._fd
+        return lambda: self._disk.sync(fd)
+
+    def distrust(self, failure: OSError) -> None:
+        """A sync failed: write nothing until the file is replaced."""
+        self.distrusted = True
+        self._fail(failure)
+
+    def _fail(self, failure: OSError) -> None:
+        self.problem = failure.strerror or str(failure)
+
+    def take_over(self, dump: Dump) -> None:
+        """Go on with the file that ``dump`` has made, which has all that this node holds.
+
+        A directory that cannot be synced then leaves the file distrusted: after a crash the old
+        file could have the name again.
+
+        Raises:
+            OSError: it could not take the name; everything is as before.
+        """
+        fd = dump.take_name()
+        old, self._fd = self._fd, fd
+        self.size = self.base_size = dump.size
+        self.problem = ""
+        self.distrusted = False
+        self.unsynced = False
+        self._kept.clear()
+        self._disk.close(old)
+        try:
+            self._disk.sync_directory(self.path)
+        except OSError as failure:
+            self.distrust(failure)
+
+    def close(self) -> bool:
+        """Write and sync everything; False when that failed."""
+        good = self.retry() and self.sync()
+        self._disk.close(self._fd)
+        return good

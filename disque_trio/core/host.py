@@ -64,6 +64,11 @@ class Host:
         append-only file if asked to. Returns the error reply's text if that failed."""
         return None
 
+    def restart(self) -> str | None:
+        """Stop serving, write all jobs and queues, and let a new process go on with them in the
+        place of this one. Returns the error reply's text if that failed."""
+        return None
+
     def rewrite_aof(self) -> str | None:
         """Compact the append-only file soon; returns the error reply's text or None."""
         return "ERR there is no append-only file"

@@ -67,8 +67,11 @@ class Registry(Generic[V]):
         if cursor >> 32:
             return 0, found
         for index in range(cursor >> SHARD_SHIFT, SHARDS):
+            shard = self.shards[index]
+            if not shard:
+                continue
             entries: list[tuple[int, V]] = []
-            for key, value in self.shards[index].items():
+            for key, value in shard.items():
                 place = crc32(key)
                 if place >= cursor:
                     entries.append((place, value))

@@ -38,6 +38,7 @@ BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or p
 # (and the client dropped, if it is too much) before more is made.
 LONG_REPLY = 64 * 1024  # bytes
 MANY_REPLIES = 1024
+CLIENTS_LOOK = 500  # ms between looks at clients that may have to be dropped
 MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
 
 _READ = select.EPOLLIN
@@ -78,6 +79,7 @@ class Engine:
         self._serving: Connection | None = None
         self._close_after: list[Connection] = []
         self._now = clock.now()
+        self._clients_looked_at = 0
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -400,6 +402,15 @@ class Engine:
         self._now = now = self.clock.now()
         if self.paused_until and now >= self.paused_until:
             self.resume()
+        if now - self._clients_looked_at >= CLIENTS_LOOK:
+            self._clients_looked_at = now
+            self._look_at_clients(now)
+        self.node.evict_idle_queues(now)
+        self.node.memory.note_peak()
+        self.after_node()
+
+    def _look_at_clients(self, now: int) -> None:
+        """Drop those that have been silent, or have not read their replies, for too long."""
         timeout = self.config.timeout * 1000
         for connection in list(self.connections.values()):
             if connection.over_soft_since:
@@ -408,9 +419,6 @@ class Engine:
                 client = connection.client
                 if not client.waits_for and not client.monitor and not connection.backlog:
                     self.close(connection)
-        self.node.evict_idle_queues(now)
-        self.node.memory.note_peak()
-        self.after_node()
 
     async def flush_all(self, seconds: float) -> None:
         """Send what is unsent, for at most ``seconds``."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -99,7 +100,8 @@ class _HintProcessor(Processor):
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         document = transformation_input.document
         fragments = transformation_input.fragments
-        if document.is_cursor_at_the_end:
+        # A line that was entered stays on the screen as it was typed.
+        if document.is_cursor_at_the_end and not get_app().is_done:
             hint = hint_for(self._repl.table, document.text)
             if hint:
                 fragments = [*fragments, ("class:hint", hint)]

@@ -98,7 +98,6 @@ def test_hello_sets_the_name(talk: Wire) -> None:
         ("DEBUG SLEEP nan", "ERR value is not a valid float"),
         ("DEBUG ERROR what-I-say", "what-I-say"),
         ("SHUTDOWN WHAT", "ERR syntax error"),
-        ("SHUTDOWN REWRITE-AOF", "ERR Errors trying to SHUTDOWN. Check logs."),
         ("NONSENSE a b", "ERR unknown command 'NONSENSE'"),
     ],
 )

@@ -35,6 +35,8 @@ class Machine:
         self.disk.odds = odds
         self.dump: Dump | None = None
         self.confirmed: dict[bytes, bool] = {}  # at-least-once jobs: whether the ACK was confirmed
+        self.confirmed_at: dict[bytes, int] = {}
+        self.synced_at = self.bench.now
         self.once: dict[bytes, int] = {}  # at-most-once jobs: deliveries
         self.acked: set[bytes] = set()
 
@@ -78,6 +80,7 @@ class Machine:
                     self.once[reply] = 0
                 else:
                     self.confirmed[reply] = False
+                    self.confirmed_at[reply] = bench.now
         elif what < 0.65:
             id = bench.get() if not self.node.write_problem else None
             # A delivery leaves the node in any case.
@@ -101,6 +104,10 @@ class Machine:
         else:
             bench.advance(0.5)
             self.turn()
+            if self.writer.policy == "everysec" and bench.now - self.synced_at >= 1000:
+                self.synced_at = bench.now
+                self.writer.sync()
+                self.node.set_trouble(False, self.writer.problem)
 
     def crash_and_load(self, directory: Path) -> "Bench":
         path = directory / "aof"
@@ -154,3 +161,19 @@ def test_without_syncing_a_crash_of_the_process_alone_loses_nothing(tmp_path: Pa
         after = machine.crash_and_load(tmp_path)
         for id in machine.confirmed:
             assert (after.node.jobs.get(id) is None) == (id in machine.acked), f"seed {seed}"
+
+
+@pytest.mark.parametrize("odds", [0.0, 0.05])
+def test_with_everysec_at_most_the_last_two_seconds_are_lost(tmp_path: Path, odds: float) -> None:
+    for seed in range(500):
+        machine = Machine(seed, "everysec", odds)
+        now = machine.bench.now
+        for _ in range(machine.random.randrange(1, 200)):
+            machine.step()
+            if not machine.writer.problem:
+                now = machine.bench.now  # behind this nothing is confirmed any more
+        after = machine.crash_and_load(tmp_path)
+        for id in machine.confirmed.keys() - machine.acked:
+            if after.node.jobs.get(id) is None:
+                age = now - machine.confirmed_at[id]
+                assert age <= 2000, f"seed {seed}: {id!r} was confirmed {age} ms ago"

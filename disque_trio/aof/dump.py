@@ -8,49 +8,41 @@ then the old one stays what it was.
 """
 
 import os
+from itertools import count
 
 from disque_trio.aof.disk import Disk
 from disque_trio.core.registry import SHARDS
 from disque_trio.core.store import JobStore
 
+TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
+_numbers = count(1)
 
-class Dump:
-    """One new file in the making.
+
+class NewFile:
+    """A file in the making that will take the place of the append-only file.
+
+    ``hold`` and ``release`` surround work on it in another thread: ``abandon`` then leaves the
+    descriptors open as long as that needs them.
 
     Args:
         disk: where it is.
         path: the name it will have.
-        store: the jobs; there can be one dump of them at a time.
 
     Attributes:
         size: bytes written.
 
     Raises:
-        OSError: from all methods; the dump is then to be given up with ``abandon``.
+        OSError: from all methods; the file is then to be given up with ``abandon``.
     """
 
-    def __init__(self, disk: Disk, path: str, store: JobStore) -> None:
+    def __init__(self, disk: Disk, path: str) -> None:
         self.size = 0
+        self.temporary = f"{path}{TEMPORARY}{os.getpid()}-{next(_numbers)}"
         self._disk = disk
         self._path = path
-        self._temporary = f"{path}.rewrite-{os.getpid()}"
-        self._store = store
-        self._fd = disk.open_append(self._temporary, fresh=True)
-        self._next = 0
-        store.start_dump()
-
-    @property
-    def complete(self) -> bool:
-        """Whether all jobs are in the file."""
-        return self._next == SHARDS
-
-    def step(self, jobs: int) -> None:
-        """Write about ``jobs`` more jobs, at least a shard."""
-        records: list[bytes] = []
-        while self._next < SHARDS and len(records) < jobs:
-            records += self._store.dump_shard(self._next)
-            self._next += 1
-        self.append(records)
+        self._held = False
+        self._abandoned = False
+        self._fd = disk.open_append(self.temporary, fresh=True)
 
     def append(self, records: list[bytes]) -> None:
         """Write what happened meanwhile."""
@@ -68,16 +60,56 @@ class Dump:
         """Bring the rest to the disk, take the name, and return the file's descriptor. The name is
         not safe before the directory was synced."""
         self._disk.sync(self._fd)
-        self._disk.replace(self._temporary, self._path)
+        self._disk.replace(self.temporary, self._path)
         return self._fd
+
+    def hold(self) -> None:
+        """Another thread begins to work on the file."""
+        self._held = True
+
+    def release(self) -> None:
+        """It has ended."""
+        self._held = False
+        if self._abandoned:
+            self._close()
 
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._disk.close(self._fd)
+        if self._abandoned:
+            return
+        self._abandoned = True
+        if not self._held:
+            self._close()
         try:
-            self._disk.remove(self._temporary)
+            self._disk.remove(self.temporary)
         except OSError:
             pass
+
+    def _close(self) -> None:
+        self._disk.close(self._fd)
+
+
+class Dump(NewFile):
+    """A new file with all jobs of ``store``; there can be one dump of them at a time."""
+
+    def __init__(self, disk: Disk, path: str, store: JobStore) -> None:
+        super().__init__(disk, path)
+        self._store = store
+        self._next = 0
+        store.start_dump()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all jobs are in the file."""
+        return self._next == SHARDS
+
+    def step(self, jobs: int) -> None:
+        """Write about ``jobs`` more jobs, at least a shard."""
+        records: list[bytes] = []
+        while self._next < SHARDS and len(records) < jobs:
+            records += self._store.dump_shard(self._next)
+            self._next += 1
+        self.append(records)
 
 
 def dump_all(disk: Disk, path: str, store: JobStore) -> Dump:

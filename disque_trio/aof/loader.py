@@ -33,6 +33,7 @@ class Loader:
         self._path = path
         self._node = node
         self._queue_jobs = queue_jobs
+        self._now = node.now
 
     def steps(self) -> Iterator[None]:
         """Load; yields now and then.
@@ -55,6 +56,7 @@ class Loader:
                 self.records += 1
                 if self.records % RECORDS_A_STEP == 0:
                     yield
+                    self._node.now = self._now  # whatever was served meanwhile
 
     def _execute(self, command: list[bytes]) -> None:
         name = command[0].upper()

@@ -13,7 +13,7 @@ Rule 4: after a failed sync nobody knows what is on the disk, and asking again m
 from collections.abc import Callable
 
 from disque_trio.aof.disk import Disk
-from disque_trio.aof.dump import Dump
+from disque_trio.aof.dump import NewFile
 
 ALWAYS = "always"
 EVERYSEC = "everysec"
@@ -46,14 +46,15 @@ class AofWriter:
         self.unsynced = False
         self._disk = disk
         self._fd = disk.open_append(path)
+        self._syncing = -1  # descriptor that another thread syncs
         self._kept: list[bytes] = []
         self.size = disk.size(self._fd)
         self.base_size = self.size
 
     @property
-    def kept(self) -> int:
-        """Bytes that could not be written yet."""
-        return sum(map(len, self._kept))
+    def kept(self) -> list[bytes]:
+        """What could not be written yet."""
+        return list(self._kept)
 
     def append(self, records: list[bytes]) -> bool:
         """Write ``records``; False when they are not where ``policy`` wants them."""
@@ -110,10 +111,18 @@ class AofWriter:
 
     def sync_call(self) -> Callable[[], None]:
         """What brings to the disk all that is written now, for another thread to call; it raises
-        OSError. The caller says ``distrust`` if it did."""
+        OSError. ``sync_ended`` has to be called when it is done."""
         self.unsynced = False
-        fd = self._fd
+        fd = self._syncing = self._fd
         return lambda: self._disk.sync(fd)
+
+    def sync_ended(self, failure: OSError | None) -> None:
+        """The other thread is done. The failure of a file that was replaced meanwhile is none."""
+        fd, self._syncing = self._syncing, -1
+        if fd != self._fd:
+            self._disk.close(fd)
+        elif failure is not None:
+            self.distrust(failure)
 
     def distrust(self, failure: OSError) -> None:
         """A sync failed: write nothing until the file is replaced."""
@@ -123,8 +132,8 @@ class AofWriter:
     def _fail(self, failure: OSError) -> None:
         self.problem = failure.strerror or str(failure)
 
-    def take_over(self, dump: Dump) -> None:
-        """Go on with the file that ``dump`` has made, which has all that this node holds.
+    def take_over(self, new: NewFile) -> None:
+        """Go on with the file ``new``, which has all that this node holds.
 
         A directory that cannot be synced then leaves the file distrusted: after a crash the old
         file could have the name again.
@@ -132,14 +141,15 @@ class AofWriter:
         Raises:
             OSError: it could not take the name; everything is as before.
         """
-        fd = dump.take_name()
+        fd = new.take_name()
         old, self._fd = self._fd, fd
-        self.size = self.base_size = dump.size
+        self.size = self.base_size = new.size
         self.problem = ""
         self.distrusted = False
         self.unsynced = False
         self._kept.clear()
-        self._disk.close(old)
+        if old != self._syncing:
+            self._disk.close(old)
         try:
             self._disk.sync_directory(self.path)
         except OSError as failure:
@@ -148,5 +158,7 @@ class AofWriter:
     def close(self) -> bool:
         """Write and sync everything; False when that failed."""
         good = self.retry() and self.sync()
-        self._disk.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd != self._syncing:
+            self._disk.close(fd)
         return good

@@ -32,7 +32,7 @@ from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, QUEUE_OVERHEAD, Queue
 from disque_trio.core.registry import SHARD_SHIFT, Registry
 from disque_trio.core.timers import JobTimers
 from disque_trio.protocol.serialjob import (
-    decode_job,
+    decode_fields,
     deljob,
     encode_job,
     encode_nodes,
@@ -400,43 +400,51 @@ class JobStore:
         Raises:
             SerialJobError: it is not a job.
         """
-        serial = decode_job(data)
+        (
+            id,
+            state,
+            _,
+            flags,
+            repl,
+            etime,
+            ctime,
+            delay,
+            retry,
+            nacks,
+            deliveries,
+            name,
+            body,
+            nodes,
+        ) = decode_fields(data)
         now = self.now
-        if serial.etime * 1000 <= now or self.jobs.get(serial.id) is not None:
+        shard = self.jobs.shards[crc32(id) >> SHARD_SHIFT]
+        if etime * 1000 <= now or id in shard:
             return False
-        queue = self.queues.get(serial.queue)
-        job = Job(
-            serial.id,
-            serial.queue if queue is None else queue.name,
-            serial.body,
-            serial.repl,
-            serial.ctime,
-            serial.etime,
-            serial.delay,
-            serial.retry,
-            self.dump_number,
-        )
-        job.flags = serial.flags
-        job.nacks = serial.nacks
-        job.deliveries = serial.deliveries
-        if serial.nodes != [self.id]:
-            job.delivered = serial.nodes if len(serial.nodes) > 1 else None
-        self.jobs.put(job.id, job)
-        self.memory.used += JOB_OVERHEAD + len(serial.body)
-        queued_first = serial.ctime // 1_000_000 + serial.delay * 1000
-        if serial.state == ACKED:
+        queue = self.queues.get(name)
+        if queue is not None:
+            name = queue.name  # one object for all its jobs
+        job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
+        job.flags = flags
+        job.nacks = nacks
+        job.deliveries = deliveries
+        if len(nodes) > 1:
+            job.delivered = nodes
+        shard[id] = job
+        self.jobs.count += 1
+        self.memory.used += JOB_OVERHEAD + len(body)
+        if state == ACKED:
             job.state = ACKED
-            self.memory.evictable[job.id] = job
-        elif serial.state == QUEUED and queue_it:
+            self.memory.evictable[id] = job
+        elif state == QUEUED and queue_it:
             self._put(job)
             return True
-        elif serial.delay and now < queued_first:
+        elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
             job.qtime = queued_first
         else:
             job.qtime = self._retry_time(job)
-            if job.retry == 0:
+            if retry == 0:
                 job.flags |= FLAG_DELIVERED
-                self.memory.evictable[job.id] = job
+                self.memory.evictable[id] = job
         self._schedule(job)
         return True
 

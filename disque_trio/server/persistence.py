@@ -2,19 +2,23 @@
 rewriting, and what happens when the disk fails.
 
 The engine calls ``turn`` before replies leave. Everything that takes long (syncing once a second,
-the last sync of a rewrite) happens in a thread; a rewrite itself goes on in small steps between
+the last sync of a rewrite) happens in a thread. A rewrite is done by a process that compacts the
+old file; where there is no old file to be trusted, it is a dump from memory, in small steps between
 turns.
 """
 
+import errno
 import os
+import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from disque_trio.aof.disk import Disk
-from disque_trio.aof.dump import Dump, dump_all
+from disque_trio.aof.dump import TEMPORARY, Dump, NewFile, dump_all
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
 from disque_trio.aof.survey import Survey
@@ -22,6 +26,7 @@ from disque_trio.aof.writer import EVERYSEC, AofWriter
 from disque_trio.commands.info import Fields
 from disque_trio.config import Config
 from disque_trio.core.node import Node
+from disque_trio.server.compaction import Compaction
 from disque_trio.server.logs import Log
 from disque_trio.server.systemd import Notifier
 
@@ -29,7 +34,10 @@ TICK = 0.1  # s between looks at what has to be done
 SYNC_SECONDS = 1.0
 SLOW_SYNC_SECONDS = 2.0
 RETRY_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
 JOBS_A_STEP = 200
+LAST_COPY = 1 << 20  # bytes that are copied between two turns, at the end of a compaction
+MAX_ROUNDS = 50  # of copying what came meanwhile; a disk that is slower than the node never ends
 EXTEND_MICROSECONDS = 60_000_000
 
 
@@ -51,9 +59,13 @@ class Persistence:
         self._log = log
         self._disk = disk or Disk()
         self._writer: AofWriter | None = None
-        self._dump: Dump | None = None
+        self._new: NewFile | None = None  # that a rewrite is making
+        self._rewriting = False  # its task is there, perhaps to find out that it was given up
+        self._rewriting_on = False  # and began when the file was to be on
         self._rewrite_wanted = False
         self._rewrite_ok = True
+        self._rewrite_not_before = 0.0
+        self._rewrite_backoff = RETRY_SECONDS
         self._rewrite_started = 0.0
         self._rewrite_seconds = -1
         self._syncing = False
@@ -133,9 +145,18 @@ class Persistence:
 
     def open(self) -> None:
         """Write to the file from now on. Raises OSError."""
+        self._remove_leftovers()
         self._writer = AofWriter(self._disk, self.path, self._config.appendfsync)
         self._disk.sync_directory(self.path)
         self._node.journaling = True
+
+    def _remove_leftovers(self) -> None:
+        """Remove what rewrites left that ended with their node."""
+        path = Path(self.path)
+        leftover = re.compile(re.escape(path.name + TEMPORARY) + "[0-9]+-[0-9]+")
+        for other in path.parent.iterdir():
+            if leftover.fullmatch(other.name):
+                self._disk.remove(str(other))
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -149,11 +170,11 @@ class Persistence:
         if not records:
             return True
         node.journal = []
-        if self._dump is not None:
+        if isinstance(self._new, Dump):
             try:
-                self._dump.append(records)
+                self._new.append(records)
             except OSError as failure:
-                self._give_up_dump(failure)
+                self._give_up(failure)
         if self._writer is None or self._writer.append(records):
             return True
         self._tell_trouble()
@@ -162,9 +183,7 @@ class Persistence:
     def _start_over(self) -> None:
         """The node forgot everything: the file has nothing any more, without a record a job."""
         self._node.flushed = False
-        if self._dump is not None:
-            self._dump.abandon()
-            self._dump = None
+        self._drop_new()
         if self._writer is not None:
             try:
                 self._adopt(dump_all(self._disk, self.path, self._node))
@@ -188,34 +207,42 @@ class Persistence:
 
     async def run(self) -> None:
         """Sync, retry and rewrite until cancelled."""
-        while True:
-            await trio.sleep(TICK)
-            now = trio.current_time()
-            writer = self._writer
-            if writer is not None:
-                if writer.problem and now - self._failed_at >= RETRY_SECONDS:
-                    self._failed_at = now
-                    writer.retry()
-                    self._tell_trouble()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await trio.sleep(TICK)
+                now = trio.current_time()
+                writer = self._writer
+                if writer is not None:
+                    if writer.problem and now - self._failed_at >= RETRY_SECONDS:
+                        self._failed_at = now
+                        writer.retry()
+                        self._tell_trouble()
+                    if (
+                        writer.unsynced
+                        and self._config.appendfsync == EVERYSEC
+                        and now - self._synced_at >= SYNC_SECONDS
+                    ):
+                        await self._sync(writer)
                 if (
-                    writer.unsynced
-                    and self._config.appendfsync == EVERYSEC
-                    and now - self._synced_at >= SYNC_SECONDS
+                    not self._rewriting
+                    and now >= self._rewrite_not_before
+                    and self._should_rewrite()
                 ):
-                    await self._sync(writer)
-            if self._should_rewrite() and now - self._rewrite_started >= RETRY_SECONDS:
-                await self._rewrite()
+                    self._rewriting = True
+                    nursery.start_soon(self._rewrite)
 
     async def _sync(self, writer: AofWriter) -> None:
         started = self._synced_at = trio.current_time()
         self._syncing = True
+        failure: OSError | None = None
         try:
             await trio.to_thread.run_sync(writer.sync_call())
-        except OSError as failure:
-            writer.distrust(failure)
-            self._tell_trouble()
+        except OSError as problem:
+            failure = problem
         finally:
             self._syncing = False
+            writer.sync_ended(failure)
+        self._tell_trouble()
         took = trio.current_time() - started
         if took > SLOW_SYNC_SECONDS:
             self._slow_syncs += 1
@@ -240,51 +267,99 @@ class Persistence:
 
     def want_rewrite(self) -> str | None:
         """BGREWRITEAOF: rewrite soon. Returns the error reply's text or None."""
-        if self._dump is not None or self._rewrite_wanted:
+        if self._rewriting or self._rewrite_wanted:
             return "ERR Background append only file rewriting already in progress"
         self._rewrite_wanted = True
-        self._rewrite_started = 0.0
+        self._rewrite_not_before = 0.0
         return None
 
     async def _rewrite(self) -> None:
-        """Write a new file in steps between turns and put it in the place of the old one."""
+        """Make a new file and put it in the place of the old one."""
         self._rewrite_wanted = False
         self._rewrite_started = trio.current_time()
-        node = self._node
+        writer = self._writer
+        new: NewFile | None = None
+        self._rewriting_on = self._config.appendonly
         try:
-            dump = self._dump = Dump(self._disk, self.path, node)
-            was_journaling = node.journaling
-            node.journaling = True
-            while not dump.complete:
-                dump.step(JOBS_A_STEP)
-                await trio.lowlevel.checkpoint()
-                if self._dump is not dump:
-                    return  # given up meanwhile
-            await trio.to_thread.run_sync(dump.sync)
-            if self._dump is not dump:
-                return
-            self._dump = None
-            self._adopt(dump, was_journaling or self._config.appendonly)
+            if writer is not None and not writer.distrusted:
+                now = self._node.now // 1000
+                new = self._new = Compaction(self._disk, self.path, writer.size, now)
+                done = await self._compact(new, writer)
+            else:
+                new = self._new = Dump(self._disk, self.path, self._node)
+                done = await self._dump(new)
         except OSError as failure:
-            self._give_up_dump(failure)
-            return
-        self._rewrite_ok = True
-        self._rewrite_seconds = round(trio.current_time() - self._rewrite_started)
-        self._log.notice("append-only file rewritten", bytes=dump.size, jobs=node.jobs.count)
+            if self._new is new:
+                self._give_up(failure)
+        else:
+            if done:
+                self._rewrite_ok = True
+                self._rewrite_seconds = round(trio.current_time() - self._rewrite_started)
+                self._rewrite_backoff = RETRY_SECONDS
+                self._log.notice("append-only file rewritten", bytes=new.size)
+        finally:
+            self._rewriting = False
 
-    def _adopt(self, dump: Dump, go_on: bool = True) -> None:
-        """Let ``dump``, which is complete, be the file, and write to it unless the file is off.
-        Raises OSError, and then leaves nothing of the dump."""
+    async def _compact(self, new: Compaction, writer: AofWriter) -> bool:
+        """Let a process compact the file. False: given up meanwhile. Raises OSError."""
+        self._log.notice("append-only file compacted", result=await new.run())
+        synced = False
+        for _ in range(MAX_ROUNDS):
+            if self._new is not new:
+                return False
+            if writer.size - new.copied > LAST_COPY:
+                await self._in_thread(new, partial(new.copy, writer.size))
+                synced = False
+            elif not synced:
+                await self._in_thread(new, new.sync)
+                synced = True
+            else:
+                break
+        if self._new is not new:
+            return False
+        if writer.distrusted:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        new.copy(writer.size)
+        new.append(writer.kept)
+        self._adopt(new, self._config.appendonly)
+        await trio.to_thread.run_sync(new.close_old)
+        return True
+
+    async def _dump(self, new: Dump) -> bool:
+        """Write all that is in memory. False: given up meanwhile. Raises OSError."""
+        self._node.journaling = True
+        while not new.complete:
+            new.step(JOBS_A_STEP)
+            await trio.lowlevel.checkpoint()
+            if self._new is not new:
+                return False
+        await self._in_thread(new, new.sync)
+        if self._new is not new:
+            return False
+        self._adopt(new, self._config.appendonly)
+        return True
+
+    async def _in_thread(self, new: NewFile, work: Callable[[], None]) -> None:
+        new.hold()
+        try:
+            await trio.to_thread.run_sync(work)
+        finally:
+            new.release()
+
+    def _adopt(self, new: NewFile, go_on: bool = True) -> None:
+        """Let ``new``, which is complete, be the file, and write to it unless the file is off.
+        Raises OSError, and then leaves nothing of it."""
         writer = self._writer
         try:
-            dump.append(self._node.journal)
-            self._node.journal.clear()
+            new.append(self._node.journal)
             if writer is None:
                 writer = AofWriter(self._disk, self.path, self._config.appendfsync)
-            writer.take_over(dump)
+            writer.take_over(new)
         except OSError:
-            dump.abandon()
+            new.abandon()
             raise
+        self._new = None
+        self._node.journal.clear()
         if go_on:
             self._writer = writer
         else:
@@ -292,14 +367,22 @@ class Persistence:
             writer.close()
         self._tell_trouble()
 
-    def _give_up_dump(self, failure: OSError) -> None:
-        if self._dump is not None:
-            self._dump.abandon()
-            self._dump = None
+    def _drop_new(self) -> None:
+        """Give up what a rewrite has made so far."""
+        if self._new is not None:
+            self._new.abandon()
+            self._new = None
+
+    def _give_up(self, failure: OSError) -> None:
+        self._drop_new()
         if self._writer is None:
             self._node.journaling = False
             self._node.journal.clear()
         self._rewrite_ok = False
+        self._rewrite_not_before = trio.current_time() + self._rewrite_backoff
+        if self._writer is not None and not self._writer.distrusted:
+            # The node can do without it. Else it waits for this to serve writes.
+            self._rewrite_backoff = min(2 * self._rewrite_backoff, MAX_BACKOFF_SECONDS)
         self._log.warning("rewriting failed", reason=failure.strerror or str(failure))
 
     # ---- settings, the end ------------------------------------------------------------------
@@ -307,21 +390,21 @@ class Persistence:
     def apply(self) -> None:
         """Follow appendonly and appendfsync."""
         writer = self._writer
-        if writer is None:
+        if writer is not None:
+            writer.policy = self._config.appendfsync
+        if self._config.appendonly or not (writer or (self._rewriting and self._rewriting_on)):
             return
-        writer.policy = self._config.appendfsync
-        if not self._config.appendonly:
-            self._node.journaling = False
-            self._node.journal.clear()
+        self._drop_new()
+        self._node.journaling = False
+        self._node.journal.clear()
+        if writer is not None:
             self._writer = None
             writer.close()
             self._node.set_trouble(self._node.loading, "")
 
     def dump_now(self) -> str:
-        """SHUTDOWN REWRITE-AOF: all jobs into a new file, at once. Returns why not, or ""."""
-        if self._dump is not None:
-            self._dump.abandon()
-            self._dump = None
+        """SHUTDOWN REWRITE-AOF, RESTART: all jobs into a new file, at once. "", or why not."""
+        self._drop_new()
         try:
             self._adopt(dump_all(self._disk, self.path, self._node))
         except OSError as failure:
@@ -331,13 +414,12 @@ class Persistence:
         self._node.journaling = self._config.appendonly
         if problem:
             self._log.warning("the jobs could not be written", reason=problem)
+            self.apply()  # the node goes on: without the file, if it is off
         return problem
 
     def close(self) -> None:
         """Write and sync everything."""
-        if self._dump is not None:
-            self._dump.abandon()
-            self._dump = None
+        self._drop_new()
         if self._writer is not None:
             self.turn()
             if not self._writer.close():
@@ -354,10 +436,10 @@ class Persistence:
             "loading": int(node.loading),
             "aof_enabled": int(self._config.appendonly),
             "aof_state": "wait-rewrite" if waiting else "on" if writer is not None else "off",
-            "aof_rewrite_in_progress": int(self._dump is not None),
+            "aof_rewrite_in_progress": int(self._rewriting),
             "aof_rewrite_scheduled": int(self._rewrite_wanted),
             "aof_last_rewrite_time_sec": self._rewrite_seconds,
-            "aof_current_rewrite_time_sec": -1 if self._dump is None else round(started),
+            "aof_current_rewrite_time_sec": round(started) if self._rewriting else -1,
             "aof_last_bgrewrite_status": "ok" if self._rewrite_ok else "err",
             "aof_last_write_status": "err" if node.write_problem else "ok",
         }
@@ -366,7 +448,7 @@ class Persistence:
                 "aof_current_size": writer.size,
                 "aof_base_size": writer.base_size,
                 "aof_pending_rewrite": int(self._rewrite_wanted),
-                "aof_buffer_length": writer.kept,
+                "aof_buffer_length": sum(map(len, writer.kept)),
                 "aof_rewrite_buffer_length": 0,
                 "aof_pending_bio_fsync": int(self._syncing),
                 "aof_delayed_fsync": self._slow_syncs,

@@ -1,0 +1,172 @@
+"""Compacts an append-only file, in a process of its own beside the node.
+
+    python -m disque_trio.aof.compact FILE UPTO OUT NOW
+
+Reads FILE up to the offset UPTO, where a record ends, and writes into OUT, in the order of the
+file, the records of the jobs that loading it would leave: neither ended nor expired at NOW (s since
+the epoch). OUT is on the disk when the exit status is 0; after any other there is no OUT. FILE is
+only read. What the node appends behind UPTO meanwhile is the node's to copy.
+
+In memory is the place of each living job, not the job.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, NamedTuple
+
+from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.core.job import is_job_id
+
+NICE = 10  # the node goes first
+_SYNC_EVERY = 32 << 20  # bytes; one sync of all at the end would keep the disk from the node
+_LENGTH_BITS = 34  # of a record
+_LENGTH = (1 << _LENGTH_BITS) - 1
+_HEAD = Struct("<I40s4xI")  # length, id, state to copies, expiry
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+_RECORDS_A_LOOK = 4096  # between looks at whether the node is still there
+
+
+class Counts(NamedTuple):
+    """Records read, jobs that live, bytes written."""
+
+    records: int
+    jobs: int
+    size: int
+
+
+def compact(
+    file: BinaryIO, upto: int, out: BinaryIO, now: int, go_on: Callable[[], object] = lambda: None
+) -> Counts:
+    """Write the living jobs of ``file`` into ``out``, which is empty, and sync it.
+
+    Args:
+        file: an AOF, at its beginning.
+        upto: where to stop reading.
+        now: s since the epoch.
+        go_on: called now and then; raises to end this.
+
+    Raises:
+        AofError: the file is damaged before ``upto``, or no record ends there.
+        OSError: of either file.
+    """
+    places: dict[bytes, int] = {}  # where a job's record is, and how long, in one number
+    reader = RecordReader(file)
+    records = start = 0
+    while start < upto:
+        command = next(reader, None)
+        if command is None:
+            raise AofError(start, f"the file ends before {upto}", True)
+        end = reader.offset
+        name = command[0].upper()
+        if name == b"LOADJOB" and len(command) == 2:
+            id, expiry = _id_and_expiry(command[1], start)
+            if expiry > now and id not in places:
+                places[id] = start << _LENGTH_BITS | end - start
+        elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
+            for id in command[1:]:
+                places.pop(id, None)
+        else:
+            raise AofError(start, "not a command of an append-only file", False)
+        start = end
+        records += 1
+        if records % _RECORDS_A_LOOK == 0:
+            go_on()
+    if start != upto:
+        raise AofError(start, f"no record ends at {upto}", False)
+    living = sorted(places.values())
+    places.clear()
+    return Counts(records, len(living), _copy(file, living, out, go_on))
+
+
+def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
+    if len(job) >= _HEAD.size:
+        length, id, expiry = _HEAD.unpack_from(job)
+        if length == len(job) - 4 and is_job_id(id):
+            return id, expiry
+    raise AofError(offset, "not a job", False)
+
+
+def _copy(file: BinaryIO, places: Iterable[int], out: BinaryIO, go_on: Callable[[], object]) -> int:
+    """Copy the records at ``places``; returns how many bytes they have."""
+    size = synced = 0
+    for start, end in _stretches(places):
+        file.seek(start)
+        while start < end:
+            data = file.read(min(CHUNK, end - start))
+            if not data:
+                raise AofError(start, "the file became shorter", True)
+            out.write(data)
+            start += len(data)
+            size += len(data)
+            if size - synced >= _SYNC_EVERY:
+                go_on()
+                _sync(out)
+                synced = size
+    _sync(out)
+    return size
+
+
+def _stretches(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Begin and end of records; those that follow each other make one stretch."""
+    start = end = 0
+    for place in places:
+        offset = place >> _LENGTH_BITS
+        if offset != end:
+            yield start, end
+            start = offset
+        end = offset + (place & _LENGTH)
+    yield start, end
+
+
+def _sync(out: BinaryIO) -> None:
+    out.flush()
+    os.fdatasync(out.fileno())
+
+
+class _NodeGoneError(Exception):
+    """Nobody waits for the file any more."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line of this module; returns the exit status."""
+    parser = argparse.ArgumentParser("python -m disque_trio.aof.compact", description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("upto", type=int)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("now", type=int)
+    options = parser.parse_args(arguments)
+    node = os.getppid()
+
+    def go_on() -> None:
+        if os.getppid() != node:
+            raise _NodeGoneError("the node has ended")
+
+    try:
+        os.nice(NICE)
+    except OSError:
+        pass
+    done = False
+    try:
+        with (
+            options.file.open("rb", buffering=CHUNK) as file,
+            os.fdopen(os.open(options.out, _WRITE, 0o600), "wb", buffering=CHUNK) as out,
+        ):
+            counts = compact(file, options.upto, out, options.now, go_on)
+        done = True
+    except (AofError, OSError, _NodeGoneError, MemoryError) as problem:
+        text = problem.strerror if isinstance(problem, OSError) else ""
+        print(text or problem or "out of memory")
+        return 1
+    finally:
+        if not done:
+            options.out.unlink(missing_ok=True)
+    print(f"records={counts.records} jobs={counts.jobs} bytes={counts.size}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,7 +3,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help run test lint format bench compiled docs clean
+.PHONY: help run test lint format bench soak compiled docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
@@ -11,6 +11,7 @@ help:
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
+	@echo "make soak   kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\")"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
@@ -18,7 +19,7 @@ help:
 run:
 	@tools/setup.sh run
 	@mkdir -p data
-	@exec $(VENV)/bin/disque-server config/disque.yaml $(ARGS)
+	@exec $(VENV)/bin/disque-server config/disque.yaml --dir data $(ARGS)
 
 test:
 	@tools/setup.sh test
@@ -40,6 +41,10 @@ format:
 bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench $(ARGS)
+
+soak:
+	@tools/setup.sh test
+	$(PY) -m tools.soak_kill $(ARGS)
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.
 compiled:

@@ -1,4 +1,4 @@
-"""The process: CONFIG, COMMAND, INFO, TIME, SHUTDOWN, BGREWRITEAOF."""
+"""The process: CONFIG, COMMAND, INFO, TIME, SHUTDOWN, RESTART, BGREWRITEAOF."""
 
 from disque_trio.commands.info import info_text
 from disque_trio.commands.parse import SYNTAX
@@ -122,6 +122,13 @@ def shutdown(node: Node, client: Client, args: list[bytes]) -> None:
         problem = node.host.shutdown(True)
     else:
         raise CommandError(SYNTAX)
+    if problem is not None:
+        raise CommandError(problem)
+
+
+def restart(node: Node, client: Client, args: list[bytes]) -> None:
+    """RESTART: a new process goes on with jobs and queues; no reply unless it cannot."""
+    problem = node.host.restart()
     if problem is not None:
         raise CommandError(problem)
 

@@ -109,6 +109,8 @@ def _commands() -> list[Command]:
                 "For tests.", "server"),
         Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
                 "End the node.", "server"),
+        Command("restart", 1, "admin readonly", server.restart, "",
+                "Replace the process by a new one that goes on with jobs and queues.", "server"),
         Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
                 "Compact the append-only file.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,

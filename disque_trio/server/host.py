@@ -5,11 +5,11 @@ import os
 import platform
 import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from socket import socket
 
 from disque_trio.commands.info import Fields, human
 from disque_trio.config import Config, ConfigError, rewrite
@@ -18,19 +18,18 @@ from disque_trio.core.host import Host
 from disque_trio.server.clock import Clock
 from disque_trio.server.engine import Engine
 from disque_trio.server.persistence import Persistence
+from disque_trio.server.restart import replace_process
 from disque_trio.server.stats import Stats
-from disque_trio.server.systemd import Notifier, hand_over
+from disque_trio.server.systemd import Notifier
 from disque_trio.version import VERSION
 
-# Arguments may name files relative to it; the node itself goes to its ``dir``.
-_STARTED_IN = Path.cwd()
 _PAGE = resource.getpagesize()
 
 
 class ServerHost(Host):
     """What commands can do beyond the state machine.
 
-    ``engine``, ``apply`` and ``stop`` are set once the server is put together.
+    ``engine``, ``apply``, ``stop`` and the like are set once the server is put together.
 
     Attributes:
         port: the TCP port that clients connect to, 0 without one.
@@ -38,16 +37,20 @@ class ServerHost(Host):
         activated: listening sockets that are not the node's own; a new process cannot open them.
         apply: called with the names of the settings that changed.
         stop: called when a client asked for the end.
+        check_restart: why a new process could not go on for this one, or None.
+        go_on_anew: called when it is to.
     """
 
     def __init__(self, config: Config, clock: Clock, stats: Stats, run_id: str) -> None:
         self.engine: Engine
         self.apply: Callable[[list[str]], None]
         self.stop: Callable[[], None]
+        self.check_restart: Callable[[], str | None]
+        self.go_on_anew: Callable[[], None]
         self.persistence: Persistence
         self.port = config.port
         self.notifier = Notifier()
-        self.activated: Sequence[socket.socket] = ()
+        self.activated: Sequence[socket] = ()
         self._config = config
         self._clock = clock
         self._stats = stats
@@ -121,6 +124,16 @@ class ServerHost(Host):
         self.stop()
         return None
 
+    def restart(self) -> str | None:
+        problem = self.check_restart()
+        if problem is not None:
+            return f"ERR RESTART is not possible: {problem}"
+        if self.persistence.dump_now():
+            return "ERR Errors trying to RESTART. Check logs."
+        self.engine.halted = True
+        self.go_on_anew()
+        return None
+
     def rewrite_aof(self) -> str | None:
         return self.persistence.want_rewrite()
 
@@ -131,9 +144,7 @@ class ServerHost(Host):
         if restart:
             time.sleep(delay / 1000)
             # The node's own sockets close on exec; the new process binds them again.
-            os.chdir(_STARTED_IN)
-            command = [sys.executable, "-m", "disque_trio.server", *sys.argv[1:]]
-            os.execve(sys.executable, command, hand_over(self.activated, self.notifier))
+            replace_process(self.notifier, self.activated)
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def info(self) -> dict[str, Fields]:

@@ -155,6 +155,9 @@ async def accept(listener: socket.socket, engine: Engine) -> None:
     exposed = on_all_interfaces(listener)
     while True:
         await trio.lowlevel.wait_readable(listener)
+        if engine.halted:
+            # Whoever comes now waits for the process that goes on with the socket.
+            await trio.sleep_forever()
         for _ in range(ACCEPTS_A_TIME):
             try:
                 sock, peer = listener.accept()

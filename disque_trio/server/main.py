@@ -19,6 +19,7 @@ from disque_trio.config import (
 from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
+from disque_trio.server.restart import Handover, replace_process, take_handover
 from disque_trio.server.server import Server, StartError, form
 from disque_trio.server.systemd import Notifier, SocketError, adopt_sockets
 from disque_trio.version import VERSION
@@ -71,7 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         print(f"disque-server: dir {config.dir}: {problem.strerror}", file=sys.stderr)
         return 1
-    if config.daemonize:
+    handover = take_handover(os.environ)
+    if config.daemonize and handover is None:
         _daemonize(config.logfile)
     try:
         logging = Logging(
@@ -84,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
         return 1
-    return _run(config, logging, load if config.file else None)
+    return _run(config, logging, None if args[:1] == ["-"] else load, handover)
 
 
 def _check(args: list[str]) -> int:
@@ -135,11 +137,15 @@ def _daemonize(logfile: str) -> None:
     os.close(null)
 
 
-def _run(config: Config, logging: Logging, load: Callable[[], Config] | None) -> int:
+def _run(
+    config: Config, logging: Logging, load: Callable[[], Config] | None, handover: Handover | None
+) -> int:
+    """Run the node to its end, or until another process takes the place of this one."""
     notifier = Notifier(os.environ)
     try:
         activated = adopt_sockets(os.environ)
-        trio.run(Server(config, logging, notifier, activated, load).run)
+        server = Server(config, logging, notifier, activated, load, handover)
+        trio.run(server.run)
     except (StartError, ListenError, SocketError, OSError) as problem:
         logging.log.warning("cannot start", reason=str(problem))
         notifier.status(f"cannot start: {problem}")
@@ -148,4 +154,10 @@ def _run(config: Config, logging: Logging, load: Callable[[], Config] | None) ->
     finally:
         notifier.close()
         logging.close()
+    if server.restarting:
+        try:
+            replace_process(notifier, server.activated, server.own, server.dumped_at)
+        except OSError as problem:
+            print(f"disque-server: cannot restart: {problem}", file=sys.stderr)
+            return 1
     return 0

@@ -11,6 +11,7 @@ import resource
 import secrets
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ from disque_trio.server.listeners import (
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.reload import differences
+from disque_trio.server.restart import Handover
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
@@ -62,8 +64,16 @@ class Server:
         config: the settings; CONFIG SET changes them.
         logging: where the log goes.
         notifier: tells systemd how the node is.
-        activated: listening sockets that were passed to the process.
-        load: reads the configuration again; None: it came from no file.
+        passed: listening sockets that the process was given.
+        load: reads the configuration again; None: it cannot be had twice.
+        handover: from the process that this one goes on for. Jobs and queues then come from the
+            file, whether it is on or not.
+
+    Attributes:
+        activated: listening sockets that somebody else opened.
+        own: the other ones, once the node runs.
+        restarting: the process is to be replaced when ``run`` has ended; the sockets stay open.
+        dumped_at: when the jobs were written for that, in ms.
 
     Raises:
         StartError: a command that is renamed does not exist.
@@ -75,12 +85,18 @@ class Server:
         config: Config,
         logging: Logging,
         notifier: Notifier | None = None,
-        activated: Sequence[socket.socket] = (),
+        passed: Sequence[socket.socket] = (),
         load: Callable[[], Config] | None = None,
+        handover: Handover | None = None,
     ) -> None:
         self.config = config
         self.notifier = notifier or Notifier()
-        self._activated = activated
+        foreign = len(passed) if handover is None else handover.foreign
+        self.activated = passed[:foreign]
+        self.own = passed[foreign:]
+        self.restarting = False
+        self.dumped_at = 0
+        self._handover = handover
         self._load = load
         self.log: Log = logging.log
         self._logging = logging
@@ -100,18 +116,21 @@ class Server:
         self.engine = Engine(self.node, config, clock, stats, self.log)
         self._host.engine = self.engine
         self._host.notifier = self.notifier
-        self._host.activated = activated
+        self._host.activated = self.activated
         self.persistence = Persistence(self.node, config, self.log)
         self._host.persistence = self.persistence
         self.engine.persist = self.persistence.turn
         self._host.apply = self._apply
         self._host.stop = lambda: self.stop("a client asked for it")
+        self._host.check_restart = self._check_restart
+        self._host.go_on_anew = self._go_on_anew
         self._stopping = trio.Event()
         self._apply(list(config.values()))
 
     async def run(self) -> None:
-        """Serve until a signal or SHUTDOWN ends it."""
-        listeners = open_listeners(self.config, self.log, self._activated)
+        """Serve until a signal, SHUTDOWN or RESTART ends it."""
+        listeners = open_listeners(self.config, self.log, [*self.activated, *self.own])
+        self.own = listeners[len(self.activated) :]
         try:
             self._host.port = next((port for _, port in tcp_endpoints(listeners)), 0)
             self._check_descriptors()
@@ -120,9 +139,13 @@ class Server:
             with _pidfile(self.config):
                 await self._serve(listeners)
             self.log.notice("stopped", jobs=self.node.jobs.count)
+        except BaseException:
+            self.restarting = False
+            raise
         finally:
             self.engine.close_all()
-            close_listeners(listeners, self._activated)
+            if not self.restarting:
+                close_listeners(listeners, self.activated)
 
     async def _serve(self, listeners: list[socket.socket]) -> None:
         timer = RequeueTimer(self.engine)
@@ -156,10 +179,11 @@ class Server:
     async def _restore(self) -> None:
         """Load the append-only file, if there is to be one. Clients get -LOADING meanwhile."""
         config = self.config
-        once = config.aof_enqueue_jobs_once
+        once = config.aof_enqueue_jobs_once or self._handover is not None
         if not (config.appendonly or once):
             return
-        self.node.now = self.engine.clock.now()
+        # By the time the jobs were written, a job whose delay has ended since was not delivered.
+        self.node.now = self._handover.time if self._handover else self.engine.clock.now()
         jobs = await self.persistence.load(once, self.notifier, self._stopping.is_set)
         if self._stopping.is_set():
             return
@@ -172,10 +196,11 @@ class Server:
     def _reset_once(self) -> None:
         """The queues are restored, once: the next start must not do it again."""
         config = self.config
+        was_set = config.aof_enqueue_jobs_once
         config.aof_enqueue_jobs_once = False
         if not config.appendonly:
             self.persistence.set_aside()
-        if config.file:
+        if was_set and config.file:
             try:
                 rewrite(config)
             except (ConfigError, OSError) as problem:
@@ -193,7 +218,7 @@ class Server:
                 if number == signal.SIGHUP:
                     self._reload()
                     continue
-                if self._stopping.is_set():
+                if self._stopping.is_set() and not self.restarting:
                     self.log.warning("a second signal, no waiting", signal=number)
                     os._exit(1)
                 self.stop(signal.Signals(number).name)
@@ -201,12 +226,38 @@ class Server:
     def stop(self, reason: str) -> None:
         """End ``run`` in good order; ``reason`` is for the log."""
         self.log.notice("stopping", reason=reason)
+        self.restarting = False
         self.notifier.stopping()
+        self._stopping.set()
+
+    def _check_restart(self) -> str | None:
+        """Why a new process could not go on for this one, or None. What can be known is found out
+        while there still is a node."""
+        if self._load is None:
+            return "the configuration came from the standard input"
+        try:
+            new = self._load()
+            _rename(build_table(), new.rename_commands)
+        except (ConfigError, OSError, StartError) as problem:
+            return "the configuration is wrong: " + "; ".join(str(problem).splitlines())
+        config = self.config
+        if (new.dir, new.appendfilename) != (config.dir, config.appendfilename):
+            return "dir or appendfilename was changed, and not in the configuration"
+        if not os.access(sys.executable, os.X_OK):
+            return f"{sys.executable} cannot be run"
+        return None
+
+    def _go_on_anew(self) -> None:
+        """End ``run``, so that a new process can take the place of this one."""
+        self.log.notice("restarting", reason="a client asked for it")
+        self.restarting = True
+        self.dumped_at = self.node.now
+        self.notifier.reloading()
         self._stopping.set()
 
     def _reload(self) -> None:
         """Let what the file says hold from now on, as far as it can be SET."""
-        if self._load is None:
+        if self._load is None or not self.config.file:
             return
         self.notifier.reloading()
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from setuptools import setup
 
 PACKAGES = ("core", "protocol", "commands")
+MORE = ("disque_trio/aof/format.py", "disque_trio/aof/loader.py")
 # What surrounds the state machine derives from these, which a compiled class does not allow.
 PURE = {"disque_trio/core/host.py", "disque_trio/core/peers.py"}
 
@@ -25,7 +26,7 @@ def modules() -> list[str]:
         for package in PACKAGES
         for path in sorted(Path("disque_trio", package).glob("*.py"))
     ]
-    return [path for path in found if path not in PURE]
+    return [path for path in [*found, *MORE] if path not in PURE]
 
 
 if os.environ.get("DISQUE_TRIO_COMPILE") == "1":

@@ -17,7 +17,8 @@ def ids_of(reply: object) -> list[bytes]:
 
 
 def held(wire: Wire) -> set[bytes]:
-    """Ids of all jobs of the node."""
+    """Ids of all jobs of the node, as soon as it has loaded them."""
+    wait_until(lambda: wire("PING") == b"PONG", 30)
     reply = wire("JSCAN", "BUSYLOOP")
     assert isinstance(reply, list)
     return set(reply[1])

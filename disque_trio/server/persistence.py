@@ -232,21 +232,26 @@ class Persistence:
                     nursery.start_soon(self._rewrite)
 
     async def _sync(self, writer: AofWriter) -> None:
-        started = self._synced_at = trio.current_time()
+        self._synced_at = trio.current_time()
         self._syncing = True
         failure: OSError | None = None
-        try:
-            await trio.to_thread.run_sync(writer.sync_call())
-        except OSError as problem:
-            failure = problem
-        finally:
-            self._syncing = False
-            writer.sync_ended(failure)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_slow_sync)
+            try:
+                await trio.to_thread.run_sync(writer.sync_call())
+            except OSError as problem:
+                failure = problem
+            finally:
+                self._syncing = False
+                writer.sync_ended(failure)
+            nursery.cancel_scope.cancel()
         self._tell_trouble()
-        took = trio.current_time() - started
-        if took > SLOW_SYNC_SECONDS:
-            self._slow_syncs += 1
-            self._log.warning("the disk is slow: a sync took long", seconds=round(took, 1))
+
+    async def _tell_slow_sync(self) -> None:
+        """Cancelled when the sync is over; if that takes long, the operator has to know."""
+        await trio.sleep(SLOW_SYNC_SECONDS)
+        self._slow_syncs += 1
+        self._log.warning("the disk is slow, the file is behind", seconds=SLOW_SYNC_SECONDS)
 
     def _should_rewrite(self) -> bool:
         config = self._config
@@ -426,6 +431,10 @@ class Persistence:
                 self._log.warning("the append-only file could not be synced at the end")
             self._writer = None
 
+    def _behind(self) -> float:
+        """For how long (s) the sync that is under way has been."""
+        return trio.current_time() - self._synced_at if self._syncing else 0.0
+
     def info(self) -> Fields:
         """INFO persistence."""
         writer = self._writer
@@ -452,6 +461,7 @@ class Persistence:
                 "aof_rewrite_buffer_length": 0,
                 "aof_pending_bio_fsync": int(self._syncing),
                 "aof_delayed_fsync": self._slow_syncs,
+                "aof_fsync_behind_sec": int(self._behind()),
             }
         loader = self.loader
         if loader is not None:

@@ -16,6 +16,7 @@ from disque_trio.core.store import JobStore
 
 TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
 _numbers = count(1)
+STEP_BYTES = 1 << 20  # of a dump; what one step holds twice
 
 
 class NewFile:
@@ -104,11 +105,14 @@ class Dump(NewFile):
         return self._next == SHARDS
 
     def step(self, jobs: int) -> None:
-        """Write about ``jobs`` more jobs, at least a shard."""
+        """Write about ``jobs`` more jobs, or 1 MB of them if that is less."""
         records: list[bytes] = []
-        while self._next < SHARDS and len(records) < jobs:
-            records += self._store.dump_shard(self._next)
-            self._next += 1
+        room = STEP_BYTES
+        while self._next < SHARDS and len(records) < jobs and room > 0:
+            more, all_of_it = self._store.dump_shard(self._next, room)
+            records += more
+            room -= sum(map(len, more))
+            self._next += all_of_it
         self.append(records)
 
 

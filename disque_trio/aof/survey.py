@@ -41,6 +41,8 @@ _U32 = Struct("<I")
 _HEAD = _LENGTH_AND_QUEUE.size
 _NEAR = 4096  # read at once where a single record is looked at
 
+_LOADJOB_HEAD = re.compile(rb"\*2\r\n\$7\r\nLOADJOB\r\n\$([0-9]{1,10})\r\n")
+
 
 class Stretch(NamedTuple):
     """The bytes from ``start`` up to ``end``: good records, or, where ``error`` is set, damage."""
@@ -249,3 +251,18 @@ def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, in
 def _length_at(data: bytes, at: int) -> int:
     """The length that a serialised job says it has behind this field, -1 if that is cut off."""
     return int.from_bytes(data[at : at + 4], "little") if at + 4 <= len(data) else -1
+
+
+def begins_whole(file: BinaryIO, at: int) -> bool:
+    """Whether a LOADJOB begins at ``at`` whose two lengths agree and go past the end of the file:
+    a record that was torn, whatever its body looks like."""
+    file.seek(0, os.SEEK_END)
+    size = file.tell()
+    file.seek(at)
+    head = file.read(128)
+    match = _LOADJOB_HEAD.match(head)
+    if match is None or len(head) < match.end() + 4:
+        return False
+    length = int(match[1])
+    own = int.from_bytes(head[match.end() : match.end() + 4], "little")
+    return own == length - 4 and at + match.end() + length + 2 > size

@@ -76,6 +76,10 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             "be delivered"
         )
     external = node.leaving or node.memory.used > node.memory.external_above
+    if external and not node.leaving and node.peers.reachable == 0:
+        # Nobody else could take it: what may go makes room.
+        node.evict(node.memory.external_above)
+        external = node.memory.used > node.memory.external_above
     if repl > 1 or external:
         _check_reachable(node, repl, external)
     name = args[1]
@@ -160,7 +164,7 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:
     """FASTACK id ...: delete here and, as well as may be, everywhere."""
-    client.out.append(integer(_delete(node, args[1:], True, True)))
+    client.out.append(integer(_delete(node, args[1:], True, True, True)))
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
@@ -180,13 +184,17 @@ def deljob(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(integer(_delete(node, args[start:], broadcast, force)))
 
 
-def _delete(node: Node, ids: list[bytes], tell_holders: bool, tell_all: bool) -> int:
+def _delete(
+    node: Node, ids: list[bytes], tell_holders: bool, tell_all: bool, counted: bool = False
+) -> int:
     find_jobs(node, ids, 0)
     deleted = 0
     for id in ids:
         job = node.jobs.get(id)
         if job is not None:
             deleted += 1
+            if counted and job.state != ACKED:
+                node.total_acked += 1
             if tell_holders:
                 node.peers.tell_deleted(id, job)
             node.delete(job)

@@ -16,6 +16,9 @@ from disque_trio.protocol.reply import Simple, Value, encode
 
 DEFAULT_COUNT = 100
 MAX_COUNT = 1 << 30
+# COUNT is a hint: one step must not stop the node for long.
+MAX_IDS = 10_000
+MAX_WHOLE_JOBS = 1_000
 
 _BAD_OPTION = "ERR invalid cursor or option name"
 
@@ -104,7 +107,7 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     if options.busyloop:
         cursor, queues = 0, node.queue_index.values()
     else:
-        cursor, queues = node.queue_index.scan(options.cursor, options.count)
+        cursor, queues = node.queue_index.scan(options.cursor, min(options.count, MAX_IDS))
     names: list[Value] = [queue.name for queue in queues if wanted(queue)]
     client.out.append(encode([b"%d" % cursor, names], client.resp))
 
@@ -141,7 +144,8 @@ def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     if options.busyloop:
         cursor, jobs = 0, node.jobs.values()
     else:
-        cursor, jobs = node.jobs.scan(options.cursor, options.count)
+        most = MAX_WHOLE_JOBS if whole else MAX_IDS
+        cursor, jobs = node.jobs.scan(options.cursor, min(options.count, most))
     found: list[Value] = [
         describe(node, job) if whole else Simple(job.id) for job in jobs if wanted(job)
     ]

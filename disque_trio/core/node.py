@@ -54,6 +54,8 @@ class Node(JobStore):
     Attributes:
         woken: clients other than the caller that were replied to; the driver empties it.
         monitors: clients that see every command.
+        unsafe: replies, by client and place in ``client.out``, that are not to be sent unless the
+            journal of the turn is in the append-only file; the driver empties it.
         leaving: CLUSTER LEAVING yes was said.
     """
 
@@ -74,6 +76,7 @@ class Node(JobStore):
         self.leaving = False
         self.woken: list[Client] = []
         self.monitors: list[Client] = []
+        self.unsafe: list[tuple[Client, int, int]] = []
         self.loading = False
         self.write_problem = ""
         self.troubled = False  # one of the two
@@ -104,6 +107,8 @@ class Node(JobStore):
         replies = len(client.out)
         if command is None:
             client.out.append(error(b"ERR unknown command '%b'" % args[0][:128]))
+            # A web page that makes a browser send HTTP here must not get its commands served.
+            client.close = args[0].lower() in (b"post", b"host:")
         elif not command.min_args <= len(args) <= command.max_args:
             client.out.append(error(f"ERR wrong number of arguments for '{command.name}' command"))
         elif not client.authenticated and not command.unauthenticated:
@@ -116,6 +121,8 @@ class Node(JobStore):
             client.last_command = command.name
             if self.monitors and not command.skip_monitor:
                 self._show_monitors(client, command, args)
+            start = len(client.out)
+            noted = len(self.journal)
             started = self._clock()
             try:
                 command.handler(self, client, args)
@@ -128,6 +135,8 @@ class Node(JobStore):
             command.nanoseconds += took
             if took >= self._slow:
                 self._note_slow(command, args, took)
+            if self.journaling and (len(self.journal) != noted or self.flushed):
+                self.unsafe.append((client, start, len(client.out)))
         if client.reply_mode != REPLY_ON:
             self._silence(client, replies)
 
@@ -240,6 +249,8 @@ class Node(JobStore):
                 client = next(iter(queue.waiters))
                 job = self.take_job(queue)
                 self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
+                if self.journaling and job.retry == 0 and client.out:
+                    self.unsafe.append((client, len(client.out) - 1, len(client.out)))
 
     def unblock(self, client: Client, reply: bytes) -> None:
         """End the wait of ``client``, which must be blocked, with ``reply``."""
@@ -266,7 +277,7 @@ class Node(JobStore):
 
     def _may_run(self, command: Command) -> bool:
         """Above 95% of the memory: evict what may go; False when ``command`` must be refused."""
-        self.evict()
+        self.evict(self.memory.evict_above)
         return not command.denyoom or self.memory.used <= self.memory.evict_above
 
     def reset_stats(self) -> None:

@@ -351,17 +351,17 @@ class JobStore:
 
     # ---- memory -----------------------------------------------------------------------------
 
-    def evict(self) -> None:
+    def evict(self, wanted: int) -> None:
         """Delete acknowledged jobs and delivered at-most-once jobs, oldest first, and with no
-        job left idle queues, until below 95% of the memory."""
+        job left idle queues, until no more than ``wanted`` bytes are used."""
         memory = self.memory
         if memory.policy_acks:
             for job in list(islice(memory.evictable.values(), MAX_EVICTIONS)):
-                if memory.used <= memory.evict_above:
+                if memory.used <= wanted:
                     break
                 self.total_evicted += 1
                 self.delete(job)
-            if self.jobs.count == 0 and memory.used > memory.evict_above:
+            if self.jobs.count == 0 and memory.used > wanted:
                 self.evict_idle_queues(self.now)
 
     def renew_id(self) -> None:
@@ -439,7 +439,8 @@ class JobStore:
             self._put(job)
             return True
         elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
-            job.qtime = queued_first
+            # A clock that has gone back since must not make the delay longer.
+            job.qtime = min(queued_first, now + delay * 1000)
         else:
             job.qtime = self._retry_time(job)
             if retry == 0:
@@ -458,17 +459,21 @@ class JobStore:
         """Begin to dump all jobs: none is in the dump yet."""
         self.dump_number += 1
 
-    def dump_shard(self, number: int) -> list[bytes]:
-        """The records of the jobs in shard ``number`` of the registry that are not in the dump.
+    def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
+        """The records of the jobs in shard ``number`` of the registry that are not in the dump, no
+        more than about ``room`` bytes of them, and whether these were all.
 
         Jobs that are added while a dump is under way are in the journal, and so not here."""
         records: list[bytes] = []
         for job in self.jobs.shards[number].values():
             if job.dump != self.dump_number:
+                if room <= 0:
+                    return records, False
                 job.dump = self.dump_number
                 if job.state in (ACTIVE, QUEUED):
                     records.append(loadjob(self.serialize(job)))
-        return records
+                    room -= len(records[-1])
+        return records, True
 
     def flush(self) -> None:
         """Forget all jobs and queues; no client may be waiting."""

@@ -141,7 +141,9 @@ class Engine:
                         self._behind[other] = None
         dirty = self._dirty
         if (node.journal or node.flushed) and not self.persist():
-            self._revoke(dirty)
+            self._revoke()
+        if node.unsafe:
+            node.unsafe.clear()
         if dirty:
             for connection in dirty:
                 if connection.client.out or connection.client.close:
@@ -155,14 +157,13 @@ class Engine:
         if self._behind and self._waiting:
             os.eventfd_write(self._nudge, 1)
 
-    def _revoke(self, connections: list[Connection]) -> None:
-        """The jobs of this turn are not on disk: do not confirm them."""
+    def _revoke(self) -> None:
+        """What was done this turn is not on disk: do not confirm it."""
         refusal = misconf(self.node.write_problem)
-        for connection in connections:
-            out = connection.client.out
-            for i, reply in enumerate(out):
-                if reply.startswith(b"+D-"):  # only ADDJOB answers so
-                    out[i] = refusal
+        # From the last to the first, so that the places stay right.
+        for client, start, end in reversed(self.node.unsafe):
+            if start < len(client.out):
+                client.out[start:end] = [refusal]
 
     def _read(self, connection: Connection) -> None:
         if connection in self._behind:

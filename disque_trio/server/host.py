@@ -94,6 +94,13 @@ class ServerHost(Host):
         return self._config.config_get(patterns)
 
     def config_set(self, pairs: list[tuple[bytes, bytes]]) -> str | None:
+        for name, value in pairs:
+            if name.lower() == b"dir" and self.persistence.active:
+                # The file that is written to would stay behind, and be missed at the next start.
+                return (
+                    f"ERR Invalid argument '{value.decode('utf-8', 'surrogateescape')}' for "
+                    "CONFIG SET 'dir' - the append-only file is in the present one"
+                )
         try:
             changed = self._config.config_set(pairs)
         except ConfigError as problem:

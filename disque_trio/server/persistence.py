@@ -8,6 +8,7 @@ turns.
 """
 
 import errno
+import fcntl
 import os
 import re
 import time
@@ -21,7 +22,7 @@ from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import TEMPORARY, Dump, NewFile, dump_all
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
-from disque_trio.aof.survey import Survey
+from disque_trio.aof.survey import Survey, begins_whole
 from disque_trio.aof.writer import EVERYSEC, AofWriter
 from disque_trio.commands.info import Fields
 from disque_trio.config import Config
@@ -73,11 +74,25 @@ class Persistence:
         self._synced_at = 0.0
         self._failed_at = 0.0
         self._loading_since = 0.0
+        self._known = False  # what the file has is in memory, or was written from it
+        self._lock_fd = -1
+        self._switch_problem = ""  # why the file cannot be switched on
 
     @property
     def path(self) -> str:
         """The file; relative to ``dir``, where the process is."""
         return self._config.appendfilename
+
+    def _lock(self) -> None:
+        """Keep other nodes off the file. Raises OSError: one has it."""
+        if self._lock_fd < 0:
+            fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as failure:
+                os.close(fd)
+                raise OSError(failure.errno, f"another process has {self.path}") from failure
+            self._lock_fd = fd
 
     # ---- the start --------------------------------------------------------------------------
 
@@ -90,13 +105,15 @@ class Persistence:
         """
         loader = self.loader = Loader(self.path, self._node, queue_jobs)
         self._loading_since = time.time()
+        self._lock()
         self._node.set_trouble(True, "")
         told = 0
         try:
             for _ in loader.steps():
                 await trio.lowlevel.checkpoint()
                 if stopped():
-                    break
+                    # Half of the jobs are no node: it goes on being loaded until its end.
+                    return self._node.jobs.count
                 percent = 100 * loader.loaded // loader.total
                 if percent > told:
                     told = percent
@@ -106,9 +123,9 @@ class Persistence:
                         self._log.notice("loading", percent=percent, jobs=loader.jobs)
         except AofError as damage:
             self._judge(damage)
-        finally:
-            self.loader = None
-            self._node.set_trouble(False, "")
+        self.loader = None
+        self._known = True
+        self._node.set_trouble(False, "")
         return self._node.jobs.count
 
     def _judge(self, damage: AofError) -> None:
@@ -117,7 +134,10 @@ class Persistence:
         lost = size - damage.offset
         with Path(self.path).open("rb", buffering=0) as file:
             # A damaged length looks like the end of the file, but good records follow.
-            more = Survey(file).find_record(damage.offset + 1) < size
+            more = (
+                not begins_whole(file, damage.offset)
+                and Survey(file).find_record(damage.offset + 1) < size
+            )
         if more or not damage.truncated:
             raise LoadError(
                 f"{self.path} is damaged at offset {damage.offset}: {damage.reason}. "
@@ -145,6 +165,7 @@ class Persistence:
 
     def open(self) -> None:
         """Write to the file from now on. Raises OSError."""
+        self._lock()
         self._remove_leftovers()
         self._writer = AofWriter(self._disk, self.path, self._config.appendfsync)
         self._disk.sync_directory(self.path)
@@ -164,8 +185,8 @@ class Persistence:
         """Put what the node noted into the file. False when it is not there: then nothing of the
         turn may be confirmed."""
         node = self._node
-        if node.flushed:
-            self._start_over()
+        if node.flushed and not self._start_over():
+            return False
         records = node.journal
         if not records:
             return True
@@ -180,7 +201,7 @@ class Persistence:
         self._tell_trouble()
         return False
 
-    def _start_over(self) -> None:
+    def _start_over(self) -> bool:
         """The node forgot everything: the file has nothing any more, without a record a job."""
         self._node.flushed = False
         self._drop_new()
@@ -190,11 +211,13 @@ class Persistence:
             except OSError as failure:
                 self._writer.distrust(failure)
                 self._tell_trouble()
+                return False
+        return True
 
     def _tell_trouble(self) -> None:
         """Let the node refuse writes while, and only while, there is a problem."""
         writer = self._writer
-        problem = writer.problem if writer is not None else ""
+        problem = writer.problem if writer is not None else self._switch_problem
         if problem != self._node.write_problem:
             if problem:
                 self._failed_at = trio.current_time()
@@ -358,12 +381,16 @@ class Persistence:
         try:
             new.append(self._node.journal)
             if writer is None:
+                self._lock()
+                self._keep_unknown()
                 writer = AofWriter(self._disk, self.path, self._config.appendfsync)
             writer.take_over(new)
         except OSError:
             new.abandon()
             raise
         self._new = None
+        self._known = True
+        self._switch_problem = ""
         self._node.journal.clear()
         if go_on:
             self._writer = writer
@@ -371,6 +398,12 @@ class Persistence:
             self._node.journaling = False
             writer.close()
         self._tell_trouble()
+
+    def _keep_unknown(self) -> None:
+        """A file with jobs that this node has never seen is not replaced but renamed."""
+        path = Path(self.path)
+        if not self._known and path.is_file() and path.stat().st_size:
+            self._disk.replace(self.path, f"{self.path}.old")
 
     def _drop_new(self) -> None:
         """Give up what a rewrite has made so far."""
@@ -383,6 +416,9 @@ class Persistence:
         if self._writer is None:
             self._node.journaling = False
             self._node.journal.clear()
+            if self._config.appendonly:
+                self._switch_problem = failure.strerror or str(failure)
+                self._tell_trouble()
         self._rewrite_ok = False
         self._rewrite_not_before = trio.current_time() + self._rewrite_backoff
         if self._writer is not None and not self._writer.distrusted:
@@ -397,7 +433,14 @@ class Persistence:
         writer = self._writer
         if writer is not None:
             writer.policy = self._config.appendfsync
-        if self._config.appendonly or not (writer or (self._rewriting and self._rewriting_on)):
+        if self._config.appendonly:
+            if writer is None:
+                self._rewrite_not_before = 0.0
+            return
+        if self._switch_problem:
+            self._switch_problem = ""
+            self._tell_trouble()
+        if not (writer or (self._rewriting and self._rewriting_on)):
             return
         self._drop_new()
         self._node.journaling = False
@@ -425,11 +468,21 @@ class Persistence:
     def close(self) -> None:
         """Write and sync everything."""
         self._drop_new()
+        if self._config.appendonly and self._writer is None and not self._node.loading:
+            self.dump_now()  # it was being switched on
         if self._writer is not None:
             self.turn()
             if not self._writer.close():
                 self._log.warning("the append-only file could not be synced at the end")
             self._writer = None
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a file that is written to, or is going to be."""
+        return self._writer is not None or self._rewriting or self._config.appendonly
 
     def _behind(self) -> float:
         """For how long (s) the sync that is under way has been."""

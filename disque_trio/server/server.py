@@ -165,12 +165,14 @@ class Server:
                 # Out of the nursery it would come as a group.
                 failure = StartError(str(problem))
             else:
-                nursery.start_soon(self.persistence.run)
-                self.notifier.ready()
-                if self.notifier.enabled:
-                    nursery.start_soon(report, self.notifier, self.engine)
-                await self._stopping.wait()
-                await self.engine.flush_all(FLUSH_SECONDS)
+                # Stopped while loading, the node must not do anything with the half that it has.
+                if not self._stopping.is_set():
+                    nursery.start_soon(self.persistence.run)
+                    self.notifier.ready()
+                    if self.notifier.enabled:
+                        nursery.start_soon(report, self.notifier, self.engine)
+                    await self._stopping.wait()
+                    await self.engine.flush_all(FLUSH_SECONDS)
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure

@@ -228,3 +228,99 @@ def test_sigterm_writes_everything_out(disque_server: NodeFactory) -> None:
         pass
     assert node.process.wait(10) == 0
     assert len(held(restart(node, disque_server).wire())) >= confirmed
+
+
+def test_a_node_stopped_while_it_loads_leaves_the_file_alone(disque_server: NodeFactory) -> None:
+    node = disque_server(*AOF)
+    wire = node.wire()
+    for start in range(0, 60_000, 1000):
+        wire.raw(b"".join(b"ADDJOB q %d 0\r\n" % n for n in range(start, start + 1000)))
+        for _ in range(1000):
+            wire.read()
+    assert node.stop() == 0
+    path = node.log.parent / "disque.aof"
+    size = path.stat().st_size
+    node = restart(node, disque_server)
+    wire = node.wire()
+    wire.raw(b"QLEN q\r\n" * 100_000)  # replies that hold the end up
+    assert node.stop() == 0
+    assert path.stat().st_size == size
+    node = restart(node, disque_server)
+    assert len(held(node.wire())) == 60_000
+
+
+def test_a_second_node_on_the_same_file_does_not_start(disque_server: NodeFactory) -> None:
+    node = disque_server(*AOF)
+    with pytest.raises(RuntimeError, match="another process has"):
+        restart(node, disque_server)
+    other = disque_server(cwd=node.log.parent)
+    wire = other.wire()
+    assert wire("BGREWRITEAOF") == b"Background append only file rewriting started"
+    wait_until(lambda: other.info("persistence")["aof_last_bgrewrite_status"] == "err")
+
+
+def test_the_directory_cannot_be_changed_under_an_open_file(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    node = disque_server(*AOF)
+    problem = node.wire().error("CONFIG", "SET", "dir", str(tmp_path))
+    assert problem.startswith(f"ERR Invalid argument '{tmp_path}' for CONFIG SET 'dir'")
+
+
+def test_a_file_that_cannot_be_switched_on_refuses_writes(disque_server: NodeFactory) -> None:
+    node = disque_server()
+    (node.log.parent / "disque.aof").mkdir()
+    wire = node.wire()
+    assert wire("CONFIG", "SET", "appendonly", "yes") == b"OK"
+    wait_until(lambda: str(wire("PING")).startswith("MISCONF "))
+    assert wire.error("ADDJOB", "q", "body", 0).startswith("MISCONF ")
+    assert wire("CONFIG", "SET", "appendonly", "no") == b"OK"
+    assert wire("PING") == b"PONG"
+
+
+def test_a_file_that_was_never_loaded_is_kept(disque_server: NodeFactory) -> None:
+    node = disque_server(*AOF)
+    id = node.wire()("ADDJOB", "q", "body", 0)
+    assert node.stop() == 0
+    path = node.log.parent / "disque.aof"
+    data = path.read_bytes()
+    node = disque_server(cwd=node.log.parent)
+    assert node.wire()("CONFIG", "SET", "appendonly", "yes") == b"OK"
+    wait_until(lambda: node.info("persistence")["aof_state"] == "on")
+    assert path.with_name("disque.aof.old").read_bytes() == data
+    assert id not in held(node.wire())
+
+
+def test_nothing_of_a_turn_that_cannot_be_written_is_confirmed(
+    disque_server: NodeFactory,
+) -> None:
+    node = disque_server(*AOF, "--appendfsync", "always")
+    wire = node.wire()
+    waiting = node.wire()
+    done = wire("ADDJOB", "q", "done", 0)
+    wire("ADDJOB", "q2", "once", 0, "RETRY", 0)
+    waiting.send("GETJOB", "FROM", "q3")
+    wait_until(lambda: node.info("clients")["blocked_clients"] == "1")
+    size = int(node.info("persistence")["aof_current_size"])
+    resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (size, -1))
+    assert isinstance(done, bytes)
+    batch = ["ACKJOB " + done.decode(), "GETJOB FROM q2", "ADDJOB q3 x 0 RETRY 0", "QLEN q"]
+    wire.raw("".join(line + "\r\n" for line in batch).encode())
+    for _ in range(3):
+        assert str(wire.read()).startswith("MISCONF ")
+    assert wire.read() == 0
+    assert str(waiting.read()).startswith("MISCONF ")
+
+
+def test_a_torn_record_is_cut_off_whatever_its_body_looks_like(
+    disque_server: NodeFactory,
+) -> None:
+    node = disque_server(*AOF)
+    wire = node.wire()
+    id = wire("ADDJOB", "q", "victim", 0)
+    assert isinstance(id, bytes)
+    wire("ADDJOB", "q", b"*2\r\n$6\r\nDELJOB\r\n$40\r\n" + id + b"\r\n" + b"z" * 600, 0)
+    node.kill()
+    path = node.log.parent / "disque.aof"
+    path.write_bytes(path.read_bytes()[:-500])
+    assert held(restart(node, disque_server).wire()) == {id}

@@ -79,7 +79,8 @@ def start_rewrite(node: LiveNode, stopped: bool = False) -> int:
 
 
 def leftovers(node: LiveNode) -> list[str]:
-    return [p.name for p in node.log.parent.iterdir() if p.name.startswith("disque.aof.")]
+    names = [p.name for p in node.log.parent.iterdir() if p.name.startswith("disque.aof.")]
+    return [name for name in names if name != "disque.aof.lock"]
 
 
 class Producer:

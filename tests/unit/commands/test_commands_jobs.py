@@ -1,5 +1,7 @@
 """ADDJOB, GETJOB, SHOW: options, replies, and the errors in the order of their checks."""
 
+from collections.abc import Callable
+
 import pytest
 from node_bench import JOB_FIELDS, Bench
 
@@ -274,3 +276,21 @@ def test_scanqueues_maxidle_leaves_out_queues_that_are_idle_for_longer(bench: Be
     reply = bench("SCANQUEUES", 0, "MAXIDLE", 10)
     assert isinstance(reply, list)
     assert sorted(reply[1]) == [b"new", b"old"]
+
+
+def test_at_most_once_work_goes_on_at_the_memory_limit(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(maxmemory=100_000)
+    for _ in range(1000):
+        id = bench.add("q", "body", "RETRY", 0)
+        assert bench.get() == id
+    assert bench.node.total_evicted > 0
+
+
+def test_a_fast_acknowledge_counts_as_one(bench: Bench) -> None:
+    bench("FASTACK", bench.add())
+    assert bench.node.total_acked == 1
+
+
+def test_a_web_page_cannot_use_the_node(bench: Bench) -> None:
+    assert bench.error("POST", "/", "HTTP/1.1").startswith("ERR unknown command")
+    assert bench.me.close

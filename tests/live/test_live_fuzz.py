@@ -102,7 +102,7 @@ def test_no_bytes_whatever_crash_or_hang_the_node(
     control = node.wire()
     until = time.monotonic() + SECONDS
     rounds = 0
-    while time.monotonic() < until:
+    while rounds < 50 or time.monotonic() < until:
         data = make(rng)
         try:
             check_replies(exchange_nonsense(node, data, rng))
@@ -113,7 +113,6 @@ def test_no_bytes_whatever_crash_or_hang_the_node(
             assert control("PING") == b"PONG"
         rounds += 1
     assert control("PING") == b"PONG"
-    assert rounds > 50
 
 
 Word = bytes | str | int
@@ -162,7 +161,7 @@ def test_no_arguments_whatever_make_a_command_fail(disque_server: NodeFactory) -
     ids: list[bytes] = []
     until = time.monotonic() + SECONDS
     rounds = 0
-    while time.monotonic() < until:
+    while rounds < 500 or time.monotonic() < until:
         rounds += 1
         words = random_command(rng, names, ids)
         try:
@@ -179,4 +178,3 @@ def test_no_arguments_whatever_make_a_command_fail(disque_server: NodeFactory) -
             other = node.wire()
             assert other("PING") == b"PONG"
             other.close()
-    assert rounds > 500

@@ -3,8 +3,8 @@
 from disque_trio.commands.parse import SYNTAX, parse_integer, parse_timeout
 from disque_trio.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
 from disque_trio.core.command import CommandError
-from disque_trio.core.node import LEAVING, Node
-from disque_trio.protocol.reply import OK, Text, encode, integer, null, null_array
+from disque_trio.core.node import Node
+from disque_trio.protocol.reply import OK, Text, encode, integer, null
 
 _FALLBACK = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
@@ -153,10 +153,9 @@ def _unblock(node: Node, client: Client, args: list[bytes]) -> None:
     for other in node.host.clients():
         if other.id == number and other.waits_for:
             if with_error:
-                reply = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+                node.unblock(other, b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n")
             else:
-                reply = LEAVING if node.leaving else null_array(other.resp)
-            node.unblock(other, reply)
+                node.end_wait(other)
             client.out.append(integer(1))
             return
     client.out.append(integer(0))

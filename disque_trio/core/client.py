@@ -1,7 +1,5 @@
 """A client as the state machine sees it: what it is allowed, what it waits for, its replies."""
 
-from disque_trio.protocol.reply import null_array
-
 REPLY_ON = 0
 REPLY_OFF = 1
 REPLY_SKIP = 2
@@ -64,7 +62,3 @@ class Client:
     def blocked(self) -> bool:
         """Whether it waits for a job; what it sent behind that waits, too."""
         return len(self.waits_for) > 0
-
-    def reply_null_array(self) -> None:
-        """Answer that there is nothing."""
-        self.out.append(null_array(self.resp))

@@ -261,11 +261,15 @@ class Node(JobStore):
             client.reply_mode = REPLY_ON
         self.woken.append(client)
 
+    def end_wait(self, client: Client) -> None:
+        """End the wait of ``client``, which must be blocked, without a job."""
+        self.unblock(client, LEAVING if self.leaving else null_array(client.resp))
+
     def unblock_all(self) -> None:
         """End all waits: with an error when the node is leaving, else empty."""
         for queue in self.queue_index.values():
             for client in list(queue.waiters):
-                self.unblock(client, LEAVING if self.leaving else null_array(client.resp))
+                self.end_wait(client)
 
     def _stop_waiting(self, client: Client) -> None:
         for name in client.waits_for:

@@ -8,9 +8,7 @@ from typing import TypeAlias
 
 OK = b"+OK\r\n"
 PONG = b"+PONG\r\n"
-ZERO = b":0\r\n"
 EMPTY_ARRAY = b"*0\r\n"
-SYNTAX_ERROR = b"-ERR syntax error\r\n"
 
 _NULL_BULK = b"$-1\r\n"
 _NULL_ARRAY = b"*-1\r\n"

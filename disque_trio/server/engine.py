@@ -155,7 +155,7 @@ class Engine:
             self._close_after.clear()
         self.on_wake_changed(node.next_wake())
         if self._behind and self._waiting:
-            os.eventfd_write(self._nudge, 1)
+            self.ask_turn()
 
     def _revoke(self) -> None:
         """What was done this turn is not on disk: do not confirm it."""

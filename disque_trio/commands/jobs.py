@@ -26,13 +26,15 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     retry = -1
     ttl = DEFAULT_TTL
     maxlen = 0
+    wait = True
     last = len(args) - 1
     i = 4
     while i <= last:
         option = args[i].lower()
         i += 1
         if option == b"async":
-            continue  # alone there is nothing to wait for; a cluster returns before its copies
+            wait = False
+            continue
         if i > last:
             raise CommandError(SYNTAX)
         value = parse_int(args[i])
@@ -59,8 +61,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             maxlen = value
         else:
             raise CommandError(SYNTAX)
-    if args[3] != b"0":
-        parse_timeout(args[3])
+    timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if repl == 0:
         size = node.peers.size
         repl = size if size < DEFAULT_REPLICATE else DEFAULT_REPLICATE
@@ -76,12 +77,12 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             "be delivered"
         )
     external = node.leaving or node.memory.used > node.memory.external_above
-    if external and not node.leaving and node.peers.reachable == 0:
+    if external and not node.leaving and not node.peers.reachable:
         # Nobody else could take it: what may go makes room.
         node.evict(node.memory.external_above)
         external = node.memory.used > node.memory.external_above
     if repl > 1 or external:
-        _check_reachable(node, repl, external)
+        _check_reachable(node, repl, external, wait)
     name = args[1]
     queue = node.queues.get(name)
     if queue is not None:
@@ -90,13 +91,26 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         if queue.paused & PAUSED_IN:
             raise CommandError("PAUSED Queue paused in input, try later")
         name = queue.name
-    job = node.add_job(name, args[2], repl, delay, retry, ttl)
+    job = node.make_job(name, args[2], repl, delay, retry, ttl)
+    if repl == 1 and not external:
+        node.place(job)
+    elif wait:
+        node.add_sync(client, job, external, timeout)
+        return
+    elif external:
+        node.add_elsewhere(job)
+    else:
+        node.add_async(job)
     client.out.append(b"+" + job.id + b"\r\n")
 
 
-def _check_reachable(node: Node, repl: int, external: bool) -> None:
+def _check_reachable(node: Node, repl: int, external: bool, wait: bool) -> None:
     others = repl if external else repl - 1
-    reachable = node.peers.reachable
+    nodes = node.peers.reachable
+    reachable = len(nodes)
+    if external and not wait:
+        # Nothing is repeated for this job: what cannot be told now will never be.
+        reachable = len([id for id in nodes if node.peers.linked(id)])
     if others <= reachable:
         return
     if external and others - 1 == reachable:
@@ -151,13 +165,21 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         client.out.append(LEAVING)
     else:
         node.block(client, names, timeout, withcounters)
+    if not jobs and node.peers.size > 1:
+        for name in names:
+            node.need_jobs(node.queues[name])
 
 
 def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ACKJOB id ...: these were processed; answers how many were known and news."""
     acked = 0
-    for job in find_jobs(node, args, 1):
-        if job.state <= QUEUED and node.acknowledge(job):
+    jobs = find_jobs(node, args, 1)
+    if len(jobs) != len(args) - 1:
+        for id in args[1:]:
+            if node.jobs.get(id) is None:
+                node.remember_ack(id)
+    for job in jobs:
+        if job.state <= ACKED and node.acknowledge(job):
             acked += 1
     client.out.append(integer(acked))
 
@@ -196,10 +218,10 @@ def _delete(
             if counted and job.state != ACKED:
                 node.total_acked += 1
             if tell_holders:
-                node.peers.tell_deleted(id, job)
+                node.tell_deleted(id, job)
             node.delete(job)
         elif tell_all:
-            node.peers.tell_deleted(id, None)
+            node.tell_deleted(id, None)
     return deleted
 
 
@@ -259,7 +281,7 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
 def describe(node: Node, job: Job) -> Value:
     """All fields of ``job`` as SHOW and JSCAN REPLY all give them: names and values in turn."""
     now = node.now
-    holders: list[Value] = list([node.id] if job.delivered is None else job.delivered)
+    holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
     confirmed: list[Value] = list(job.confirmed or [])
     waits: Value = max(job.qtime - now, 0) if job.qtime else None
     wakes: Value = max(job.awake - now, 0) if job.awake else None

@@ -38,14 +38,15 @@ def qstat(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _describe(node: Node, queue: Queue) -> Value:
+    sources: list[Value] = [] if queue.imports is None else list(queue.imports.sources)
     return [
         b"name", queue.name,
         b"len", queue.length,
         b"age", max(node.now - queue.ctime, 0) // 1000,
         b"idle", max(node.now - queue.atime, 0) // 1000,
         b"blocked", len(queue.waiters),
-        b"import-from", [],
-        b"import-rate", 0,
+        b"import-from", sources,
+        b"import-rate", node.import_rate(queue),
         b"jobs-in", queue.jobs_in,
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.paused],
@@ -82,5 +83,5 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
     elif queue is not None or paused:
         node.pause(args[1], paused)
     if broadcast:
-        node.peers.tell_paused(args[1], paused)
+        node.tell_paused(args[1], paused)
     client.out.append(b"+%b\r\n" % PAUSE_NAMES[paused])

@@ -100,7 +100,7 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
         return (
             queue.length >= minlen
             and (maxlen < 0 or queue.length <= maxlen)
-            and import_rate <= 0
+            and (import_rate <= 0 or node.import_rate(queue) >= import_rate)
             and (maxidle < 0 or node.now - queue.atime <= maxidle * 1000)
         )
 

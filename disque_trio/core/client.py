@@ -1,9 +1,30 @@
 """A client as the state machine sees it: what it is allowed, what it waits for, its replies."""
 
+from collections import deque
+
 REPLY_ON = 0
 REPLY_OFF = 1
 REPLY_SKIP = 2
 REPLY_SKIP_NEXT = 3
+
+
+class Pending:
+    """A reply that is not there yet, or that has to wait for one before it.
+
+    Attributes:
+        client: whose it is.
+        reply: the bytes; None: not known yet.
+        silent: the client does not want to see it.
+        journaled: it may only leave if the journal of the turn is in the append-only file.
+    """
+
+    __slots__ = ("client", "journaled", "reply", "silent")
+
+    def __init__(self, client: "Client", reply: bytes | None) -> None:
+        self.client = client
+        self.reply = reply
+        self.silent = False
+        self.journaled = False
 
 
 class Client:
@@ -22,16 +43,20 @@ class Client:
         waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
         wait_number: which blocked GETJOB of the node it is; guards against stale time-outs.
         withcounters: whether the blocked GETJOB asked for the counters.
+        line: replies in the order of the requests, from the first ADDJOB on that waits for its
+            copies. adding: how many they are.
         last_command: name of the last command, for CLIENT LIST.
     """
 
     __slots__ = (
+        "adding",
         "authenticated",
         "close",
         "id",
         "last_command",
         "lib_name",
         "lib_ver",
+        "line",
         "monitor",
         "name",
         "out",
@@ -56,9 +81,11 @@ class Client:
         self.waits_for: list[bytes] = []
         self.wait_number = 0
         self.withcounters = False
+        self.adding = 0
+        self.line: deque[Pending] = deque()
         self.last_command = "NULL"
 
     @property
     def blocked(self) -> bool:
-        """Whether it waits for a job; what it sent behind that waits, too."""
-        return len(self.waits_for) > 0
+        """Whether it waits for a job or for copies; what it sent behind that waits, too."""
+        return len(self.waits_for) > 0 or self.adding > 0

@@ -1,6 +1,6 @@
 """A job: what it is, its states and its id.
 
-Owns the fields of a job and the format of its id; what happens to jobs is ``node``'s.
+Owns the fields of a job and the format of its id; what happens to jobs is ``store``'s.
 """
 
 from base64 import b64encode
@@ -48,8 +48,11 @@ class Job:
         awake: when the timers look at it next, ms since the epoch, 0: not in the timers.
         dump: number of the last dump that it is in.
         slot: its place in the timers' bucket.
-        delivered: nodes that may hold a copy, None: this one alone.
-        confirmed: of these, the ones that confirmed what is asked at the moment.
+        delivered: nodes that may hold a copy, this one mostly among them; None: this one alone.
+            Empty for an acknowledge of a job that was never seen here.
+        confirmed: nodes that confirmed what is asked at the moment: that they hold a copy
+            (WAIT_REPL) or that they know of the acknowledge (ACKED). None: none.
+        gc_retry: attempts so far to bring the acknowledge to all holders.
     """
 
     __slots__ = (
@@ -63,6 +66,7 @@ class Job:
         "dump",
         "etime",
         "flags",
+        "gc_retry",
         "id",
         "nacks",
         "qtime",
@@ -101,7 +105,8 @@ class Job:
         self.qtime = 0
         self.awake = 0
         self.slot = 0
-        self.delivered: list[bytes] | None = None
+        self.gc_retry = 0
+        self.delivered: tuple[bytes, ...] | None = None
         self.confirmed: list[bytes] | None = None
 
 

@@ -1,21 +1,25 @@
 """A node: the state machine that clients and time drive.
 
-Owns the dispatch of commands and the clients that wait; the jobs are ``store``'s. Nothing here
-waits, reads a clock or draws a random number by itself: the driver passes the time (ms since the
-epoch) into ``command`` and ``tick``, and the entropy and the generator into the constructor.
-What the outside has to do comes out as effects:
+Owns the dispatch of commands and packets and the clients that wait; the jobs are ``store``'s and
+what is built on it. Nothing here waits, reads a clock or draws a random number by itself: the
+driver passes the time (ms since the epoch) into ``command``, ``receive`` and ``tick``, and the
+entropy and the generator into the constructor. What the outside has to do comes out as effects. At
+the end of a turn, after any number of these calls, the driver
 
-- replies are in ``client.out``; clients other than the caller that got one are in ``woken``;
-- what other nodes have to hear goes to ``peers``;
-- ``next_wake()`` says when ``tick`` wants to be called.
+1. writes ``journal`` to the append-only file, or calls ``revoke`` where that fails;
+2. calls ``settle``; replies are in ``client.out`` then, and clients other than the caller that got
+   one in ``woken``;
+3. lets the packets leave that went to ``peers``, then the replies;
+4. calls ``tick`` when ``next_wake()`` says.
 """
 
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from disque_trio.core.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client
+from disque_trio.core.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.core.command import Command, CommandError
+from disque_trio.core.federation import FederatedStore
 from disque_trio.core.host import Host
 from disque_trio.core.job import Job
 from disque_trio.core.latency import LatencyMonitor
@@ -23,7 +27,8 @@ from disque_trio.core.memory import UNLIMITED
 from disque_trio.core.peers import Peers
 from disque_trio.core.queue import PAUSED_OUT, Queue
 from disque_trio.core.slowlog import SlowLog
-from disque_trio.core.store import JobStore
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.inline import quote
 from disque_trio.protocol.reply import error, null_array
 
@@ -38,7 +43,7 @@ _LOADING = b"-LOADING Disque is loading the dataset in memory\r\n"
 _OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
-class Node(JobStore):
+class Node(FederatedStore):
     """One node.
 
     Args:
@@ -46,6 +51,7 @@ class Node(JobStore):
         commands: the command table, names in lower case.
         host: what is around the state machine (see ``host``).
         peers: the rest of the cluster.
+        packets: makes this node's packets; whoever knows the port sets it there.
         entropy: gives so many random bytes, for job ids.
         rng: for times that are spread on purpose.
         clock: monotonic ns, for the durations that SLOWLOG and commandstats show.
@@ -55,8 +61,8 @@ class Node(JobStore):
         woken: clients other than the caller that were replied to; the driver empties it.
         monitors: clients that see every command.
         unsafe: replies, by client and place in ``client.out``, that are not to be sent unless the
-            journal of the turn is in the append-only file; the driver empties it.
-        leaving: CLUSTER LEAVING yes was said.
+            journal of the turn is in the append-only file; ``settle`` empties it.
+        bad_packets: packets of other nodes that were malformed.
     """
 
     def __init__(
@@ -69,16 +75,16 @@ class Node(JobStore):
         rng: "Random",
         clock: Callable[[], int],
         maxmemory: int = 0,
+        packets: PacketWriter | None = None,
     ) -> None:
-        super().__init__(id, peers, entropy, rng, maxmemory)
+        super().__init__(id, peers, packets or PacketWriter(id, 0), entropy, rng, maxmemory)
         self.host = host
         self.commands = commands
-        self.leaving = False
         self.woken: list[Client] = []
         self.monitors: list[Client] = []
         self.unsafe: list[tuple[Client, int, int]] = []
         self.loading = False
-        self.write_problem = ""
+        self.bad_packets = 0
         self.troubled = False  # one of the two
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
@@ -105,6 +111,8 @@ class Node(JobStore):
         if command is None:
             command = self._lookup.get(args[0].lower())
         replies = len(client.out)
+        waiting = client.adding
+        journaled = False
         if command is None:
             client.out.append(error(b"ERR unknown command '%b'" % args[0][:128]))
             # A web page that makes a browser send HTTP here must not get its commands served.
@@ -136,9 +144,105 @@ class Node(JobStore):
             if took >= self._slow:
                 self._note_slow(command, args, took)
             if self.journaling and (len(self.journal) != noted or self.flushed):
-                self.unsafe.append((client, start, len(client.out)))
+                if waiting:
+                    journaled = True
+                else:
+                    self.unsafe.append((client, start, len(client.out)))
+        if client.adding:
+            if waiting:
+                self._line_up(client, replies, journaled)
+            elif client.reply_mode != REPLY_ON:
+                client.line[-1].silent = True
         if client.reply_mode != REPLY_ON:
             self._silence(client, replies)
+
+    def _line_up(self, client: Client, replies: int, journaled: bool) -> None:
+        """A request was served while others of ``client`` wait for their replies: its own, which
+        are behind the first ``replies``, have to wait for theirs."""
+        if len(client.out) > replies:
+            entry = Pending(client, b"".join(client.out[replies:]))
+            del client.out[replies:]
+            entry.journaled = journaled
+            client.line.append(entry)
+            client.adding += 1
+            self.settled.append(entry)
+        client.line[-1].silent = client.reply_mode != REPLY_ON
+
+    def receive(self, sender: bytes, packet: bytes, now: int) -> None:
+        """Take in a packet of the types 4 to 15 from the node ``sender``, which is known."""
+        self.now = now
+        if self.loading:
+            return  # half of the jobs is no node
+        try:
+            self._receive(bus.packet_type(packet), sender, packet)
+        except PacketError:
+            self.bad_packets += 1
+        if self.ready:
+            self.serve_waiting()
+
+    def _receive(self, type: int, sender: bytes, packet: bytes) -> None:
+        if type == bus.REPLJOB:
+            self.on_repljob(sender, packet)
+        elif type == bus.GOTJOB:
+            self.on_gotjob(sender, packet)
+        elif type == bus.SETACK:
+            self.on_setack(sender, packet)
+        elif type == bus.GOTACK:
+            self.on_gotack(sender, packet)
+        elif type == bus.DELJOB:
+            self.on_deljob(sender, packet)
+        elif type == bus.NEEDJOBS:
+            self.on_needjobs(sender, packet)
+        elif type == bus.YOURJOBS:
+            self.on_yourjobs(sender, packet)
+        elif type == bus.QUEUED:
+            self.on_queued(sender, packet)
+        elif type == bus.WILLQUEUE:
+            self.on_willqueue(sender, packet)
+        elif type == bus.ENQUEUE:
+            self.on_enqueue(sender, packet)
+        elif type == bus.WORKING:
+            self.on_working(sender, packet)
+        elif type == bus.PAUSE:
+            self.on_pause(sender, packet)
+
+    def revoke(self, refusal: bytes) -> None:
+        """The journal of this turn is not in the append-only file: answer ``refusal`` instead of
+        confirming what it is about."""
+        # From the last to the first, so that the places stay right.
+        for client, start, end in reversed(self.unsafe):
+            if start < len(client.out):
+                client.out[start:end] = [refusal]
+        for entry in self.settled:
+            if entry.journaled:
+                entry.reply = refusal
+
+    def settle(self) -> None:
+        """Hand out the replies that became known this turn, each client's in order."""
+        self.unsafe.clear()
+        if not self.settled:
+            return
+        settled = self.settled
+        self.settled = []
+        for entry in settled:
+            client = entry.client
+            line = client.line
+            released = False
+            while line and line[0].reply is not None:
+                first = line.popleft()
+                client.adding -= 1
+                released = True
+                if not first.silent:
+                    client.out.append(first.reply or b"")
+            if released:
+                self.woken.append(client)
+
+    def set_leaving(self, leaving: bool) -> None:
+        """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""
+        self.leaving = leaving
+        self.peers.set_leaving(leaving)
+        if leaving:
+            self.unblock_all()
 
     def _refuses(self, client: Client, command: Command) -> bool:
         """Whether the state of the append-only file forbids ``command``; answers it then."""
@@ -196,6 +300,10 @@ class Node(JobStore):
         self.now = now
         for job in self._timers.due(now, MAX_JOBS_PER_TICK):
             self.job_due(job)
+        if self._adding:
+            self.try_more(now)
+        if self._hungry:
+            self.ask_again(now)
         self.serve_waiting()
         ends = self._wait_ends
         while ends and ends[0][0] <= now:
@@ -210,13 +318,21 @@ class Node(JobStore):
         while ends and not (ends[0][2].wait_number == ends[0][1] and ends[0][2].waits_for):
             heappop(ends)
         if ends and (due == 0 or ends[0][0] < due):
-            return ends[0][0]
+            due = ends[0][0]
+        if self._adding:
+            attempt = self.next_attempt()
+            if attempt and (due == 0 or attempt < due):
+                due = attempt
+        if self._hungry and (due == 0 or self._hungry[0][0] < due):
+            due = self._hungry[0][0]
         return due
 
     def forget_client(self, client: Client) -> None:
         """``client`` is gone: it waits for nothing any more."""
         if client.waits_for:
             self._stop_waiting(client)
+        if client.adding:
+            self.cancel_adding(client)
         if client.monitor:
             self.monitors.remove(client)
 

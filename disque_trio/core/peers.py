@@ -1,10 +1,9 @@
 """The rest of the cluster as the state machine sees it.
 
-``Peers`` is the interface; a node that runs alone uses it as it is. The calls that tell other
-nodes something are effects: what implements them sends, the state machine never waits for it.
+``Peers`` is the interface; a node that runs alone uses it as it is. ``cluster.membership`` is the
+one with other nodes in it. Sending is an effect: packets leave at the end of the turn, when what
+the node noted is in its append-only file, and may be lost.
 """
-
-from disque_trio.core.job import Job
 
 
 class Peer:
@@ -29,28 +28,60 @@ class Peers:
 
     Attributes:
         size: nodes known, this one included, handshakes not.
-        reachable: other nodes that can take a copy now.
+        reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
+        messages_sent, messages_received: packets of the bus.
     """
 
     def __init__(self) -> None:
         self.size = 1
-        self.reachable = 0
+        self.reachable: list[bytes] = []
+        self.messages_sent = 0
+        self.messages_received = 0
 
-    def others(self) -> list[Peer]:
-        """The other nodes, for HELLO."""
+    # ---- for the jobs -----------------------------------------------------------------------
+
+    def everyone(self) -> list[bytes]:
+        """Ids of all other nodes that are known, handshakes not."""
         return []
 
-    def tell_queued(self, job: Job, nack: bool) -> None:
-        """``job`` was queued again: the other holders count it and push their own time back."""
+    def knows(self, id: bytes) -> bool:
+        """Whether ``id`` is another node that is known, no handshake."""
+        return False
 
-    def tell_working(self, job: Job) -> None:
-        """A worker asked for more time for ``job``."""
+    def linked(self, id: bytes) -> bool:
+        """Whether there is a connection to the node ``id`` now."""
+        return False
 
-    def tell_deleted(self, job_id: bytes, job: Job | None) -> None:
-        """Delete the copies of ``job``; when it is not known here (None), all nodes are asked."""
+    def send(self, id: bytes, packet: bytes) -> None:
+        """Send ``packet`` to the node ``id``; it is lost where there is no connection."""
 
-    def tell_paused(self, queue: bytes, paused: int) -> None:
-        """Set the pause bits of ``queue`` everywhere."""
+    # ---- for HELLO, CLUSTER and INFO -----------------------------------------------------------
 
-    def collect(self, job: Job) -> None:
-        """Try to bring the acknowledge of ``job`` to all that may hold a copy."""
+    def others(self) -> list[Peer]:
+        """The other nodes, those in handshake included, for HELLO."""
+        return []
+
+    def endpoint(self) -> tuple[str, int]:
+        """This node's own ip (empty until it is learned) and port."""
+        return "", 0
+
+    def describe(self) -> str:
+        """The text of CLUSTER NODES."""
+        return ""
+
+    def meet(self, ip: str, port: int) -> None:
+        """Begin a handshake with the node at ``ip`` and client port ``port``, both valid."""
+
+    def forget(self, id: bytes) -> bool:
+        """Forget the node ``id`` and do not take it in again for a minute. False: unknown."""
+        return False
+
+    def reset(self, id: bytes) -> None:
+        """Forget all other nodes; this one goes on as ``id``."""
+
+    def set_leaving(self, leaving: bool) -> None:
+        """Tell the others whether this node is about to leave."""
+
+    def save(self) -> str | None:
+        """Write what is known of the cluster to disk. Returns why that failed, or None."""
+        return None

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from disque_trio.core.client import Client
+from disque_trio.core.imports import Imports
 from disque_trio.core.job import Job
 
 PAUSED_IN = 1
@@ -42,6 +43,7 @@ class Queue:
         paused: PAUSED_IN and PAUSED_OUT bits.
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
         waiters: clients blocked on this queue, first come first.
+        imports: what this node knows of jobs of this queue elsewhere; None: never asked.
         reply_head: the constant start of a GETJOB entry, up to the id's length line.
     """
 
@@ -49,6 +51,7 @@ class Queue:
         "_chunks",
         "atime",
         "ctime",
+        "imports",
         "jobs_in",
         "jobs_out",
         "length",
@@ -67,6 +70,7 @@ class Queue:
         self.jobs_out = 0
         self.length = 0
         self.waiters: dict[Client, None] = {}
+        self.imports: Imports | None = None
         self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
         self._chunks: list[list[Job]] = []
 

@@ -1,11 +1,13 @@
-"""The jobs and queues of a node and all that can happen to them.
+"""The jobs that one node holds and all that happens to them there.
 
 Owns the life of jobs. ADDJOB makes a job ACTIVE and queues it, at once or after its delay. GETJOB
 takes it out of the queue (ACTIVE again). Unless it is acknowledged before its ``qtime``, it goes
 back to its old place in the queue (at-least-once), or stays ACTIVE for good (retry 0,
 at-most-once). ACKJOB ends it; its time to live ends it in any case.
 
-Clients are ``node``'s; a queue that got a job while clients wait for one is noted in ``ready``.
+What other nodes have to do with it is in the classes on top: copies in ``replication``, the end of
+acknowledged jobs in ``collection``, jobs that move in ``federation``. They override the methods
+under "what other nodes have to hear". Clients are ``node``'s.
 """
 
 from collections.abc import Callable
@@ -13,40 +15,39 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from disque_trio.core.holders import HolderSets
 from disque_trio.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
+    FLAG_WILLQUEUE,
     GONE,
     JOB_OVERHEAD,
     QUEUED,
     UINT16_MAX,
     UINT32_MAX,
+    WAIT_REPL,
     Job,
     JobIds,
 )
-from disque_trio.core.memory import Memory
 from disque_trio.core.peers import Peers
-from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, QUEUE_OVERHEAD, Queue
+from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.core.queues import Queues
 from disque_trio.core.registry import SHARD_SHIFT, Registry
 from disque_trio.core.timers import JobTimers
-from disque_trio.protocol.serialjob import (
-    decode_fields,
-    deljob,
-    encode_job,
-    encode_nodes,
-    loadjob,
-)
+from disque_trio.protocol.serialjob import decode_fields, deljob, encode_job, loadjob
 
 if TYPE_CHECKING:
     from random import Random
 
 TIME_ERROR = 500  # ms; requeue times are spread by this so that holders do not act at once
+WARNING_TIME = 500  # ms before it queues a job again a node asks the other holders
 MAX_EVICTIONS = 1_000  # a command; so that lowering maxmemory does not stop the node
+MANY_NAMES = 1_000
 
 
-class JobStore:
+class JobStore(Queues):
     """What one node holds.
 
     Args:
@@ -57,8 +58,6 @@ class JobStore:
         maxmemory: bytes of jobs and queues, 0: no limit.
 
     Attributes:
-        now: time of the current turn, ms since the epoch.
-        ready: queues that may have both jobs and waiting clients.
         journaling: note in ``journal`` what has to be in an append-only file.
         journal: records for the append-only file; the driver takes them once a turn, before the
             replies leave.
@@ -74,20 +73,17 @@ class JobStore:
         rng: "Random",
         maxmemory: int,
     ) -> None:
+        super().__init__(maxmemory)
         self.id = id
         self.peers = peers
-        self.now = 0
         self.jobs: Registry[Job] = Registry()
-        self.queues: dict[bytes, Queue] = {}
-        self.queue_index: Registry[Queue] = Registry()
-        self.memory = Memory(maxmemory)
         self.ids = JobIds(id, entropy)
-        self.ready: list[Queue] = []
+        self.holders = HolderSets()
         self.journaling = False
         self.journal: list[bytes] = []
         self.flushed = False
         self.dump_number = 0
-        self._my_nodes = encode_nodes([id])
+        self._me_alone: tuple[bytes, ...] = (id,)
         self.total_added = 0
         self.total_delivered = 0
         self.total_acked = 0
@@ -98,14 +94,14 @@ class JobStore:
         self._random = rng.random
         self._timers = JobTimers()
         self._last_ctime = 0
-        self._idle_cursor = 0
+        self._names: dict[bytes, bytes] = {}
 
     # ---- jobs: in ---------------------------------------------------------------------------
 
-    def add_job(
+    def make_job(
         self, queue: bytes, body: bytes, repl: int, delay: int, retry: int, ttl: int
     ) -> Job:
-        """Make a job, held by this node alone, and queue it at once or after ``delay`` s.
+        """Register a new job, ACTIVE and in no queue, and held by this node alone.
 
         ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
         """
@@ -130,15 +126,37 @@ class JobStore:
         self.jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
         self.jobs.count += 1
         self.memory.used += JOB_OVERHEAD + len(body)
+        return job
+
+    def place(self, job: Job) -> None:
+        """Queue a new job, at once or after its delay, and note it in the journal."""
         self.total_added += 1
-        if delay:
-            job.qtime = now + job.delay * 1000
+        if job.delay:
+            job.qtime = self.now + job.delay * 1000
             self._schedule(job)
         else:
             self._put(job)
         if self.journaling:
             self.journal.append(loadjob(self.serialize(job)))
-        return job
+
+    def _register(self, job: Job) -> None:
+        """Hold ``job``, which came from elsewhere."""
+        self.jobs.put(job.id, job)
+        self.memory.used += JOB_OVERHEAD
+        if job.body is not None:
+            self.memory.used += len(job.body)
+
+    def _one_name(self, name: bytes) -> bytes:
+        """One object for the queue name of all jobs that have it."""
+        queue = self.queues.get(name)
+        if queue is not None:
+            return queue.name
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) >= MANY_NAMES:
+                self._names.clear()
+            known = self._names[name] = name
+        return known
 
     def enqueue(self, job: Job, nack: bool) -> bool:
         """Put ``job`` into its queue; False where it may not be.
@@ -154,7 +172,7 @@ class JobStore:
             else:
                 job.deliveries = min(job.deliveries + 1, UINT16_MAX)
             self.total_requeued += 1
-            self.peers.tell_queued(job, nack)
+            self.tell_queued(job, nack)
         self._put(job)
         return True
 
@@ -162,8 +180,7 @@ class JobStore:
         """Put ``job`` into its queue, to come back there after its retry time."""
         job.state = QUEUED
         job.flags |= FLAG_QUEUED_BEFORE
-        job.qtime = self._retry_time(job)
-        self._schedule(job)
+        self._postpone(job)
         queue = self.queues.get(job.queue)
         if queue is None:
             queue = self.create_queue(job.queue)
@@ -183,11 +200,18 @@ class JobStore:
 
     def take_job(self, queue: Queue) -> Job:
         """Deliver the oldest job of ``queue``, which must not be empty."""
+        self.total_delivered += 1
+        job = self._hand_out(queue)
+        if queue.length == 0 and queue.imports is not None:
+            self.emptied(queue)
+        return job
+
+    def _hand_out(self, queue: Queue) -> Job:
+        """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""
         job = queue.pop()
         queue.atime = self.now
         job.state = ACTIVE
         job.flags |= FLAG_DELIVERED
-        self.total_delivered += 1
         if job.retry == 0:
             self.memory.evictable[job.id] = job
             if self.journaling:
@@ -213,20 +237,28 @@ class JobStore:
 
     def acknowledge(self, job: Job) -> bool:
         """``job`` was processed. False when that was known."""
-        known = job.state == ACKED
-        if not known:
-            if job.state == QUEUED:
-                self.dequeue(job)
-            job.state = ACKED
+        if job.delivered is None and job.state in (ACTIVE, QUEUED):
             self.total_acked += 1
-            if self.journaling:
-                self.journal.append(deljob(job.id))
-        if job.delivered is None:
             self.delete(job)  # the only copy
-        else:
-            self.memory.evictable[job.id] = job
-            self.peers.collect(job)
-        return not known
+            return True
+        news = job.state != ACKED
+        if news:
+            self.total_acked += 1
+            self._mark_acked(job)
+        self.collect(job)
+        return news
+
+    def _mark_acked(self, job: Job) -> None:
+        """``job``, which is not acknowledged yet, will never be delivered again."""
+        if job.state == WAIT_REPL:
+            self.overtaken(job)
+        elif self.journaling:
+            self.journal.append(deljob(job.id))
+        if job.state == QUEUED:
+            self.dequeue(job)
+        job.state = ACKED
+        job.confirmed = None
+        self.memory.evictable[job.id] = job
 
     def delete(self, job: Job) -> None:
         """Forget ``job`` altogether."""
@@ -234,6 +266,8 @@ class JobStore:
             self.dequeue(job)
         if self.journaling and job.state == ACTIVE:
             self.journal.append(deljob(job.id))
+        if job.state == WAIT_REPL:
+            self.gave_up(job)
         job.state = GONE
         self._timers.remove(job)
         id = job.id
@@ -250,10 +284,36 @@ class JobStore:
         if job.retry:
             if job.state == QUEUED:
                 self.dequeue(job)
-            job.qtime = self._retry_time(job)
-            self._schedule(job)
-            self.peers.tell_working(job)
+            self._postpone(job)
+            self.tell_working(job)
         return job.retry
+
+    # ---- what other nodes have to hear ------------------------------------------------------
+
+    def tell_queued(self, job: Job, nack: bool) -> None:
+        """``job`` was queued again: the other holders count it and push their own time back."""
+
+    def tell_willqueue(self, job: Job) -> None:
+        """``job`` will be queued again in WARNING_TIME, unless another holder knows better."""
+
+    def tell_working(self, job: Job) -> None:
+        """A worker asked for more time for ``job``."""
+
+    def collect(self, job: Job) -> None:
+        """Forget the acknowledged ``job``, if no other node can bring it back."""
+        self.delete(job)
+
+    def overtaken(self, job: Job) -> None:
+        """``job``, which is in WAIT_REPL, was processed already: its producer may know."""
+
+    def still_queued(self, job: Job) -> None:
+        """``job`` waits in its queue for so long that other holders may want to queue it."""
+
+    def gave_up(self, job: Job) -> None:
+        """``job``, which is in WAIT_REPL, is about to be deleted: its producer has to know."""
+
+    def emptied(self, queue: Queue) -> None:
+        """The last job of ``queue``, which gets jobs from other nodes, was taken."""
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -263,91 +323,74 @@ class JobStore:
             return 0
         return self.now + job.retry * 1000 + int(self._random() * TIME_ERROR) - TIME_ERROR // 2
 
+    def _postpone(self, job: Job) -> None:
+        """``job`` is queued (again) after its retry time at the earliest."""
+        if job.retry:
+            job.flags |= FLAG_WILLQUEUE
+        job.qtime = self._retry_time(job)
+        self._schedule(job)
+
     def _schedule(self, job: Job) -> None:
-        """Look at ``job`` when it has to be queued, or a second after it expires."""
+        """Look at ``job`` when it has to be queued or announced, or a second after it expires."""
         awake = job.etime * 1000 + 1000
-        if 0 < job.qtime < awake:
-            awake = job.qtime
+        if job.qtime:
+            due = job.qtime - self._ahead(job)
+            if due < awake:
+                awake = due
+        self._look_at(job, awake)
+
+    def _ahead(self, job: Job) -> int:
+        """How long before its time ``job`` is looked at, ms."""
+        if job.delivered is None:
+            return 0
+        if job.state == QUEUED:
+            # Say so before the others begin to ask.
+            return min(2 * WARNING_TIME, job.retry * 500)
+        return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
+
+    def _look_at(self, job: Job, awake: int) -> None:
         if job.awake:
             self._timers.move(job, awake)
         else:
             self._timers.add(job, awake)
 
     def job_due(self, job: Job) -> None:
-        """The timers gave ``job``: expire it or queue it."""
+        """The timers gave ``job``: expire it, queue it, or bring its acknowledge about."""
         over = self.now - job.etime * 1000
         # A delay just below the time to live leaves less time than the timers are late; such a
         # job still gets its place in the queue for the second until it is dropped.
-        if over >= 1000 or (over >= 0 and job.flags & FLAG_QUEUED_BEFORE):
+        if over >= 1000 or (
+            over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or job.state in (WAIT_REPL, ACKED))
+        ):
             self.total_expired += 1
             self.delete(job)
             return
+        if job.state == ACKED:
+            self.collect(job)
+            return
+        if job.state == WAIT_REPL:
+            self._schedule(job)
+            return
         if job.state == QUEUED:
             # Nobody took it for a whole retry period: it is where it should be.
-            job.qtime = self._retry_time(job)
-            self._schedule(job)
+            self.still_queued(job)
+            self._postpone(job)
             return
         queue = self.queues.get(job.queue)
         if job.retry and queue is not None and queue.paused & PAUSED_IN:
-            job.qtime = self._retry_time(job)
+            self._postpone(job)
+        elif job.qtime - self._ahead(job) > self.now:
+            self._schedule(job)  # it was looked at for another reason
+        elif job.flags & FLAG_WILLQUEUE and job.delivered is not None:
+            # If the clock jumped over the time for it, the others get theirs to answer now.
+            job.flags &= ~FLAG_WILLQUEUE
+            if job.qtime < self.now + WARNING_TIME // 2:
+                job.qtime = self.now + WARNING_TIME
             self._schedule(job)
+            self.tell_willqueue(job)
         elif not self.enqueue(job, False):
             job.qtime = 0
             self._schedule(job)
-
-    # ---- queues -----------------------------------------------------------------------------
-
-    def create_queue(self, name: bytes) -> Queue:
-        """Make the queue ``name``, which must not exist."""
-        queue = self.queues[name] = Queue(name, self.now)
-        self.queue_index.put(name, queue)
-        self.memory.used += QUEUE_OVERHEAD + len(name)
-        return queue
-
-    def destroy_queue(self, queue: Queue) -> None:
-        """Forget ``queue``, which must be empty and have no client waiting."""
-        del self.queues[queue.name]
-        self.queue_index.drop(queue.name)
-        self.memory.used -= QUEUE_OVERHEAD + len(queue.name)
-
-    def pause(self, name: bytes, paused: int) -> None:
-        """Set the pause bits of the queue ``name``, which is made if need be."""
-        queue = self.queues.get(name)
-        if queue is None:
-            queue = self.create_queue(name)
-        queue.paused = paused
-        queue.atime = self.now
-        if queue.waiters:
-            self.ready.append(queue)
-
-    def evict_idle_queues(self, now: int, steps: int = 200) -> int:
-        """Forget queues that are empty, unpaused, unwatched and idle; visits about ``steps``.
-
-        Idle means 300 s, 10 s above 75% of the memory, 2 s above 95%. Goes on while at least one
-        in ten goes. Returns how many went.
-        """
-        self.now = now
-        gone = 0
-        while True:
-            level = self.memory.level()
-            idle = 300_000 if level == 0 else 10_000 if level == 1 else 2_000
-            self._idle_cursor, queues = self.queue_index.scan(self._idle_cursor, steps)
-            here = 0
-            for queue in queues:
-                if self._is_idle(queue, idle):
-                    self.destroy_queue(queue)
-                    here += 1
-            gone += here
-            if here * 10 < steps:
-                return gone
-
-    def _is_idle(self, queue: Queue, idle: int) -> bool:
-        return (
-            queue.length == 0
-            and not queue.waiters
-            and not queue.paused
-            and self.now - queue.atime >= idle
-        )
 
     # ---- memory -----------------------------------------------------------------------------
 
@@ -368,6 +411,7 @@ class JobStore:
         """Become another node: CLUSTER RESET HARD."""
         self.id = self._entropy(20).hex().encode()
         self.ids = JobIds(self.id, self._entropy)
+        self._me_alone = (self.id,)
 
     # ---- the append-only file ---------------------------------------------------------------
 
@@ -386,7 +430,7 @@ class JobStore:
             job.deliveries,
             job.queue,
             job.body or b"",
-            self._my_nodes if job.delivered is None else encode_nodes(job.delivered),
+            self.holders.encode(self._me_alone if job.delivered is None else job.delivered),
         )
 
     def load_job(self, data: bytes, queue_it: bool) -> bool:
@@ -417,21 +461,15 @@ class JobStore:
             nodes,
         ) = decode_fields(data)
         now = self.now
-        shard = self.jobs.shards[crc32(id) >> SHARD_SHIFT]
-        if etime * 1000 <= now or id in shard:
+        if etime * 1000 <= now or self.jobs.get(id) is not None:
             return False
-        queue = self.queues.get(name)
-        if queue is not None:
-            name = queue.name  # one object for all its jobs
+        name = self._one_name(name)
         job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
-        job.flags = flags
+        job.flags = flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
         job.nacks = nacks
         job.deliveries = deliveries
-        if len(nodes) > 1:
-            job.delivered = nodes
-        shard[id] = job
-        self.jobs.count += 1
-        self.memory.used += JOB_OVERHEAD + len(body)
+        job.delivered = self._holders_with_me(nodes)
+        self._register(job)
         if state == ACKED:
             job.state = ACKED
             self.memory.evictable[id] = job
@@ -441,13 +479,21 @@ class JobStore:
         elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
             # A clock that has gone back since must not make the delay longer.
             job.qtime = min(queued_first, now + delay * 1000)
+        elif retry:
+            self._postpone(job)
+            return True
         else:
-            job.qtime = self._retry_time(job)
-            if retry == 0:
-                job.flags |= FLAG_DELIVERED
-                self.memory.evictable[id] = job
+            job.flags |= FLAG_DELIVERED
+            self.memory.evictable[id] = job
         self._schedule(job)
         return True
+
+    def _holders_with_me(self, nodes: bytes) -> tuple[bytes, ...] | None:
+        """The holders that a serialised job names, and this node; None: this node alone."""
+        if nodes == self.id:
+            return None
+        ids = self.holders.read(nodes)
+        return ids if self.id in ids else self.holders.add(ids, self.id)
 
     def forget_job(self, id: bytes) -> None:
         """A file says that the job ``id`` was done with."""

@@ -133,6 +133,7 @@ class Bench:
 
     def raw(self, client: Client) -> bytes:
         """The bytes that ``client`` was sent since the last look."""
+        self.node.settle()
         data = b"".join(client.out)
         client.out.clear()
         return data

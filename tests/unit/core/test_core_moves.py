@@ -1,6 +1,7 @@
 """The commands that move single jobs: acknowledges, NACK, ENQUEUE, DEQUEUE, WORKING, and MAXLEN."""
 
 import pytest
+from mesh import Mesh
 from node_bench import JITTER_HIGH, JITTER_LOW, Bench
 
 
@@ -155,11 +156,11 @@ def test_working_for_an_unknown_job_is_nojob(bench: Bench) -> None:
     assert bench.error("WORKING", id) == "NOJOB Job not known in the context of this node."
 
 
-def test_working_for_an_acknowledged_job_that_is_still_held_is_acked(bench: Bench) -> None:
-    id = bench.add()
-    job = bench.node.jobs.get(id)
-    assert job is not None
-    job.delivered = [bench.node.id, b"f" * 40]  # another node may hold a copy
+def test_working_for_an_acknowledged_job_that_is_still_held_is_acked() -> None:
+    mesh = Mesh(2)
+    bench = mesh[0]
+    id = mesh.add(0)
+    mesh.cut(0, 1)  # the other holder cannot hear of it
     assert bench("ACKJOB", id) == 1
     assert bench.show(id)[b"state"] == b"acked"
     assert bench.error("WORKING", id).startswith("ACKED ")

@@ -1,0 +1,123 @@
+"""The end of jobs that were processed: their copies have to go everywhere, and never come back.
+
+The node that is told by a client (ACKJOB) marks the job acknowledged and tells all that may hold
+a copy (SETACK). Each confirms (GOTACK), and when all have, they are told to forget it (DELJOB) and
+it is forgotten here. Until then it is kept and the others are told again, ever more slowly; so a
+holder that was cut off hears of it when it is back.
+
+Of several nodes that know of the acknowledge the one that knows most holders does this: SETACK says
+how many the sender knows of, and who knows more does not confirm but collects the job itself.
+
+An acknowledge for a job that this node does not hold is kept as a dummy: a job without a body and
+without holders. All nodes are told until one says that it knows the job, and so takes over.
+"""
+
+from disque_trio.core.job import ACKED, Job
+from disque_trio.core.replication import ReplicatedStore
+from disque_trio.protocol import bus
+
+FIRST_GAP = 1_000  # ms between attempts to collect a job, doubled each time
+MAX_GAP = 180_000
+MAX_ATTEMPTS = 10
+_SPREAD = 500  # ms; half of it to either side
+
+
+class CollectingStore(ReplicatedStore):
+    """Jobs that end everywhere."""
+
+    def remember_ack(self, id: bytes) -> None:
+        """A client acknowledged the job ``id``, which is not known here: keep that for those who
+        know it. Nothing is kept for a job that is delivered at most once, or by a node that is
+        alone or leaving."""
+        try:
+            minutes = int(id[36:40], 16)
+        except ValueError:
+            return
+        if self.peers.size == 1 or self.leaving or not minutes & 1:
+            return
+        # The id has whole minutes, the rest of the last one is cut off.
+        etime = self.now // 1000 + (minutes + 1) * 60
+        job = Job(id, b"", None, 0, self.now * 1_000_000, etime, 0, 0, self.dump_number)
+        job.state = ACKED
+        job.delivered = ()
+        self._register(job)
+        self.memory.evictable[id] = job
+        self.collect(job)
+
+    def collect(self, job: Job) -> None:
+        """Tell all that may hold the acknowledged ``job`` and have not confirmed; forget it when
+        nobody is left."""
+        missing = self._not_confirmed(job)
+        if not missing:
+            self._finish(job)
+            return
+        packet = self.packets.about_job(bus.SETACK, job.id, len(job.delivered or ()))
+        for id in missing:
+            self.peers.send(id, packet)
+        self._collect_later(job)
+
+    def _collect_later(self, job: Job) -> None:
+        gap = min(FIRST_GAP << job.gc_retry, MAX_GAP)
+        if job.gc_retry < MAX_ATTEMPTS:
+            job.gc_retry += 1
+        gap += int(self._random() * _SPREAD) - _SPREAD // 2
+        self._look_at(job, min(self.now + gap, job.etime * 1000 + 1000))
+
+    def _not_confirmed(self, job: Job) -> list[bytes]:
+        """The nodes that may bring ``job`` back. Those that were taken out of the cluster for
+        good do not count."""
+        confirmed = job.confirmed or []
+        if job.delivered == ():
+            return [id for id in self.peers.everyone() if id not in confirmed]
+        holders = job.delivered or ()
+        return [id for id in holders if self.peers.knows(id) and id not in confirmed]
+
+    def _finish(self, job: Job) -> None:
+        """Nobody can bring ``job`` back: forget it everywhere."""
+        if job.delivered:
+            self.tell_deleted(job.id, job)
+        self.delete(job)
+
+    def on_setack(self, sender: bytes, packet: bytes) -> None:
+        """Another node knows that the job was processed."""
+        id, holders_known = bus.read_about_job(packet)
+        job = self.jobs.get(id)
+        if job is None:
+            self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
+            return
+        if job.state != ACKED:
+            self._mark_acked(job)
+            self._collect_later(job)
+        if job.delivered == ():
+            # A dummy here as well: no copy. If the sender knows better it takes over.
+            self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
+            if holders_known:
+                self.delete(job)
+            return
+        mine = 1 if job.delivered is None else len(job.delivered)
+        if mine <= holders_known or holders_known == 0:
+            self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 1))
+        if mine > holders_known or job.delivered is None:
+            self.collect(job)
+
+    def on_gotack(self, sender: bytes, packet: bytes) -> None:
+        """A node confirms that it knows of the acknowledge."""
+        id, known = bus.read_about_job(packet)
+        job = self.jobs.get(id)
+        if job is None:
+            return
+        if job.state != ACKED:
+            self._mark_acked(job)
+        if job.delivered == () and known:
+            self.delete(job)  # there is one that knows the job, and cares for it
+            return
+        if known and sender not in (job.delivered or ()):
+            self._add_holder(job, sender)
+        if job.confirmed is None:
+            job.confirmed = [sender]
+        elif sender not in job.confirmed:
+            job.confirmed.append(sender)
+        if not self._not_confirmed(job):
+            self._finish(job)
+        elif not job.awake:
+            self._collect_later(job)

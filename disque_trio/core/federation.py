@@ -1,0 +1,172 @@
+"""Jobs that move to where their consumers are.
+
+A node whose clients wait on an empty queue asks others for its jobs (NEEDJOBS); whoever has some
+gives a part of them (YOURJOBS). When to ask whom is ``imports``'s.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from disque_trio.core.collection import CollectingStore
+from disque_trio.core.imports import Imports
+from disque_trio.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
+from disque_trio.core.peers import Peers
+from disque_trio.core.queue import PAUSED_OUT, Queue
+from disque_trio.core.store import WARNING_TIME
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketError, PacketWriter
+from disque_trio.protocol.serialjob import loadjob
+
+if TYPE_CHECKING:
+    from random import Random
+
+MAX_GIVEN_BYTES = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
+
+
+class FederatedStore(CollectingStore):
+    """Jobs that move between nodes."""
+
+    def __init__(
+        self,
+        id: bytes,
+        peers: Peers,
+        packets: PacketWriter,
+        entropy: Callable[[int], bytes],
+        rng: "Random",
+        maxmemory: int,
+    ) -> None:
+        super().__init__(id, peers, packets, entropy, rng, maxmemory)
+        self._hungry: list[tuple[int, int, Queue]] = []  # heap: when to ask again, number, queue
+        self._hunger_number = 0
+
+    def import_rate(self, queue: Queue) -> int:
+        """Jobs a second that ``queue`` gets from other nodes."""
+        return 0 if queue.imports is None else queue.imports.rate(self.now)
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def need_jobs(self, queue: Queue) -> None:
+        """Clients want jobs of ``queue``, which has none: ask those who may have some, as often
+        as is decent. While clients wait this goes on by itself."""
+        if self.peers.size == 1 or self.leaving or self.write_problem:
+            return
+        imports = queue.imports
+        if imports is None:
+            imports = queue.imports = Imports()
+        if imports.ask_all(self.now):
+            self._ask(queue, self.peers.everyone(), 1)
+        self._ask_sources(queue, imports, False)
+        if queue.waiters and not imports.due:
+            self._look_again(queue, imports)
+
+    def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
+        count = imports.ask_sources(self.now, at_once)
+        if count:
+            self._ask(queue, list(imports.sources), count)
+
+    def _ask(self, queue: Queue, nodes: list[bytes], count: int) -> None:
+        packet = self.packets.about_queue(bus.NEEDJOBS, queue.name, count)
+        for id in nodes:
+            self.peers.send(id, packet)
+
+    def emptied(self, queue: Queue) -> None:
+        """The last job of ``queue`` was taken: while jobs stream in do not wait for the next
+        client to find it empty."""
+        imports = queue.imports
+        if imports is not None and imports.rate(self.now) and not self.leaving:
+            self._ask_sources(queue, imports, True)
+
+    def _look_again(self, queue: Queue, imports: Imports) -> None:
+        imports.due = max(imports.next_question(), self.now + 1)
+        self._hunger_number += 1
+        heappush(self._hungry, (imports.due, self._hunger_number, queue))
+
+    def ask_again(self, now: int) -> None:
+        """Ask for the queues whose time has come."""
+        while self._hungry and self._hungry[0][0] <= now:
+            _, _, queue = heappop(self._hungry)
+            imports = queue.imports
+            if imports is None:
+                continue
+            imports.due = 0
+            if queue.waiters and not queue.length:
+                self.need_jobs(queue)
+
+    # ---- giving -----------------------------------------------------------------------------
+
+    def on_needjobs(self, sender: bytes, packet: bytes) -> None:
+        """Give ``sender`` jobs, unless they are needed here. Half of the queue at most, so that
+        the jobs do not go to and fro."""
+        name, count = bus.read_about_queue(packet)
+        queue = self.queues.get(name)
+        if (
+            queue is None
+            or queue.length == 0
+            or queue.paused & PAUSED_OUT
+            or (queue.imports is not None and queue.imports.rate(self.now) > 0)
+            or not self.peers.linked(sender)
+        ):
+            return
+        count = min(max(count, 1), bus.MAX_YOURJOBS)
+        if queue.length < 2 * count:
+            count = max(queue.length // 2, 1)
+        jobs: list[bytes] = []
+        size = 0
+        while len(jobs) < count and size < MAX_GIVEN_BYTES:
+            job = self._hand_out(queue)
+            if job.retry == 0:
+                job.delivered = self.holders.of((sender,))
+            else:
+                # Whoever collects the job here will know that it may be there as well.
+                self._add_holder(job, sender)
+            jobs.append(self._for_bus(job))
+            size += len(jobs[-1])
+            if job.retry == 0:
+                self.delete(job)  # there must never be two of it
+            else:
+                self._schedule(job)
+        self.peers.send(sender, self.packets.jobs(bus.YOURJOBS, jobs))
+
+    # ---- taking -----------------------------------------------------------------------------
+
+    def on_yourjobs(self, sender: bytes, packet: bytes) -> None:
+        """Queue the jobs that another node gives."""
+        for data in bus.read_jobs(packet):
+            job = self.job_from_bus(data)
+            if job is None:
+                raise PacketError("a YOURJOBS with something that is no job")
+            self._take_in(sender, job)
+
+    def _take_in(self, sender: bytes, new: Job) -> None:
+        job = self.jobs.get(new.id)
+        if job is not None and job.state == ACKED:
+            self.answer_acked(sender, job)
+            return
+        if job is None:
+            job = new
+            self._register(job)
+            if self.journaling:
+                self.journal.append(loadjob(self.serialize(job)))
+        elif job.state != ACTIVE or job.retry == 0:
+            return
+        if job.retry:
+            self._add_holder(job, sender)
+        job.flags &= ~FLAG_DELIVERED
+        self._put(job)
+        self._keep_time(job)
+        queue = self.queues[job.queue]
+        if queue.imports is None:
+            queue.imports = Imports()
+        queue.imports.received(sender, self.now)
+
+    def _keep_time(self, job: Job) -> None:
+        """Go on with the retry time of ``job`` where its other holders are: they do not know that
+        it is here, and would queue it again after the time that they count from its creation."""
+        if job.retry and job.delivered is not None and len(job.delivered) > 2:
+            first = job.ctime // 1_000_000 + (job.delay + job.retry) * 1000
+            if first <= self.now + 2 * WARNING_TIME:
+                self.still_queued(job)
+            elif first < job.qtime:
+                job.qtime = first
+                self._schedule(job)

@@ -1,0 +1,167 @@
+"""Which of the holders of a job queues it again, and what they tell each other for that.
+
+Every holder queues a job again when its retry time is over without an acknowledge. So that only
+one does, it asks the others half a second before (WILLQUEUE); whoever has it in a queue answers
+QUEUED, and whoever hears QUEUED pushes its own time back. Where two queued it all the same, one of
+them, chosen by the job's id, takes it out again. A job that stays in its queue for long is
+announced again before the others begin to ask.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from disque_trio.core.job import ACKED, QUEUED, UINT16_MAX, WAIT_REPL, Job
+from disque_trio.core.peers import Peers
+from disque_trio.core.store import JobStore
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class RequeueStore(JobStore):
+    """Jobs that other nodes hold as well.
+
+    Args:
+        packets: makes this node's packets.
+    """
+
+    def __init__(
+        self,
+        id: bytes,
+        peers: Peers,
+        packets: PacketWriter,
+        entropy: Callable[[int], bytes],
+        rng: "Random",
+        maxmemory: int,
+    ) -> None:
+        super().__init__(id, peers, entropy, rng, maxmemory)
+        self.packets = packets
+
+    # ---- telling the others -----------------------------------------------------------------
+
+    def tell_holders(self, job: Job, packet: bytes) -> None:
+        """Send ``packet`` to all other nodes that may hold ``job``."""
+        if job.delivered is not None:
+            for id in job.delivered:
+                if id != self.id:
+                    self.peers.send(id, packet)
+
+    def tell_queued(self, job: Job, nack: bool) -> None:
+        if job.delivered is not None:
+            flags = bus.INCR_NACKS if nack else bus.INCR_DELIVERIES
+            self.tell_holders(job, self.packets.about_job(bus.QUEUED, job.id, 0, flags))
+
+    def still_queued(self, job: Job) -> None:
+        if job.delivered is not None:
+            self.tell_holders(job, self.packets.about_job(bus.QUEUED, job.id))
+
+    def tell_willqueue(self, job: Job) -> None:
+        self.tell_holders(job, self.packets.about_job(bus.WILLQUEUE, job.id))
+
+    def tell_working(self, job: Job) -> None:
+        if job.delivered is not None:
+            self.tell_holders(job, self.packets.about_job(bus.WORKING, job.id))
+
+    def tell_deleted(self, id: bytes, job: Job | None) -> None:
+        """Delete the copies of ``job``; when it is not known here (None), all nodes are asked."""
+        packet = self.packets.about_job(bus.DELJOB, id)
+        if job is not None:
+            self.tell_holders(job, packet)
+        else:
+            for node in self.peers.everyone():
+                self.peers.send(node, packet)
+
+    def tell_paused(self, queue: bytes, paused: int) -> None:
+        """Set the pause bits of ``queue`` everywhere."""
+        packet = self.packets.about_queue(bus.PAUSE, queue, paused)
+        for node in self.peers.everyone():
+            self.peers.send(node, packet)
+
+    def _add_holder(self, job: Job, id: bytes) -> None:
+        """The node ``id`` holds ``job``, too."""
+        holders = self._me_alone if job.delivered is None else job.delivered
+        if id not in holders:
+            job.delivered = self.holders.add(holders, id)
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def on_queued(self, sender: bytes, packet: bytes) -> None:
+        """Another holder has the job in its queue."""
+        job = self.jobs.get(bus.read_about_job(packet)[0])
+        if job is None or job.state == WAIT_REPL:
+            return
+        if job.state == ACKED:
+            self.answer_acked(sender, job)
+            return
+        flags = bus.packet_flags(packet)
+        self._add_holder(job, sender)
+        if flags & bus.INCR_NACKS:
+            job.nacks = min(job.nacks + 1, UINT16_MAX)
+        if flags & bus.INCR_DELIVERIES:
+            job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+        if job.state == QUEUED:
+            if self._keeps(job, sender):
+                # It has to hear that it was not the only one.
+                self.peers.send(sender, self.packets.about_job(bus.QUEUED, job.id))
+                return
+            self.dequeue(job)
+        if job.retry:
+            self._postpone(job)
+
+    def _keeps(self, job: Job, sender: bytes) -> bool:
+        """Of two nodes that queued ``job``: whether this one keeps it. The random part of the
+        job's id decides, so that it is not always the same node that wins."""
+        mask = job.id[11:35]
+        for i in range(len(sender)):
+            mine = self.id[i] ^ mask[i % 24]
+            other = sender[i] ^ mask[i % 24]
+            if mine != other:
+                return mine > other
+        return True
+
+    def on_willqueue(self, sender: bytes, packet: bytes) -> None:
+        """Another holder is about to queue the job: is that needed?"""
+        job = self.jobs.get(bus.read_about_job(packet)[0])
+        if job is None or job.state == WAIT_REPL:
+            return
+        if job.state == ACKED:
+            self.answer_acked(sender, job)
+            return
+        self._add_holder(job, sender)
+        if job.state == QUEUED:
+            # The rest is likely about to do the same.
+            self.tell_holders(job, self.packets.about_job(bus.QUEUED, job.id))
+
+    def on_working(self, sender: bytes, packet: bytes) -> None:
+        """A worker asked another holder for more time."""
+        job = self.jobs.get(bus.read_about_job(packet)[0])
+        if job is None or job.state == WAIT_REPL:
+            return
+        if job.state == ACKED:
+            self.answer_acked(sender, job)
+            return
+        self._add_holder(job, sender)
+        if job.state == QUEUED:
+            self.dequeue(job)
+        if job.retry:
+            self._postpone(job)
+
+    def on_deljob(self, sender: bytes, packet: bytes) -> None:
+        """The job is done with everywhere."""
+        job = self.jobs.get(bus.read_about_job(packet)[0])
+        if job is not None:
+            self.delete(job)
+
+    def on_pause(self, sender: bytes, packet: bytes) -> None:
+        """PAUSE with BCAST was said elsewhere."""
+        name, paused = bus.read_about_queue(packet)
+        paused &= 3
+        if paused or name in self.queues:
+            self.pause(name, paused)
+
+    def answer_acked(self, sender: bytes, job: Job) -> None:
+        """``sender`` does not know that ``job`` was processed: tell it."""
+        holders = 1 if job.delivered is None else len(job.delivered)
+        self.peers.send(sender, self.packets.about_job(bus.SETACK, job.id, holders))

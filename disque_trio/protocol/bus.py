@@ -1,0 +1,333 @@
+"""Packets of the cluster bus: bytes <-> values.
+
+Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
+unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
+the one of the connection), 34 unused, sender's client port u16, sender's node flags u16, state u8,
+3 bytes of message flags. The data behind it depends on the type. Serialised jobs in it are
+little-endian (see ``serialjob``). Owns the layout; what they mean is for ``core`` and ``cluster``.
+"""
+
+from struct import Struct
+
+from disque_trio.protocol.serialjob import NODE_ID_LENGTH
+
+PING = 0
+PONG = 1
+MEET = 2
+FAIL = 3
+REPLJOB = 4
+GOTJOB = 5
+ENQUEUE = 6
+QUEUED = 7
+SETACK = 8
+WILLQUEUE = 9
+GOTACK = 10
+DELJOB = 11
+NEEDJOBS = 12
+YOURJOBS = 13
+WORKING = 14
+PAUSE = 15
+TYPE_NAMES = [
+    "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
+    "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
+]  # fmt: skip
+
+# Message flags.
+NOREPLY = 1  # REPLJOB: no GOTJOB is wanted
+INCR_NACKS = 2  # QUEUED: it was a negative acknowledge
+INCR_DELIVERIES = 4  # QUEUED: it was a further delivery for another reason
+
+# Node flags.
+NODE_PFAIL = 1
+NODE_FAIL = 2
+NODE_MYSELF = 4
+NODE_HANDSHAKE = 8
+NODE_NOADDR = 16
+NODE_MEET = 32
+NODE_DELETED = 64
+NODE_LEAVING = 128
+
+HEADER_SIZE = 144
+VERSION = 1
+MAX_PACKET = 1 << 30  # bytes; a job of 512 MiB with its holders fits
+MAX_CONTROL_PACKET = 1 << 20  # bytes; packets of all types but the two that carry jobs
+MAX_YOURJOBS = 100  # jobs that a node gives at a time
+
+_SIGNATURE = b"DbuZ"
+_IP_LENGTH = 46
+_START = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
+_LENGTH = Struct(">I")
+_U16 = Struct(">H")
+_U32 = Struct(">I")
+_TWO_U32 = Struct(">II")
+_GOSSIP = Struct(">40sII46sHHHI")
+GOSSIP_SIZE = _GOSSIP.size
+_JOB_MESSAGE_SIZE = HEADER_SIZE + NODE_ID_LENGTH + 4
+
+
+class PacketError(ValueError):
+    """The bytes are not a packet; the text says why."""
+
+
+class Gossip:
+    """What one node tells of another in a PING, PONG or MEET.
+
+    Attributes:
+        id: 40 bytes. ping_sent, pong_received: ms, the lower 32 bits. ip: text. port: of its
+            clients. flags: NODE_* bits.
+    """
+
+    __slots__ = ("flags", "id", "ip", "ping_sent", "pong_received", "port")
+
+    def __init__(
+        self, id: bytes, ping_sent: int, pong_received: int, ip: str, port: int, flags: int
+    ) -> None:
+        self.id = id
+        self.ping_sent = ping_sent
+        self.pong_received = pong_received
+        self.ip = ip
+        self.port = port
+        self.flags = flags
+
+
+class PacketWriter:
+    """Makes the packets of one node.
+
+    Args:
+        id: the node's id, 40 bytes.
+        port: of its clients; the bus has this port plus 10000.
+        ip: what to announce as its address, empty: others take the one of the connection.
+    """
+
+    def __init__(self, id: bytes, port: int, ip: str = "") -> None:
+        self.id = id
+        self.port = port
+        self.ip = ip
+        self.flags = NODE_MYSELF
+        self._about_me = b""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Let packets follow changed attributes."""
+        self._about_me = (
+            self.id
+            + self.ip.encode().ljust(_IP_LENGTH, b"\0")
+            + bytes(34)
+            + _U16.pack(self.port)
+            + _U16.pack(self.flags)
+            + b"\0"
+        )
+        self._job_messages = [
+            _START.pack(_SIGNATURE, _JOB_MESSAGE_SIZE, VERSION, 0, type, 0) + self._about_me
+            for type in range(len(TYPE_NAMES))
+        ]
+
+    def packet(self, type: int, data: bytes, message_flags: int = 0, count: int = 0) -> bytes:
+        """A packet of ``type`` with ``data`` behind the header."""
+        return b"".join(
+            (
+                _START.pack(_SIGNATURE, HEADER_SIZE + len(data), VERSION, 0, type, count),
+                self._about_me,
+                bytes((message_flags, 0, 0)),
+                data,
+            )
+        )
+
+    def about_job(self, type: int, id: bytes, aux: int = 0, message_flags: int = 0) -> bytes:
+        """GOTJOB, ENQUEUE (aux: delay, s), QUEUED, SETACK (aux: holders known), WILLQUEUE, GOTACK
+        (aux: known 0 or 1), DELJOB or WORKING for the job ``id``."""
+        return b"%b%c\0\0%b%b" % (self._job_messages[type], message_flags, id, _U32.pack(aux))
+
+    def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
+        """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
+        return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
+
+    def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
+        """REPLJOB (one job) or YOURJOBS with serialised ``jobs``."""
+        data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
+        return b"".join(
+            (
+                _START.pack(_SIGNATURE, HEADER_SIZE + 8 + len(data), VERSION, 0, type, 0),
+                self._about_me,
+                bytes((message_flags, 0, 0)),
+                _TWO_U32.pack(len(jobs), len(data)),
+                data,
+            )
+        )
+
+    def gossip(self, type: int, entries: list[Gossip]) -> bytes:
+        """PING, PONG or MEET."""
+        data = b"".join(
+            _GOSSIP.pack(
+                entry.id,
+                entry.ping_sent & 0xFFFFFFFF,
+                entry.pong_received & 0xFFFFFFFF,
+                entry.ip.encode(),
+                entry.port,
+                entry.flags,
+                0,
+                0,
+            )
+            for entry in entries
+        )
+        return self.packet(type, data, 0, len(entries))
+
+    def fail(self, id: bytes) -> bytes:
+        """FAIL: the node ``id`` is down."""
+        return self.packet(FAIL, id)
+
+
+# ---- reading -------------------------------------------------------------------------------
+
+
+def packet_type(packet: bytes) -> int:
+    """Its type; may be an unknown one."""
+    return packet[12] << 8 | packet[13]
+
+
+def packet_sender(packet: bytes) -> bytes:
+    """Id of the node that sent it, 40 bytes."""
+    return packet[16:56]
+
+
+def packet_flags(packet: bytes) -> int:
+    """The message flags (NOREPLY ...)."""
+    return packet[141]
+
+
+def sender_address(packet: bytes) -> tuple[str, int]:
+    """The ip that the sender announces (empty: none) and the port of its clients."""
+    return read_ip(packet[56:102]), packet[136] << 8 | packet[137]
+
+
+def sender_flags(packet: bytes) -> int:
+    """The NODE_* bits that the sender has of itself."""
+    return packet[138] << 8 | packet[139]
+
+
+def read_ip(field: bytes) -> str:
+    """NUL padded text; empty where it is no text."""
+    text = field.partition(b"\0")[0]
+    return text.decode() if text.isascii() else ""
+
+
+def read_gossip(packet: bytes) -> list[Gossip]:
+    """The entries of a PING, PONG or MEET.
+
+    Raises:
+        PacketError: the length does not fit.
+    """
+    count = packet[14] << 8 | packet[15]
+    if len(packet) != HEADER_SIZE + count * GOSSIP_SIZE:
+        raise PacketError(f"{len(packet)} bytes do not hold {count} gossip entries")
+    entries: list[Gossip] = []
+    for at in range(HEADER_SIZE, len(packet), GOSSIP_SIZE):
+        id, ping_sent, pong_received, ip, port, flags, _, _ = _GOSSIP.unpack_from(packet, at)
+        entries.append(Gossip(id, ping_sent, pong_received, read_ip(ip), port, flags))
+    return entries
+
+
+def read_fail(packet: bytes) -> bytes:
+    """Id of the node that a FAIL is about. Raises PacketError."""
+    if len(packet) != HEADER_SIZE + NODE_ID_LENGTH:
+        raise PacketError("a FAIL of a wrong length")
+    return packet[HEADER_SIZE:]
+
+
+def read_about_job(packet: bytes) -> tuple[bytes, int]:
+    """Job id and aux of a packet about one job. Raises PacketError."""
+    if len(packet) != _JOB_MESSAGE_SIZE:
+        raise PacketError("a message about a job of a wrong length")
+    aux: int = _U32.unpack_from(packet, 184)[0]
+    return packet[HEADER_SIZE:184], aux
+
+
+def read_about_queue(packet: bytes) -> tuple[bytes, int]:
+    """Queue name and aux of a NEEDJOBS or PAUSE. Raises PacketError."""
+    if len(packet) >= HEADER_SIZE + 8:
+        aux, length = _TWO_U32.unpack_from(packet, HEADER_SIZE)
+        if len(packet) == HEADER_SIZE + 8 + length:
+            return packet[HEADER_SIZE + 8 :], aux
+    raise PacketError("a message about a queue of a wrong length")
+
+
+def read_jobs(packet: bytes) -> list[bytes]:
+    """The serialised jobs of a REPLJOB or YOURJOBS, each with its length in front.
+
+    Raises:
+        PacketError: the lengths do not fit.
+    """
+    size = len(packet)
+    if size < HEADER_SIZE + 8:
+        raise PacketError("jobs of a wrong length")
+    count, length = _TWO_U32.unpack_from(packet, HEADER_SIZE)
+    if size != HEADER_SIZE + 8 + length:
+        raise PacketError("jobs of a wrong length")
+    at = HEADER_SIZE + 8
+    if count == 1:
+        return [packet[at:]]
+    jobs: list[bytes] = []
+    while at < size:
+        if at + 4 > size:
+            raise PacketError("a job goes past the end")
+        end = at + 4 + int.from_bytes(packet[at : at + 4], "little")
+        if end > size:
+            raise PacketError("a job goes past the end")
+        jobs.append(packet[at:end])
+        at = end
+    if len(jobs) != count:
+        raise PacketError(f"{count} jobs announced, {len(jobs)} found")
+    return jobs
+
+
+class PacketParser:
+    """Cuts what comes over one link into packets.
+
+    ``pending`` is how many bytes of an unfinished packet it holds.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._wanted = 0  # bytes of the packet that is not whole; 0: not known
+        self.pending = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The packets that ``data`` completes.
+
+        Raises:
+            PacketError: it is not the bus protocol, or a packet is longer than any may be: the
+                link has to be closed.
+        """
+        if self._parts:
+            self._parts.append(data)
+            self.pending += len(data)
+            # Joining at each piece of a large packet would copy it again and again.
+            if self.pending < max(self._wanted, HEADER_SIZE):
+                return []
+            data = b"".join(self._parts)
+            self._parts.clear()
+        packets: list[bytes] = []
+        at = 0
+        size = len(data)
+        wanted = 0
+        while size - at >= 8:
+            if data[at : at + 4] != _SIGNATURE:
+                raise PacketError("not the signature of the bus")
+            wanted = _LENGTH.unpack_from(data, at + 4)[0]
+            if not HEADER_SIZE <= wanted <= MAX_PACKET:
+                raise PacketError(f"a packet cannot have {wanted} bytes")
+            if size - at < 14:
+                break
+            type = data[at + 12] << 8 | data[at + 13]
+            if wanted > MAX_CONTROL_PACKET and type not in (REPLJOB, YOURJOBS):
+                raise PacketError(f"a packet of type {type} cannot have {wanted} bytes")
+            if size - at < wanted:
+                break
+            packets.append(data[at : at + wanted] if wanted != size else data)
+            at += wanted
+            wanted = 0
+        self._wanted = wanted
+        self.pending = size - at
+        if at < size:
+            self._parts.append(data[at:] if at else data)
+        return packets

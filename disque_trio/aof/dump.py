@@ -11,8 +11,8 @@ import os
 from itertools import count
 
 from disque_trio.aof.disk import Disk
+from disque_trio.core.filing import FiledStore
 from disque_trio.core.registry import SHARDS
-from disque_trio.core.store import JobStore
 
 TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
 _numbers = count(1)
@@ -93,7 +93,7 @@ class NewFile:
 class Dump(NewFile):
     """A new file with all jobs of ``store``; there can be one dump of them at a time."""
 
-    def __init__(self, disk: Disk, path: str, store: JobStore) -> None:
+    def __init__(self, disk: Disk, path: str, store: FiledStore) -> None:
         super().__init__(disk, path)
         self._store = store
         self._next = 0
@@ -116,7 +116,7 @@ class Dump(NewFile):
         self.append(records)
 
 
-def dump_all(disk: Disk, path: str, store: JobStore) -> Dump:
+def dump_all(disk: Disk, path: str, store: FiledStore) -> Dump:
     """A complete dump, made at once, while nothing happens. It has yet to take its name.
 
     Raises:

@@ -10,9 +10,9 @@ announced again before the others begin to ask.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from disque_trio.core.filing import FiledStore
 from disque_trio.core.job import ACKED, QUEUED, UINT16_MAX, WAIT_REPL, Job
 from disque_trio.core.peers import Peers
-from disque_trio.core.store import JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
 
-class RequeueStore(JobStore):
+class RequeueStore(FiledStore):
     """Jobs that other nodes hold as well.
 
     Args:

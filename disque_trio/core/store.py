@@ -5,9 +5,10 @@ takes it out of the queue (ACTIVE again). Unless it is acknowledged before its `
 back to its old place in the queue (at-least-once), or stays ACTIVE for good (retry 0,
 at-most-once). ACKJOB ends it; its time to live ends it in any case.
 
-What other nodes have to do with it is in the classes on top: copies in ``replication``, the end of
-acknowledged jobs in ``collection``, jobs that move in ``federation``. They override the methods
-under "what other nodes have to hear". Clients are ``node``'s.
+What other nodes have to do with it is in the classes on top: who queues a job again in ``requeue``,
+copies in ``replication``, the end of acknowledged jobs in ``collection``, jobs that move in
+``federation``. They override the methods under "what other nodes have to hear". Files are
+``filing``'s, clients ``node``'s.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from disque_trio.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.core.queues import Queues
 from disque_trio.core.registry import SHARD_SHIFT, Registry
 from disque_trio.core.timers import JobTimers
-from disque_trio.protocol.serialjob import decode_fields, deljob, encode_job, loadjob
+from disque_trio.protocol.serialjob import deljob, encode_job, loadjob
 
 if TYPE_CHECKING:
     from random import Random
@@ -62,7 +63,7 @@ class JobStore(Queues):
         journal: records for the append-only file; the driver takes them once a turn, before the
             replies leave.
         flushed: everything was forgotten: what the file has is void. The driver resets it.
-        dump_number: of the dump that is under way, or of the last one.
+        dump_number: of the dump that is under way, or of the last one (see ``filing``).
     """
 
     def __init__(
@@ -432,94 +433,6 @@ class JobStore(Queues):
             job.body or b"",
             self.holders.encode(self._me_alone if job.delivered is None else job.delivered),
         )
-
-    def load_job(self, data: bytes, queue_it: bool) -> bool:
-        """Take a job that a file has, unless it has expired or is known.
-
-        The file tells that the job was taken, not whether it was delivered since. So an
-        at-least-once job is queued after a whole retry time, and an at-most-once job only when its
-        delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
-        file was written when nothing happened any more: jobs that were queued are queued again.
-
-        Raises:
-            SerialJobError: it is not a job.
-        """
-        (
-            id,
-            state,
-            _,
-            flags,
-            repl,
-            etime,
-            ctime,
-            delay,
-            retry,
-            nacks,
-            deliveries,
-            name,
-            body,
-            nodes,
-        ) = decode_fields(data)
-        now = self.now
-        if etime * 1000 <= now or self.jobs.get(id) is not None:
-            return False
-        name = self._one_name(name)
-        job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
-        job.flags = flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
-        job.nacks = nacks
-        job.deliveries = deliveries
-        job.delivered = self._holders_with_me(nodes)
-        self._register(job)
-        if state == ACKED:
-            job.state = ACKED
-            self.memory.evictable[id] = job
-        elif state == QUEUED and queue_it:
-            self._put(job)
-            return True
-        elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
-            # A clock that has gone back since must not make the delay longer.
-            job.qtime = min(queued_first, now + delay * 1000)
-        elif retry:
-            self._postpone(job)
-            return True
-        else:
-            job.flags |= FLAG_DELIVERED
-            self.memory.evictable[id] = job
-        self._schedule(job)
-        return True
-
-    def _holders_with_me(self, nodes: bytes) -> tuple[bytes, ...] | None:
-        """The holders that a serialised job names, and this node; None: this node alone."""
-        if nodes == self.id:
-            return None
-        ids = self.holders.read(nodes)
-        return ids if self.id in ids else self.holders.add(ids, self.id)
-
-    def forget_job(self, id: bytes) -> None:
-        """A file says that the job ``id`` was done with."""
-        job = self.jobs.get(id)
-        if job is not None:
-            self.delete(job)
-
-    def start_dump(self) -> None:
-        """Begin to dump all jobs: none is in the dump yet."""
-        self.dump_number += 1
-
-    def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
-        """The records of the jobs in shard ``number`` of the registry that are not in the dump, no
-        more than about ``room`` bytes of them, and whether these were all.
-
-        Jobs that are added while a dump is under way are in the journal, and so not here."""
-        records: list[bytes] = []
-        for job in self.jobs.shards[number].values():
-            if job.dump != self.dump_number:
-                if room <= 0:
-                    return records, False
-                job.dump = self.dump_number
-                if job.state in (ACTIVE, QUEUED):
-                    records.append(loadjob(self.serialize(job)))
-                    room -= len(records[-1])
-        return records, True
 
     def flush(self) -> None:
         """Forget all jobs and queues; no client may be waiting."""

@@ -1,0 +1,104 @@
+"""Jobs to and from files: loading an append-only file, and dumping what is in memory into one."""
+
+from disque_trio.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    QUEUED,
+    Job,
+)
+from disque_trio.core.store import JobStore
+from disque_trio.protocol.serialjob import decode_fields, loadjob
+
+
+class FiledStore(JobStore):
+    """Jobs that outlive their node."""
+
+    def load_job(self, data: bytes, queue_it: bool) -> bool:
+        """Take a job that a file has, unless it has expired or is known.
+
+        The file tells that the job was taken, not whether it was delivered since. So an
+        at-least-once job is queued after a whole retry time, and an at-most-once job only when its
+        delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
+        file was written when nothing happened any more: jobs that were queued are queued again.
+
+        Raises:
+            SerialJobError: it is not a job.
+        """
+        (
+            id,
+            state,
+            _,
+            flags,
+            repl,
+            etime,
+            ctime,
+            delay,
+            retry,
+            nacks,
+            deliveries,
+            name,
+            body,
+            nodes,
+        ) = decode_fields(data)
+        now = self.now
+        if etime * 1000 <= now or self.jobs.get(id) is not None:
+            return False
+        name = self._one_name(name)
+        job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
+        job.flags = flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
+        job.nacks = nacks
+        job.deliveries = deliveries
+        job.delivered = self._holders_with_me(nodes)
+        self._register(job)
+        if state == ACKED:
+            job.state = ACKED
+            self.memory.evictable[id] = job
+        elif state == QUEUED and queue_it:
+            self._put(job)
+            return True
+        elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
+            # A clock that has gone back since must not make the delay longer.
+            job.qtime = min(queued_first, now + delay * 1000)
+        elif retry:
+            self._postpone(job)
+            return True
+        else:
+            job.flags |= FLAG_DELIVERED
+            self.memory.evictable[id] = job
+        self._schedule(job)
+        return True
+
+    def _holders_with_me(self, nodes: bytes) -> tuple[bytes, ...] | None:
+        """The holders that a serialised job names, and this node; None: this node alone."""
+        if nodes == self.id:
+            return None
+        ids = self.holders.read(nodes)
+        return ids if self.id in ids else self.holders.add(ids, self.id)
+
+    def forget_job(self, id: bytes) -> None:
+        """A file says that the job ``id`` was done with."""
+        job = self.jobs.get(id)
+        if job is not None:
+            self.delete(job)
+
+    def start_dump(self) -> None:
+        """Begin to dump all jobs: none is in the dump yet."""
+        self.dump_number += 1
+
+    def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
+        """The records of the jobs in shard ``number`` of the registry that are not in the dump, no
+        more than about ``room`` bytes of them, and whether these were all.
+
+        Jobs that are added while a dump is under way are in the journal, and so not here."""
+        records: list[bytes] = []
+        for job in self.jobs.shards[number].values():
+            if job.dump != self.dump_number:
+                if room <= 0:
+                    return records, False
+                job.dump = self.dump_number
+                if job.state in (ACTIVE, QUEUED):
+                    records.append(loadjob(self.serialize(job)))
+                    room -= len(records[-1])
+        return records, True

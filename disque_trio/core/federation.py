@@ -1,7 +1,8 @@
 """Jobs that move to where their consumers are.
 
 A node whose clients wait on an empty queue asks others for its jobs (NEEDJOBS); whoever has some
-gives a part of them (YOURJOBS). When to ask whom is ``imports``'s.
+gives a part of them (YOURJOBS), and whoever has none gives the next one that it gets. When to ask
+whom is ``imports``'s.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from disque_trio.core.collection import CollectingStore
-from disque_trio.core.imports import Imports
+from disque_trio.core.imports import ALL_MAX, SOURCES_MAX, Imports
 from disque_trio.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
 from disque_trio.core.peers import Peers
 from disque_trio.core.queue import PAUSED_OUT, Queue
@@ -21,6 +22,10 @@ from disque_trio.protocol.serialjob import loadjob
 if TYPE_CHECKING:
     from random import Random
 
+# How long a question holds, ms: until it is asked again, if jobs are still wanted.
+ASKED_ALL = ALL_MAX + 1_000
+ASKED_SOURCES = SOURCES_MAX + 100
+MANY_QUEUES = 10_000  # for which questions are remembered
 MAX_GIVEN_BYTES = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
 
 
@@ -100,33 +105,56 @@ class FederatedStore(CollectingStore):
         the jobs do not go to and fro."""
         name, count = bus.read_about_queue(packet)
         queue = self.queues.get(name)
-        if (
-            queue is None
-            or queue.length == 0
-            or queue.paused & PAUSED_OUT
-            or (queue.imports is not None and queue.imports.rate(self.now) > 0)
-            or not self.peers.linked(sender)
-        ):
+        if queue is None or queue.length == 0 or self.import_rate(queue):
+            # Sources are asked more often than all nodes, and sometimes ahead of need.
+            self._remember(name, sender, ASKED_ALL if count == 1 else ASKED_SOURCES)
+        elif not queue.paused & PAUSED_OUT and self.peers.linked(sender):
+            count = min(max(count, 1), bus.MAX_YOURJOBS)
+            if queue.length < 2 * count:
+                count = max(queue.length // 2, 1)
+            self._give(sender, queue, count)
+
+    def _remember(self, name: bytes, sender: bytes, time: int) -> None:
+        """``sender`` gets the next job that comes into the queue ``name`` here, unless a client
+        of this node wants it. Else it would have to wait until its next question."""
+        nodes = self.asked_for.get(name)
+        if nodes is None:
+            if len(self.asked_for) >= MANY_QUEUES:
+                del self.asked_for[next(iter(self.asked_for))]
+            nodes = self.asked_for[name] = {}
+        nodes[sender] = max(self.now + time, nodes.get(sender, 0))
+
+    def offer(self, name: bytes) -> None:
+        nodes = self.asked_for.get(name)
+        queue = self.queues.get(name)
+        if nodes is None or queue is None or queue.waiters or queue.paused & PAUSED_OUT:
             return
-        count = min(max(count, 1), bus.MAX_YOURJOBS)
-        if queue.length < 2 * count:
-            count = max(queue.length // 2, 1)
+        while nodes and queue.length:
+            id = next(iter(nodes))
+            until = nodes.pop(id)
+            if until > self.now and self.peers.linked(id):
+                self._give(id, queue, 1)
+        if not nodes:
+            del self.asked_for[name]
+
+    def _give(self, id: bytes, queue: Queue, count: int) -> None:
+        """Send ``count`` jobs of ``queue``, which has so many, to the node ``id``."""
         jobs: list[bytes] = []
         size = 0
         while len(jobs) < count and size < MAX_GIVEN_BYTES:
             job = self._hand_out(queue)
             if job.retry == 0:
-                job.delivered = self.holders.of((sender,))
+                job.delivered = self.holders.of((id,))
             else:
                 # Whoever collects the job here will know that it may be there as well.
-                self._add_holder(job, sender)
+                self._add_holder(job, id)
             jobs.append(self._for_bus(job))
             size += len(jobs[-1])
             if job.retry == 0:
                 self.delete(job)  # there must never be two of it
             else:
                 self._schedule(job)
-        self.peers.send(sender, self.packets.jobs(bus.YOURJOBS, jobs))
+        self.peers.send(id, self.packets.jobs(bus.YOURJOBS, jobs))
 
     # ---- taking -----------------------------------------------------------------------------
 

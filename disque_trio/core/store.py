@@ -63,6 +63,8 @@ class JobStore(Queues):
         journal: records for the append-only file; the driver takes them once a turn, before the
             replies leave.
         flushed: everything was forgotten: what the file has is void. The driver resets it.
+        asked_for: queues of which other nodes want jobs and got none, with the nodes' ids and until
+            when that holds, ms.
         dump_number: of the dump that is under way, or of the last one (see ``filing``).
     """
 
@@ -84,6 +86,7 @@ class JobStore(Queues):
         self.journal: list[bytes] = []
         self.flushed = False
         self.dump_number = 0
+        self.asked_for: dict[bytes, dict[bytes, int]] = {}
         self._me_alone: tuple[bytes, ...] = (id,)
         self.total_added = 0
         self.total_delivered = 0
@@ -139,6 +142,8 @@ class JobStore(Queues):
             self._put(job)
         if self.journaling:
             self.journal.append(loadjob(self.serialize(job)))
+        if self.asked_for:
+            self.offer(job.queue)
 
     def _register(self, job: Job) -> None:
         """Hold ``job``, which came from elsewhere."""
@@ -175,6 +180,8 @@ class JobStore(Queues):
             self.total_requeued += 1
             self.tell_queued(job, nack)
         self._put(job)
+        if self.asked_for:
+            self.offer(job.queue)
         return True
 
     def _put(self, job: Job) -> None:
@@ -312,6 +319,9 @@ class JobStore(Queues):
 
     def gave_up(self, job: Job) -> None:
         """``job``, which is in WAIT_REPL, is about to be deleted: its producer has to know."""
+
+    def offer(self, name: bytes) -> None:
+        """A job of this node came into the queue ``name``; perhaps another node waits for it."""
 
     def emptied(self, queue: Queue) -> None:
         """The last job of ``queue``, which gets jobs from other nodes, was taken."""

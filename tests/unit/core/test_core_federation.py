@@ -20,11 +20,50 @@ def test_a_blocked_client_is_served_with_a_job_of_another_node(mesh: Mesh) -> No
     assert mesh[1].got(waiting) == id
 
 
-def test_a_job_that_comes_later_is_fetched_with_the_next_question(mesh: Mesh) -> None:
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_job_that_comes_later_is_given_at_once(mesh: Mesh, copies: int) -> None:
+    waiting = mesh[1].block("q")
+    mesh.advance(29)
+    id = mesh.add(0, "REPLICATE", copies)
+    assert mesh[1].got(waiting) == id
+    mesh.advance(3)
+    mesh.add(0, "REPLICATE", copies)
+    assert mesh[0]("QLEN", "q") == 1  # nobody waits any more
+
+
+def test_clients_here_come_before_other_nodes_that_asked(mesh: Mesh) -> None:
+    mesh[1].block("q")
+    mesh.settle()
+    waiting = mesh[0].block("q")
+    mesh.settle()
+    id = mesh.add(0, "REPLICATE", 1)
+    assert mesh[0].got(waiting) == id
+
+
+def test_a_question_that_is_long_over_gets_nothing(mesh: Mesh) -> None:
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    mesh[1].disconnect(waiting)
+    mesh.advance(32)
+    mesh.add(0, "REPLICATE", 1)
+    assert mesh[0]("QLEN", "q") == 1
+
+
+def test_a_job_does_not_go_to_and_fro_between_nodes_that_poll(mesh: Mesh) -> None:
+    for index in (0, 1, 2):
+        assert mesh[index].get() is None
+        mesh.settle()
+    mesh.add(0, "REPLICATE", 1)
+    assert len(mesh.told("yourjobs")) == 1
+
+
+def test_when_the_question_was_lost_the_next_one_brings_the_job(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: True
     waiting = mesh[1].block("q")
     mesh.advance(0.1)
+    mesh.lose = lambda source, target, packet: False
     id = mesh.add(0, "REPLICATE", 1)
-    mesh.advance(4)
+    mesh.advance(5)
     assert mesh[1].got(waiting) == id
 
 

@@ -82,7 +82,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.evict(node.memory.external_above)
         external = node.memory.used > node.memory.external_above
     if repl > 1 or external:
-        _check_reachable(node, repl, external, wait)
+        _check_reachable(node, repl, external)
     name = args[1]
     queue = node.queues.get(name)
     if queue is not None:
@@ -94,23 +94,18 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     job = node.make_job(name, args[2], repl, delay, retry, ttl)
     if repl == 1 and not external:
         node.place(job)
-    elif wait:
+    elif wait or external:
+        # ASYNC or not: an id must not be for a job that nobody holds.
         node.add_sync(client, job, external, timeout)
         return
-    elif external:
-        node.add_elsewhere(job)
     else:
         node.add_async(job)
     client.out.append(b"+" + job.id + b"\r\n")
 
 
-def _check_reachable(node: Node, repl: int, external: bool, wait: bool) -> None:
+def _check_reachable(node: Node, repl: int, external: bool) -> None:
     others = repl if external else repl - 1
-    nodes = node.peers.reachable
-    reachable = len(nodes)
-    if external and not wait:
-        # Nothing is repeated for this job: what cannot be told now will never be.
-        reachable = len([id for id in nodes if node.peers.linked(id)])
+    reachable = len(node.peers.reachable)
     if others <= reachable:
         return
     if external and others - 1 == reachable:

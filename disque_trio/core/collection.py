@@ -5,8 +5,10 @@ a copy (SETACK). Each confirms (GOTACK), and when all have, they are told to for
 it is forgotten here. Until then it is kept and the others are told again, ever more slowly; so a
 holder that was cut off hears of it when it is back.
 
-Of several nodes that know of the acknowledge the one that knows most holders does this: SETACK says
-how many the sender knows of, and who knows more does not confirm but collects the job itself.
+Nodes may know of different holders. SETACK and DELJOB say which the sender knows of, in 16 bits;
+who knows of others keeps the job and goes on by itself until these have confirmed as well. C nodes
+only tell how many they know of, and forget the job everywhere when these have confirmed; to them
+who knows more does not confirm before it has collected the job itself.
 
 An acknowledge for a job that this node does not hold is kept as a dummy: a job without a body and
 without holders. All nodes are told until one says that it knows the job, and so takes over.
@@ -51,10 +53,18 @@ class CollectingStore(ReplicatedStore):
         if not missing:
             self._finish(job)
             return
-        packet = self.packets.about_job(bus.SETACK, job.id, len(job.delivered or ()))
+        packet = self._setack(job)
         for id in missing:
             self.peers.send(id, packet)
         self._collect_later(job)
+
+    def answer_acked(self, sender: bytes, job: Job) -> None:
+        self.peers.send(sender, self._setack(job))
+
+    def _setack(self, job: Job) -> bytes:
+        holders = self._me_alone if job.delivered is None else job.delivered
+        mark = self.holders.mark(holders) if holders else 0
+        return self.packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
 
     def _collect_later(self, job: Job) -> None:
         gap = min(FIRST_GAP << job.gc_retry, MAX_GAP)
@@ -75,7 +85,8 @@ class CollectingStore(ReplicatedStore):
     def _finish(self, job: Job) -> None:
         """Nobody can bring ``job`` back: forget it everywhere."""
         if job.delivered:
-            self.tell_deleted(job.id, job)
+            mark = self.holders.mark(job.delivered)
+            self.tell_holders(job, self.packets.about_job(bus.DELJOB, job.id, 0, 0, mark))
         self.delete(job)
 
     def on_setack(self, sender: bytes, packet: bytes) -> None:
@@ -85,20 +96,57 @@ class CollectingStore(ReplicatedStore):
         if job is None:
             self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
             return
-        if job.state != ACKED:
+        news = job.state != ACKED
+        if news:
             self._mark_acked(job)
-            self._collect_later(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows better it takes over.
             self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
             if holders_known:
                 self.delete(job)
             return
-        mine = 1 if job.delivered is None else len(job.delivered)
-        if mine <= holders_known or holders_known == 0:
+        if holders_known:
+            self._add_holder(job, sender)
+        holders = self._me_alone if job.delivered is None else job.delivered
+        mark = bus.packet_mark(packet)
+        if mark:
+            confirm = True
+            collect = mark != self.holders.mark(holders)
+        else:
+            # A dummy of the sender, or a C node, which forgets the job everywhere as soon as all
+            # that it knows of have confirmed.
+            confirm = len(holders) <= holders_known or holders_known == 0
+            collect = len(holders) > holders_known
+        if confirm:
             self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 1))
-        if mine > holders_known or job.delivered is None:
-            self.collect(job)
+        if collect:
+            if holders_known:
+                self._note_confirmed(job, sender)
+            if news or holders_known == 0 or not confirm:
+                self.collect(job)
+        elif news:
+            self._collect_later(job)
+
+    def on_deljob(self, sender: bytes, packet: bytes) -> None:
+        """The job is done with, as far as ``sender`` knows of holders."""
+        job = self.jobs.get(bus.read_about_job(packet)[0])
+        if job is None:
+            return
+        mark = bus.packet_mark(packet)
+        if job.state == ACKED and job.delivered and mark:
+            self._note_confirmed(job, sender)
+            if mark != self.holders.mark(job.delivered):
+                # Others may hold it that the sender never heard of.
+                if not self._not_confirmed(job):
+                    self._finish(job)
+                return
+        self.delete(job)
+
+    def _note_confirmed(self, job: Job, id: bytes) -> None:
+        if job.confirmed is None:
+            job.confirmed = [id]
+        elif id not in job.confirmed:
+            job.confirmed.append(id)
 
     def on_gotack(self, sender: bytes, packet: bytes) -> None:
         """A node confirms that it knows of the acknowledge."""
@@ -113,10 +161,7 @@ class CollectingStore(ReplicatedStore):
             return
         if known and sender not in (job.delivered or ()):
             self._add_holder(job, sender)
-        if job.confirmed is None:
-            job.confirmed = [sender]
-        elif sender not in job.confirmed:
-            job.confirmed.append(sender)
+        self._note_confirmed(job, sender)
         if not self._not_confirmed(job):
             self._finish(job)
         elif not job.awake:

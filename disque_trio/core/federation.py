@@ -176,8 +176,11 @@ class FederatedStore(CollectingStore):
             self._register(job)
             if self.journaling:
                 self.journal.append(loadjob(self.serialize(job)))
-        elif job.state != ACTIVE or job.retry == 0:
-            return
+        else:
+            for id in new.delivered or ():
+                self._add_holder(job, id)
+            if job.state != ACTIVE or job.retry == 0:
+                return
         if job.retry:
             self._add_holder(job, sender)
         job.flags &= ~FLAG_DELIVERED

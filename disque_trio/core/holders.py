@@ -4,6 +4,8 @@ Most jobs of a node are held by one of few sets of nodes. So a set is a tuple of
 jobs share: it costs a job nothing, and its serialised form is made once.
 """
 
+from zlib import crc32
+
 from disque_trio.protocol.serialjob import encode_nodes, split_nodes
 
 MANY = 4096  # sets remembered; a cluster so large that it has more makes them again
@@ -16,6 +18,7 @@ class HolderSets:
         self._shared: dict[tuple[bytes, ...], tuple[bytes, ...]] = {}
         self._encoded: dict[tuple[bytes, ...], bytes] = {}
         self._read: dict[bytes, tuple[bytes, ...]] = {}
+        self._marks: dict[tuple[bytes, ...], int] = {}
         self._larger: dict[tuple[tuple[bytes, ...], bytes], tuple[bytes, ...]] = {}
 
     def of(self, ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -44,6 +47,16 @@ class HolderSets:
                 self._encoded.clear()
             encoded = self._encoded[ids] = encode_nodes(list(ids))
         return encoded
+
+    def mark(self, ids: tuple[bytes, ...]) -> int:
+        """The set in 16 bits, never 0: two nodes see by it whether they know of the same holders,
+        in whatever order they learned of them."""
+        mark = self._marks.get(ids)
+        if mark is None:
+            if len(self._marks) >= MANY:
+                self._marks.clear()
+            mark = self._marks[ids] = crc32(b"".join(sorted(ids))) % 0xFFFF + 1
+        return mark
 
     def add(self, ids: tuple[bytes, ...], id: bytes) -> tuple[bytes, ...]:
         """``ids`` and ``id``, which is not among them."""

@@ -102,17 +102,6 @@ class ReplicatedStore(RequeueStore):
             self._send_copy(job, chosen, bus.NOREPLY)
         self.place(job)
 
-    def add_elsewhere(self, job: Job) -> None:
-        """Let ``job.repl`` other nodes hold ``job``, and one of them queue it, without waiting.
-        ``job`` is forgotten here."""
-        chosen = self._choose(job, job.repl)
-        job.delivered = self.holders.of(tuple(chosen))
-        self._send_copy(job, chosen, bus.NOREPLY)
-        self._let_queue(job, chosen)
-        self.total_added += 1
-        job.state = WAIT_REPL  # so that the journal does not hear of it
-        self.delete(job)
-
     def add_sync(self, client: Client, job: Job, external: bool, timeout: int) -> None:
         """Have ``job`` confirmed by others; ``client`` gets its reply when they are enough, or
         after ``timeout`` ms (0: it waits for ever)."""

@@ -73,6 +73,9 @@ class RequeueStore(FiledStore):
             for node in self.peers.everyone():
                 self.peers.send(node, packet)
 
+    def answer_acked(self, sender: bytes, job: Job) -> None:
+        """``sender`` does not know that ``job`` was processed: tell it."""
+
     def tell_paused(self, queue: bytes, paused: int) -> None:
         """Set the pause bits of ``queue`` everywhere."""
         packet = self.packets.about_queue(bus.PAUSE, queue, paused)
@@ -148,20 +151,9 @@ class RequeueStore(FiledStore):
         if job.retry:
             self._postpone(job)
 
-    def on_deljob(self, sender: bytes, packet: bytes) -> None:
-        """The job is done with everywhere."""
-        job = self.jobs.get(bus.read_about_job(packet)[0])
-        if job is not None:
-            self.delete(job)
-
     def on_pause(self, sender: bytes, packet: bytes) -> None:
         """PAUSE with BCAST was said elsewhere."""
         name, paused = bus.read_about_queue(packet)
         paused &= 3
         if paused or name in self.queues:
             self.pause(name, paused)
-
-    def answer_acked(self, sender: bytes, job: Job) -> None:
-        """``sender`` does not know that ``job`` was processed: tell it."""
-        holders = 1 if job.delivered is None else len(job.delivered)
-        self.peers.send(sender, self.packets.about_job(bus.SETACK, job.id, holders))

@@ -133,10 +133,22 @@ class PacketWriter:
             )
         )
 
-    def about_job(self, type: int, id: bytes, aux: int = 0, message_flags: int = 0) -> bytes:
+    def about_job(
+        self, type: int, id: bytes, aux: int = 0, message_flags: int = 0, mark: int = 0
+    ) -> bytes:
         """GOTJOB, ENQUEUE (aux: delay, s), QUEUED, SETACK (aux: holders known), WILLQUEUE, GOTACK
-        (aux: known 0 or 1), DELJOB or WORKING for the job ``id``."""
-        return b"%b%c\0\0%b%b" % (self._job_messages[type], message_flags, id, _U32.pack(aux))
+        (aux: known 0 or 1), DELJOB or WORKING for the job ``id``.
+
+        ``mark`` is the sender's set of holders in 16 bits, 0: not told. It stands in two bytes of
+        the message flags that the C server leaves 0 and does not look at.
+        """
+        return b"%b%c%b%b%b" % (
+            self._job_messages[type],
+            message_flags,
+            _U16.pack(mark),
+            id,
+            _U32.pack(aux),
+        )
 
     def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
@@ -193,6 +205,11 @@ def packet_sender(packet: bytes) -> bytes:
 def packet_flags(packet: bytes) -> int:
     """The message flags (NOREPLY ...)."""
     return packet[141]
+
+
+def packet_mark(packet: bytes) -> int:
+    """The sender's set of holders in 16 bits, 0: not told."""
+    return packet[142] << 8 | packet[143]
 
 
 def sender_address(packet: bytes) -> tuple[str, int]:
@@ -317,6 +334,7 @@ class PacketParser:
             if not HEADER_SIZE <= wanted <= MAX_PACKET:
                 raise PacketError(f"a packet cannot have {wanted} bytes")
             if size - at < 14:
+                wanted = 0  # it may be too long for its type: do not wait for all of it
                 break
             type = data[at + 12] << 8 | data[at + 13]
             if wanted > MAX_CONTROL_PACKET and type not in (REPLJOB, YOURJOBS):

@@ -207,3 +207,24 @@ def test_an_acknowledged_job_counts_as_evictable(mesh: Mesh) -> None:
     assert job.state == ACKED
     mesh[0].node.evict(0)
     assert not mesh[0].held(id)
+
+
+@pytest.mark.parametrize("c_node", [False, True])
+def test_nodes_that_know_of_different_holders_reach_all_of_them(c_node: bool) -> None:
+    mesh = Mesh(4)
+    id = mesh.add(0, "REPLICATE", 2)
+    a = next(i for i in mesh.holders(id) if i)
+    b, c = (i for i in (1, 2, 3) if i != a)
+    job = mesh[0].node.jobs.get(id)
+    assert job is not None
+    first = job.delivered or ()
+    for other in (b, c):
+        job.delivered = (*first, mesh.ids[other])
+        mesh[0].node._send_copy(job, [mesh.ids[other]], bus.NOREPLY)
+        mesh.settle()
+    assert len(mesh.holders(id)) == 4  # 0 knows of a and c, b of 0 and a
+    if c_node:
+        mesh[b].node.holders.mark = lambda ids: 0  # type: ignore[method-assign]
+    mesh[b]("ACKJOB", id)
+    mesh.settle()
+    assert held(mesh) == 0

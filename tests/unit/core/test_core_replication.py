@@ -227,10 +227,14 @@ def test_a_delay_holds_for_jobs_placed_elsewhere(mesh: Mesh) -> None:
         assert mesh[holder].number(id, b"additional-deliveries") == 0
 
 
-def test_async_and_elsewhere_needs_connections_now(mesh: Mesh) -> None:
+def test_async_waits_when_the_job_is_held_elsewhere_only(mesh: Mesh) -> None:
     mesh[0].node.set_leaving(True)
-    mesh.cut(0, 1)
-    assert mesh[0].error("ADDJOB", "q", "b", 0, "REPLICATE", 2, "ASYNC").startswith("NOREPL ")
+    mesh.lose = lambda source, target, packet: True
+    ask(mesh, "REPLICATE", 1, "ASYNC", timeout=300)
+    mesh.settle()
+    assert replies(mesh) == []
+    mesh.advance(0.4)
+    assert replies(mesh)[0].startswith("NOREPL Timeout")
 
 
 def test_a_node_refuses_copies_that_it_must_not_hold(mesh: Mesh) -> None:

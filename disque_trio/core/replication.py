@@ -242,6 +242,11 @@ class ReplicatedStore(RequeueStore):
         confirmed = job.confirmed or []
         silent = [id for id in holders if id != self.id and id not in confirmed]
         chosen = self._choose(job, 1)
+        if self.id not in holders:
+            # It is held elsewhere only, but while it takes so long somebody may process it: the
+            # acknowledge has to find its producer.
+            holders = job.delivered = self.holders.add(holders, self.id)
+            self._send_copy(job, list(confirmed), bus.NOREPLY)
         if chosen:
             job.delivered = self.holders.add(holders, chosen[0])
             # The ones that have it get to know of the new holder.

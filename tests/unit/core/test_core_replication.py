@@ -284,3 +284,18 @@ def test_addjob_over_flushed_jobs_is_answered(mesh: Mesh) -> None:
     other = mesh[0].client()
     mesh[0].ask(other, "DEBUG", "FLUSHALL")
     assert replies(mesh)[0].startswith("NOREPL job removed")
+
+
+def test_a_job_held_elsewhere_may_be_processed_while_its_producer_waits(mesh: Mesh) -> None:
+    mesh[0].node.set_leaving(True)
+    mesh.lose = lambda source, target, packet: target == 2
+    ask(mesh, "REPLICATE", 2, "RETRY", 1)
+    mesh.advance(3)
+    (job,) = mesh[0].node.jobs.values()
+    assert mesh[1].get() == job.id
+    mesh[1]("ACKJOB", job.id)
+    mesh.settle()
+    assert replies(mesh) == [job.id.decode()]
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(5)
+    assert [bench.node.jobs.count for bench in mesh.nodes] == [0, 0, 0]

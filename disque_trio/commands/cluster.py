@@ -1,4 +1,6 @@
-"""CLUSTER: this node as a cluster of one. It has no bus yet, so it can meet nobody."""
+"""CLUSTER: who is in the cluster, who gets in, and who goes."""
+
+from ipaddress import IPv6Address, ip_address
 
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.client import Client
@@ -8,6 +10,7 @@ from disque_trio.protocol.ints import parse_int
 from disque_trio.protocol.reply import OK, Text, Value, encode
 
 _FALLBACK = "ERR Wrong CLUSTER subcommand or number of arguments"
+_MAX_PORT = 55_535  # of clients; the bus is 10000 above
 
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
@@ -19,68 +22,99 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
     if word == b"nodes" and count == 2:
         answer = Text(_nodes(node).encode())
     elif word == b"info" and count == 2:
-        answer = Text(
-            b"cluster_state:ok\r\ncluster_known_nodes:1\r\ncluster_reachable_nodes:0\r\n"
-            b"cluster_size:1\r\ncluster_stats_messages_sent:0\r\n"
-            b"cluster_stats_messages_received:0\r\n"
-        )
+        answer = Text(_info(node).encode())
     elif word == b"myid" and count == 2:
         answer = node.id
-    elif word == b"leaving" and count in (2, 3):
-        _leaving(node, client, args)
+    elif word == b"leaving" and count == 2:
+        client.out.append(b"+yes\r\n" if node.leaving else b"+no\r\n")
         return
-    elif word == b"reset" and count in (2, 3):
-        if count == 3 and args[2].lower() not in (b"soft", b"hard"):
-            raise CommandError(SYNTAX)
-        node.flush()
-        if count == 3 and args[2].lower() == b"hard":
-            node.renew_id()
+    else:
+        if word == b"leaving" and count == 3:
+            _set_leaving(node, args[2].lower())
+        elif word == b"reset" and count in (2, 3):
+            _reset(node, args[2].lower() if count == 3 else b"soft")
+        elif word == b"saveconfig" and count == 2:
+            _save(node)
+        elif word == b"forget" and count == 3:
+            _forget(node, args[2])
+        elif word == b"meet" and count == 4:
+            _meet(node, args[2].decode("utf-8", "replace"), args[3])
+        else:
+            raise CommandError(_FALLBACK)
         client.out.append(OK)
         return
-    elif word == b"saveconfig" and count == 2:
-        client.out.append(OK)  # a node alone has nothing to save
-        return
-    elif word == b"forget" and count == 3:
-        raise CommandError(_forget_problem(node, args[2]))
-    elif word == b"meet" and count == 4:
-        raise CommandError(_meet_problem(args[2], args[3]))
-    else:
-        raise CommandError(_FALLBACK)
     client.out.append(encode(answer, client.resp))
 
 
 def _nodes(node: Node) -> str:
-    ip, port = node.host.endpoint()
-    flags = "myself,leaving" if node.leaving else "myself"
+    text = node.peers.describe()
+    if text:
+        return text
+    flags = "myself,leaving" if node.leaving else "myself"  # a node that has no bus
+    ip, port = node.peers.endpoint()
     return f"{node.id.decode()} {ip}:{port} {flags} 0 0 connected\n"
 
 
-def _leaving(node: Node, client: Client, args: list[bytes]) -> None:
-    if len(args) == 2:
-        client.out.append(b"+yes\r\n" if node.leaving else b"+no\r\n")
-        return
-    word = args[2].lower()
+def _info(node: Node) -> str:
+    peers = node.peers
+    return (
+        "cluster_state:ok\r\n"
+        f"cluster_known_nodes:{1 + len(peers.others())}\r\n"
+        f"cluster_reachable_nodes:{len(peers.reachable)}\r\n"
+        f"cluster_size:{peers.size}\r\n"
+        f"cluster_stats_messages_sent:{peers.messages_sent}\r\n"
+        f"cluster_stats_messages_received:{peers.messages_received}\r\n"
+    )
+
+
+def _set_leaving(node: Node, word: bytes) -> None:
     if word not in (b"yes", b"no"):
         raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
-    node.leaving = word == b"yes"
-    if node.leaving:
-        node.unblock_all()
-    client.out.append(OK)
+    node.set_leaving(word == b"yes")
 
 
-def _forget_problem(node: Node, id: bytes) -> str:
-    if len(id) != 40 or not all(char in b"0123456789abcdef" for char in id):
-        return "ERR Invalid node identifier"
+def _reset(node: Node, word: bytes) -> None:
+    if word not in (b"soft", b"hard"):
+        raise CommandError(SYNTAX)
+    node.flush()
+    if word == b"hard":
+        node.renew_id()
+    node.peers.reset(node.id)
+
+
+def _save(node: Node) -> None:
+    problem = node.peers.save()
+    if problem is not None:
+        raise CommandError(f"ERR error saving the cluster node config: {problem}")
+
+
+def _forget(node: Node, id: bytes) -> None:
+    if len(id) != 40 or id.strip(b"0123456789abcdef"):
+        raise CommandError("ERR Invalid node identifier")
     if id == node.id:
-        return "ERR I tried hard but I can't forget myself..."
-    return f"ERR Unknown node {id.decode()}"
+        raise CommandError("ERR I tried hard but I can't forget myself...")
+    if not node.peers.forget(id):
+        raise CommandError(f"ERR Unknown node {id.decode()}")
 
 
-def _meet_problem(ip: bytes, port: bytes) -> str:
+def _meet(node: Node, ip: str, port: bytes) -> None:
     number = parse_int(port)
     if number is None:
-        return "ERR Invalid TCP port specified: " + port.decode("utf-8", "replace")
-    address = ip.decode("utf-8", "replace")
-    if not 1 <= number <= 55535 or not (":" in address or address.replace(".", "").isdigit()):
-        return f"ERR Invalid node address specified: {address}:{number}"
-    return "ERR This version has no cluster bus: the node works alone"
+        raise CommandError("ERR Invalid TCP port specified: " + port.decode("utf-8", "replace"))
+    address = _plain_ip(ip)
+    if not address or not 1 <= number <= _MAX_PORT:
+        raise CommandError(f"ERR Invalid node address specified: {ip}:{port.decode()}")
+    node.peers.meet(address, number)
+
+
+def _plain_ip(text: str) -> str:
+    """An ip literal in its usual spelling, IPv4 within IPv6 as IPv4; empty if it is none."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if "%" in text:
+        return ""  # a zone means something on one machine only
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)

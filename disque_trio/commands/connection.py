@@ -85,7 +85,7 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _hello_nodes(node: Node, client: Client) -> None:
-    ip, port = node.host.endpoint()
+    ip, port = node.peers.endpoint()
     me = Peer(node.id, ip, port, PRIORITY_BAD if node.leaving else PRIORITY_OK)
     lines: list[Value] = [
         [peer.id, peer.ip.encode(), b"%d" % peer.port, b"%d" % peer.priority]

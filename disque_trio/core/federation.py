@@ -62,7 +62,7 @@ class FederatedStore(CollectingStore):
         if imports.ask_all(self.now):
             self._ask(queue, self.peers.everyone(), 1)
         self._ask_sources(queue, imports, False)
-        if queue.waiters and not imports.due:
+        if queue.waiters:
             self._look_again(queue, imports)
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
@@ -81,19 +81,24 @@ class FederatedStore(CollectingStore):
         imports = queue.imports
         if imports is not None and imports.rate(self.now) and not self.leaving:
             self._ask_sources(queue, imports, True)
+            if queue.waiters:
+                self._look_again(queue, imports)
 
     def _look_again(self, queue: Queue, imports: Imports) -> None:
-        imports.due = max(imports.next_question(), self.now + 1)
-        self._hunger_number += 1
-        heappush(self._hungry, (imports.due, self._hunger_number, queue))
+        """Ask once more when it is time, if clients still wait then."""
+        due = max(imports.next_question(), self.now + 1)
+        if imports.due == 0 or due < imports.due:
+            imports.due = due
+            self._hunger_number += 1
+            heappush(self._hungry, (due, self._hunger_number, queue))
 
     def ask_again(self, now: int) -> None:
         """Ask for the queues whose time has come."""
         while self._hungry and self._hungry[0][0] <= now:
-            _, _, queue = heappop(self._hungry)
+            due, _, queue = heappop(self._hungry)
             imports = queue.imports
-            if imports is None:
-                continue
+            if imports is None or imports.due != due:
+                continue  # it was asked earlier
             imports.due = 0
             if queue.waiters and not queue.length:
                 self.need_jobs(queue)
@@ -105,13 +110,19 @@ class FederatedStore(CollectingStore):
         the jobs do not go to and fro."""
         name, count = bus.read_about_queue(packet)
         queue = self.queues.get(name)
-        if queue is None or queue.length == 0 or self.import_rate(queue):
+        spare = 0
+        if queue is not None:
+            # What was imported is for the clients here, or it would go to and fro.
+            spare = queue.length
+            if queue.imports is not None:
+                spare -= queue.imports.left(self.now, queue.jobs_out)
+        if queue is None or spare <= 0:
             # Sources are asked more often than all nodes, and sometimes ahead of need.
             self._remember(name, sender, ASKED_ALL if count == 1 else ASKED_SOURCES)
         elif not queue.paused & PAUSED_OUT and self.peers.linked(sender):
             count = min(max(count, 1), bus.MAX_YOURJOBS)
-            if queue.length < 2 * count:
-                count = max(queue.length // 2, 1)
+            if spare < 2 * count:
+                count = max(spare // 2, 1)
             self._give(sender, queue, count)
 
     def _remember(self, name: bytes, sender: bytes, time: int) -> None:
@@ -189,7 +200,7 @@ class FederatedStore(CollectingStore):
         queue = self.queues[job.queue]
         if queue.imports is None:
             queue.imports = Imports()
-        queue.imports.received(sender, self.now)
+        queue.imports.received(sender, self.now, queue.jobs_out)
 
     def _keep_time(self, job: Job) -> None:
         """Go on with the retry time of ``job`` where its other holders are: they do not know that

@@ -58,7 +58,12 @@ class FiledStore(JobStore):
         elif state == QUEUED and queue_it:
             self._put(job)
             return True
-        elif delay and now < (queued_first := ctime // 1_000_000 + delay * 1000):
+        elif (
+            delay
+            and now < (queued_first := ctime // 1_000_000 + delay * 1000)
+            # A copy of an at-most-once job may have been delivered by the node that was chosen.
+            and not (retry == 0 and flags & FLAG_QUEUED_BEFORE)
+        ):
             # A clock that has gone back since must not make the delay longer.
             job.qtime = min(queued_first, now + delay * 1000)
         elif retry:

@@ -25,9 +25,11 @@ class Imports:
         "_count",
         "_last_count",
         "_last_start",
+        "_left",
         "_sources_asked",
         "_sources_tries",
         "_start",
+        "_taken",
         "due",
         "sources",
     )
@@ -43,6 +45,8 @@ class Imports:
         self._count = 0
         self._last_start = 0  # of the window before
         self._last_count = 0
+        self._left = 0  # jobs that came and had not been taken when ``_taken`` jobs were
+        self._taken = 0
 
     def rate(self, now: int) -> int:
         """Jobs a second that come from other nodes; 0 when none came for 5 s."""
@@ -51,8 +55,15 @@ class Imports:
         elapsed = max(now - self._last_start, 50)
         return -(-(self._last_count + self._count) * 1000 // elapsed)
 
-    def received(self, sender: bytes, now: int) -> None:
+    def left(self, now: int, taken: int) -> int:
+        """How many jobs that came from other nodes may still be in the queue; after 5 s they are
+        this node's own. ``taken``: the jobs that ever left the queue."""
+        return max(self._left - (taken - self._taken), 0) if self.rate(now) else 0
+
+    def received(self, sender: bytes, now: int, taken: int) -> None:
         """A job came from ``sender``."""
+        self._left = self.left(now, taken) + 1
+        self._taken = taken
         if now - self._start > 1000:
             # Without a window before, the rate begins with this one.
             self._last_start = self._start or now

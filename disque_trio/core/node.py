@@ -21,7 +21,7 @@ from disque_trio.core.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Clien
 from disque_trio.core.command import Command, CommandError
 from disque_trio.core.federation import FederatedStore
 from disque_trio.core.host import Host
-from disque_trio.core.job import Job
+from disque_trio.core.job import GONE, Job
 from disque_trio.core.latency import LatencyMonitor
 from disque_trio.core.memory import UNLIMITED
 from disque_trio.core.peers import Peers
@@ -299,7 +299,8 @@ class Node(FederatedStore):
         when there is more to do, ``next_wake`` is in the past afterwards."""
         self.now = now
         for job in self._timers.due(now, MAX_JOBS_PER_TICK):
-            self.job_due(job)
+            if job.state != GONE:  # what one job causes can end another
+                self.job_due(job)
         if self._adding:
             self.try_more(now)
         if self._hungry:

@@ -302,10 +302,6 @@ def test_cluster_meet_checks_the_address(bench: Bench, ip: str, port: str, text:
     assert bench.error("CLUSTER", "MEET", ip, port) == text
 
 
-def test_cluster_meet_cannot_meet_anybody_yet(bench: Bench) -> None:
-    assert bench.error("CLUSTER", "MEET", "127.0.0.1", 7712).startswith("ERR ")
-
-
 @pytest.mark.parametrize("args", [["NOSUCH"], ["MYID", "x"], ["MEET", "1.2.3.4"], ["FORGET"]])
 def test_other_forms_of_cluster_are_an_error(bench: Bench, args: list[str]) -> None:
     assert bench.error("CLUSTER", *args) == ("ERR Wrong CLUSTER subcommand or number of arguments")

@@ -126,13 +126,27 @@ def test_nothing_is_given_when_it_is_needed_here_or_may_not_go(mesh: Mesh, why: 
         mesh[0]("PAUSE", "q", "out")
     elif why == "importing":
         queue.imports = Imports()
-        queue.imports.received(mesh.ids[2], mesh[0].now)
+        for _ in range(10):
+            queue.imports.received(mesh.ids[2], mesh[0].now, queue.jobs_out)
     else:
         mesh.peers[0].away.add(mesh.ids[1])
     packet = mesh[1].node.packets.about_queue(12, b"q", 5)
     mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
     mesh.settle()
     assert mesh[0]("QLEN", "q") == 10
+
+
+def test_a_node_that_imports_still_gives_of_its_own(mesh: Mesh) -> None:
+    for _ in range(10):
+        mesh.add(0, "REPLICATE", 1)
+    queue = mesh[0].node.queues[b"q"]
+    imports = queue.imports = Imports()
+    for _ in range(4):
+        imports.received(mesh.ids[2], mesh[0].now, queue.jobs_out)
+    packet = mesh[1].node.packets.about_queue(12, b"q", 5)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    assert mesh[1]("QLEN", "q") == 3
 
 
 def test_a_leaving_node_asks_for_nothing_and_gives(mesh: Mesh) -> None:
@@ -219,9 +233,21 @@ def test_the_import_rate_is_of_the_last_seconds() -> None:
     imports = Imports()
     assert imports.rate(1_000_000) == 0
     for i in range(100):
-        imports.received(b"a", 1_000_000 + 10 * i)
+        imports.received(b"a", 1_000_000 + 10 * i, 0)
     assert 90 <= imports.rate(1_001_000) <= 110
     for i in range(200):
-        imports.received(b"a", 1_001_000 + 10 * i)
+        imports.received(b"a", 1_001_000 + 10 * i, 0)
     assert 90 <= imports.rate(1_003_000) <= 130
     assert imports.rate(1_010_000) == 0
+
+
+def test_imported_jobs_count_until_they_are_taken(mesh: Mesh) -> None:
+    imports = Imports()
+    for _ in range(3):
+        imports.received(b"a", 1_000_000, 10)
+    assert imports.left(1_000_000, 10) == 3
+    assert imports.left(1_000_000, 12) == 1
+    imports.received(b"a", 1_000_500, 12)
+    assert imports.left(1_000_500, 12) == 2
+    assert imports.left(1_000_500, 20) == 0
+    assert imports.left(1_006_000, 12) == 0

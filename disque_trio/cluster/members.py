@@ -1,0 +1,148 @@
+"""The table of the other nodes.
+
+``known`` are the members of the cluster. ``handshakes`` are addresses that somebody named and whose
+node has not answered yet: they have made-up ids and take no part in anything. What the jobs ask
+for (``everyone``, ``reachable``) is computed when the table changes, not when it is asked for.
+"""
+
+from disque_trio.cluster.links import Link
+from disque_trio.protocol.bus import (
+    NODE_FAIL,
+    NODE_HANDSHAKE,
+    NODE_LEAVING,
+    NODE_NOADDR,
+    NODE_PFAIL,
+)
+from disque_trio.protocol.serialjob import NODE_ID_LENGTH
+
+_HEX = b"0123456789abcdef"
+_NOT_REACHABLE = NODE_PFAIL | NODE_FAIL | NODE_LEAVING | NODE_NOADDR
+
+
+def is_node_id(id: bytes) -> bool:
+    """Whether ``id`` is 40 lower-case hex characters."""
+    return len(id) == NODE_ID_LENGTH and not id.strip(_HEX)
+
+
+class Member:
+    """Another node, as this one sees it. Times are ms of the membership's own time.
+
+    Attributes:
+        id: 40 bytes; made up while it is a handshake.
+        ip, port: of its clients; empty and 0 while it has NODE_NOADDR.
+        flags: NODE_* bits; NODE_MEET: the first packet to it is a MEET.
+        hearsay: a handshake that began because another node told of it.
+        since: when it came into the table.
+        link: the outgoing one, also while it is not up yet.
+        link_since: when that one was begun, then when it came up.
+        retry_at: no new link before that time. attempts: links that failed since the last PONG.
+        ping_sent: of the first PING that has no PONG yet (or when a link for it was begun); 0:
+            none is awaited.
+        pong_received: 0: never.
+        reports: ids of the members that say that it fails, and when they last said so.
+    """
+
+    __slots__ = (
+        "attempts",
+        "flags",
+        "hearsay",
+        "id",
+        "ip",
+        "link",
+        "link_since",
+        "ping_sent",
+        "pong_received",
+        "port",
+        "reports",
+        "retry_at",
+        "since",
+    )
+
+    def __init__(self, id: bytes, ip: str, port: int, flags: int, since: int) -> None:
+        self.id = id
+        self.ip = ip
+        self.port = port
+        self.flags = flags
+        self.since = since
+        self.hearsay = False
+        self.link: Link | None = None
+        self.link_since = 0
+        self.retry_at = 0
+        self.attempts = 0
+        self.ping_sent = 0
+        self.pong_received = 0
+        self.reports: dict[bytes, int] = {}
+
+    def connected(self) -> bool:
+        """Whether packets can be sent to it."""
+        return self.link is not None and self.link.up
+
+
+class Members:
+    """The table.
+
+    Attributes:
+        known, handshakes: by id.
+        everyone: ids of all in ``known``, sorted, so that a simulation repeats.
+        reachable: those that can take a copy of a job now, sorted.
+        suspects: those that this node alone holds to be failing, sorted.
+    """
+
+    __slots__ = ("everyone", "handshakes", "known", "reachable", "suspects")
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Member] = {}
+        self.handshakes: dict[bytes, Member] = {}
+        self.everyone: list[bytes] = []
+        self.reachable: list[bytes] = []
+        self.suspects: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.known) + len(self.handshakes)
+
+    def all(self) -> list[Member]:
+        """The members by id, then the handshakes."""
+        return [*(self.known[id] for id in self.everyone), *self.handshakes.values()]
+
+    def update(self) -> None:
+        """Compute the lists; to be called when ``known`` or a flag in it has changed.
+
+        New lists are made: whoever walks over an old one is not disturbed.
+        """
+        self.everyone = sorted(self.known)
+        self.reachable = [i for i in self.everyone if not self.known[i].flags & _NOT_REACHABLE]
+        self.suspects = [i for i in self.everyone if self.known[i].flags & NODE_PFAIL]
+
+    def owner(self, link: Link) -> Member | None:
+        """Whose outgoing link it is; None if it is an incoming one or one that was given up."""
+        if link.node_id is None:
+            return None
+        member = self.known.get(link.node_id) or self.handshakes.get(link.node_id)
+        return member if member is not None and member.link is link else None
+
+    def under_way(self, ip: str, port: int) -> bool:
+        """Whether there is a handshake with that address."""
+        return any(m.ip == ip and m.port == port for m in self.handshakes.values())
+
+    def remove(self, member: Member) -> None:
+        """Close its link, and forget it with all it said."""
+        if member.link is not None:
+            member.link.close()
+            member.link = None
+        if member.flags & NODE_HANDSHAKE:
+            del self.handshakes[member.id]
+            return
+        del self.known[member.id]
+        for other in self.known.values():
+            other.reports.pop(member.id, None)
+        self.update()
+
+    def admit(self, member: Member, id: bytes) -> None:
+        """The handshake ``member`` answered and has this ``id``: it is one of us."""
+        del self.handshakes[member.id]
+        member.id = id
+        member.flags &= ~NODE_HANDSHAKE
+        if member.link is not None:
+            member.link.node_id = id
+        self.known[id] = member
+        self.update()

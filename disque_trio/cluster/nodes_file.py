@@ -1,0 +1,154 @@
+"""The file nodes.conf: locked while the process lives, replaced as a whole.
+
+The lock is on the file itself (``flock``), as the C program has it, so that neither of the two
+starts on a nodes.conf that is in use. As every save puts a new file in the place of the old one,
+the new one is locked before it gets the name.
+"""
+
+import fcntl
+import os
+
+
+class NodesFileError(OSError):
+    """The file cannot be used; the text says why."""
+
+
+class NodesDisk:
+    """What the file needs of the operating system. All methods raise OSError."""
+
+    def open(self, path: str, fresh: bool = False) -> int:
+        """Open ``path`` for reading and writing; it is made if need be, emptied if ``fresh``."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
+        return os.open(path, flags, 0o644)
+
+    def lock(self, fd: int) -> None:
+        """Lock the file against other processes. Raises BlockingIOError: one has it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def names(self, path: str, fd: int) -> bool:
+        """Whether ``path`` is the name of the open file ``fd``."""
+        try:
+            named = os.stat(path)  # noqa: PTH116
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(fd))
+
+    def read(self, fd: int) -> bytes:
+        """The whole file."""
+        return os.pread(fd, os.fstat(fd).st_size, 0)
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write at the current place; returns how many bytes were."""
+        return os.write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        """Return when all that was written is on the disk."""
+        os.fsync(fd)
+
+    def replace(self, old: str, new: str) -> None:
+        """Give the file ``old`` the name ``new``, whatever had it before."""
+        os.replace(old, new)  # noqa: PTH105
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in the directory of ``path`` are on the disk."""
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove(self, path: str) -> None:
+        """Remove a file that may not be there."""
+        try:
+            os.unlink(path)  # noqa: PTH108
+        except FileNotFoundError:
+            pass
+
+    def close(self, fd: int) -> None:
+        """Close the file, which ends its lock."""
+        os.close(fd)
+
+
+class NodesFile:
+    """nodes.conf, open and locked.
+
+    Args:
+        path: where it is; a symbolic link is followed and stays one.
+        disk: the operating system.
+
+    Raises:
+        NodesFileError: another process uses it, or it cannot be opened.
+    """
+
+    def __init__(self, path: str, disk: NodesDisk | None = None) -> None:
+        self._path = os.path.realpath(path)
+        self._disk = disk or NodesDisk()
+        try:
+            self._fd = self._open_locked()
+        except BlockingIOError:
+            raise NodesFileError(
+                f"{path} is in use by another node: each needs a nodes.conf of its own"
+            ) from None
+        except OSError as failure:
+            raise NodesFileError(f"cannot use {path}: {failure.strerror}") from failure
+
+    def _open_locked(self) -> int:
+        while True:
+            fd = self._disk.open(self._path)
+            try:
+                self._disk.lock(fd)
+                if self._disk.names(self._path, fd):
+                    return fd
+            except BaseException:
+                self._disk.close(fd)
+                raise
+            # Its owner put a new one in its place after it was opened here.
+            self._disk.close(fd)
+
+    def load(self) -> str:
+        """The text of the file; empty if it is new.
+
+        Raises:
+            NodesFileError: it cannot be read.
+        """
+        try:
+            return self._disk.read(self._fd).decode("utf-8", "replace")
+        except OSError as failure:
+            raise NodesFileError(f"cannot read {self._path}: {failure.strerror}") from failure
+
+    def save(self, text: str) -> str | None:
+        """Replace the file; a crash leaves the old or the new one. Returns why it failed or None:
+        the old file is in place then, unless only the sync of the directory failed."""
+        temporary = self._path + ".tmp"
+        try:
+            fd = self._disk.open(temporary, fresh=True)
+        except OSError as failure:
+            return failure.strerror or str(failure)
+        try:
+            self._disk.lock(fd)
+            data = text.encode()
+            while data:
+                data = data[self._disk.write(fd, data) :]
+            self._disk.sync(fd)
+            self._disk.replace(temporary, self._path)
+        except OSError as failure:
+            self._disk.close(fd)
+            self._clean(temporary)
+            return failure.strerror or str(failure)
+        old, self._fd = self._fd, fd
+        self._disk.close(old)
+        try:
+            self._disk.sync_directory(self._path)
+        except OSError as failure:
+            return failure.strerror or str(failure)
+        return None
+
+    def _clean(self, temporary: str) -> None:
+        try:
+            self._disk.remove(temporary)
+        except OSError:
+            pass  # the next save empties it
+
+    def close(self) -> None:
+        """Let others use the file."""
+        self._disk.close(self._fd)

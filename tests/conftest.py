@@ -1,46 +1,86 @@
 """Fixtures that all tests share."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import LiveNode, NodeFactory, Wire, free_port, wait_for_ping, wait_until
+from harness import (
+    ClusterFactory,
+    LiveNode,
+    NodeFactory,
+    Wire,
+    free_port,
+    join,
+    start_process,
+    wait_for_ping,
+    wait_until,
+)
 
 __all__ = ["LiveNode", "NodeFactory", "Wire", "free_port", "wait_until"]
+
+NODE_TIMEOUT = "3000"  # ms; short, but not for a machine that is busy with other tests
 
 
 @pytest.fixture
 def disque_server(tmp_path: Path) -> Iterator[NodeFactory]:
-    """Starts nodes: ``disque_server("--hz", "100")``. They end with the test."""
+    """Starts nodes: ``disque_server("--hz", "100")``. They end with the test. A node works in
+    ``tmp_path``, or while another one does in a directory of its own, unless ``cwd`` is given."""
     nodes: list[LiveNode] = []
 
     def start(*args: str, cwd: Path | None = None) -> LiveNode:
+        busy = {node.directory for node in nodes if node.process.poll() is None}
+        own = tmp_path / f"node-{len(nodes) + 1}"
+        directory = cwd or (own if tmp_path in busy else tmp_path)
+        directory.mkdir(exist_ok=True)
+        file = list(args[:1]) if args and not args[0].startswith("--") else []
+        rest = args[len(file) :]
         for _ in range(5):
             port = free_port()
-            log = tmp_path / f"node-{port}.log"
-            command = [sys.executable, "-m", "disque_trio.server"]
-            if args and not args[0].startswith("--"):
-                command.append(args[0])
-                rest = args[1:]
-            else:
-                rest = args
-            command += ["--port", str(port), "--bind", "127.0.0.1", *rest]
-            with log.open("wb") as output:
-                process = subprocess.Popen(
-                    command, cwd=cwd or tmp_path, stdout=output, stderr=subprocess.STDOUT
-                )
-            node = LiveNode(port, process, log)
+            node = start_process(
+                directory, port, *file, "--port", str(port), "--bind", "127.0.0.1", *rest
+            )
             if wait_for_ping(node):
                 nodes.append(node)
                 return node
-            if "cannot start" not in log.read_text():
+            if "cannot start" not in node.log.read_text():
                 break
-        raise RuntimeError(f"the node did not start: {log.read_text()}")
+        raise RuntimeError(f"the node did not start: {node.log.read_text()}")
 
     yield start
     for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterFactory]:
+    """Starts nodes that are one cluster: ``cluster(3, "--appendonly", "yes")``. Each is connected
+    to each when they are given back; they end with the test."""
+    started: list[LiveNode] = []
+
+    def launch(directory: Path, args: tuple[str, ...]) -> LiveNode:
+        port = free_port()
+        options = ["--port", str(port), "--bind", "127.0.0.1"]
+        options += ["--cluster-node-timeout", NODE_TIMEOUT, *args]
+        return start_process(directory, port, *options)
+
+    def start(count: int, *args: str) -> list[LiveNode]:
+        directories = [tmp_path / f"member-{len(started) + n}" for n in range(count)]
+        for directory in directories:
+            directory.mkdir()
+        nodes = [launch(directory, args) for directory in directories]
+        for n, node in enumerate(nodes):
+            while not wait_for_ping(node):
+                # Somebody else was faster to take one of its ports.
+                log = node.log.read_text()
+                if "in use" not in log:
+                    raise RuntimeError(f"the node did not start: {log}")
+                node = nodes[n] = launch(directories[n], args)
+            started.append(node)
+        join(nodes)
+        return nodes
+
+    yield start
+    for node in started:
         node.close()
 
 

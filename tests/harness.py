@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,18 @@ import pytest
 START_SECONDS = 20.0
 
 
+BUS_OFFSET = 10_000
+
+
 def free_port() -> int:
-    """A TCP port nobody listens on, below the range of outgoing connections."""
+    """A TCP port for clients that nobody listens on, and neither on that of the bus that goes with
+    it; both are below the range of outgoing connections."""
     for _ in range(200):
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
+        port = random.randrange(10_000, 20_000)
+        with socket.socket() as probe, socket.socket() as bus_probe:
             try:
                 probe.bind(("127.0.0.1", port))
+                bus_probe.bind(("127.0.0.1", port + BUS_OFFSET))
             except OSError:
                 continue
             return port
@@ -94,7 +100,11 @@ class Wire:
 
 
 class LiveNode:
-    """A node in a process of its own."""
+    """A node in a process of its own.
+
+    Attributes:
+        port: for clients. directory: where it works. log: the file that has its output.
+    """
 
     host = "127.0.0.1"
 
@@ -102,6 +112,7 @@ class LiveNode:
         self.port = port
         self.process = process
         self.log = log
+        self.directory = log.parent
         self._wires: list[Wire] = []
 
     def wire(self) -> Wire:
@@ -117,6 +128,29 @@ class LiveNode:
         wire.close()
         assert isinstance(text, bytes)
         return dict(re.findall(r"^(\w+):(.*?)\r?$", text.decode(), re.MULTILINE))
+
+    def ask(self, *args: bytes | str | int) -> object:
+        """The reply to one request, over a connection of its own."""
+        wire = self.wire()
+        try:
+            return wire(*args)
+        finally:
+            wire.close()
+            self._wires.remove(wire)
+
+    def cluster_nodes(self) -> list[list[str]]:
+        """The words of each line of CLUSTER NODES: id, address, flags, two times, link."""
+        text = self.ask("CLUSTER", "NODES")
+        assert isinstance(text, bytes)
+        return [line.split() for line in text.decode().splitlines()]
+
+    def sees(self, count: int) -> bool:
+        """Whether it is connected to all others in a cluster of ``count`` nodes, all of them
+        well."""
+        lines = self.cluster_nodes()
+        return len(lines) == count and all(
+            words[5] == "connected" and words[2] in ("myself", "noflags") for words in lines
+        )
 
     def stop(self) -> int:
         """End it in good order (SIGTERM); returns the exit status."""
@@ -139,6 +173,24 @@ class LiveNode:
 
 
 NodeFactory = Callable[..., LiveNode]
+ClusterFactory = Callable[..., list[LiveNode]]
+
+
+def start_process(directory: Path, port: int, *arguments: str) -> LiveNode:
+    """Start a node in ``directory`` without waiting for it; its output goes to a file there."""
+    log = directory / f"node-{port}.log"
+    command = [sys.executable, "-m", "disque_trio.server", *arguments]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=subprocess.STDOUT)
+    return LiveNode(port, process, log)
+
+
+def join(nodes: list[LiveNode], seconds: float = 20.0) -> None:
+    """Make one cluster of ``nodes``, and wait until each is connected to each."""
+    for node in nodes[1:]:
+        assert nodes[0].ask("CLUSTER", "MEET", node.host, node.port) == b"OK"
+    for node in nodes:
+        wait_until(lambda node=node: node.sees(len(nodes)), seconds)
 
 
 def wait_for_ping(node: LiveNode) -> bool:

@@ -40,7 +40,7 @@ class Network:
     def connect(self, ip: str, port: int) -> Link:
         """Begin to open a link to the bus at ``ip`` and ``port`` (of the bus, not of clients).
 
-        The membership's ``linked`` is called when it is up and ``lost`` when it fails or breaks,
+        The membership's ``opened`` is called when it is up and ``lost`` when it fails or breaks,
         never from within this call.
         """
         raise NotImplementedError

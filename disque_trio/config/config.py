@@ -66,6 +66,13 @@ class Config(Settings):
     aof_enqueue_jobs_once: bool
     cluster_config_file: str
     cluster_node_timeout: int
+    cluster_announce_ip: str
+    cluster_announce_port: int
+    cluster_link_sendbuf_limit: int
+    tls_cluster: bool
+    tls_cert_file: str
+    tls_key_file: str
+    tls_ca_cert_file: str
     slowlog_log_slower_than: int
     slowlog_max_len: int
     latency_monitor_threshold: int

@@ -17,6 +17,7 @@ from disque_trio.config.types import (
     FileName,
     Includes,
     Int,
+    IpAddress,
     KeepAlive,
     Memory,
     OutputLimit,
@@ -41,14 +42,14 @@ SECTIONS = {
     LIMITS: "What the node and a single client may hold.",
     AOF: ("Jobs on disk: docs/durability.md says what each appendfsync promises."),
     CLUSTER: (
-        "Several nodes together. This version runs alone: the parameters are accepted and have "
-        "no effect yet."
+        "Several nodes together. They talk over the cluster bus: the port of the clients plus "
+        "10000, on the same addresses. A node that is in no cluster listens there as well, so "
+        "that others can meet it; with `port 0` there is no bus."
     ),
     OBSERVE: "What the node remembers about slow commands and stalls.",
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
-_NEEDS_CLUSTER = " Takes effect in a cluster, which this version does not have."
 _NO_EFFECT = " Accepted so that files of other versions load; it has no effect."
 
 KB = 1024
@@ -63,7 +64,8 @@ TABLE = make_table(
             "",
             NETWORK,
             "Addresses to listen on. Without any the node listens on all of them, IPv6 and IPv4; "
-            "see `protected-mode` for what that means without a password.",
+            "see `protected-mode` for what that means without a password. The cluster bus listens "
+            "on the same addresses, and connects to other nodes from the one that fits them.",
         ),
         Param(
             "port",
@@ -215,8 +217,10 @@ TABLE = make_table(
             YesNo(),
             "yes",
             SECURITY,
-            "Without a password and without `bind`, serve only clients on this machine. "
-            "Not in Disque.",
+            "Without a password and without `bind`, serve only clients on this machine. Without "
+            "`bind` and without `tls-cluster`, take only nodes on this machine into the cluster, "
+            "password or not: the bus asks for none. To let others in name addresses with `bind`, "
+            "or use `tls-cluster`. Not in Disque.",
             settable=True,
         ),
         Param(
@@ -383,7 +387,8 @@ TABLE = make_table(
             FileName(),
             "nodes.conf",
             CLUSTER,
-            "File in `dir` in which the node remembers the cluster." + _NEEDS_CLUSTER,
+            "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
+            "else may use it: a second node that names the same file does not start.",
             file_only=True,
         ),
         Param(
@@ -391,9 +396,72 @@ TABLE = make_table(
             Int(1, LONG_MAX),
             "15000",
             CLUSTER,
-            "A node that does not answer for this long is held to be failing." + _NEEDS_CLUSTER,
+            "A node that does not answer for this long is held to be failing.",
             unit="milliseconds",
             settable=True,
+        ),
+        Param(
+            "cluster-announce-ip",
+            IpAddress(),
+            "",
+            CLUSTER,
+            "The address under which others reach this node, where it is not the one that its "
+            "connections come from (NAT, containers); empty lets them see for themselves. "
+            "Not in Disque.",
+            settable=True,
+        ),
+        Param(
+            "cluster-announce-port",
+            Int(0, 55535),
+            "0",
+            CLUSTER,
+            "The port for clients that others are told, where it is not `port`; 0 tells `port`. "
+            "Others expect the bus at this plus 10000. Not in Disque.",
+            settable=True,
+        ),
+        Param(
+            "cluster-link-sendbuf-limit",
+            Memory(),
+            "256mb",
+            CLUSTER,
+            "What may wait to be sent to one other node before the connection to it is dropped, "
+            "with what waits; 0 sets no limit. A single larger job is sent all the same. "
+            "Not in Disque.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "tls-cluster",
+            YesNo(),
+            "no",
+            CLUSTER,
+            "Encrypt the cluster bus. Both sides have to show a certificate of the authority in "
+            "`tls-ca-cert-file`, so all nodes of a cluster have to agree on this. Without it "
+            "whoever reaches the bus is taken for a node. Not in Disque.",
+        ),
+        Param(
+            "tls-cert-file",
+            Text("a path, or an empty text for no certificate"),
+            "",
+            CLUSTER,
+            "The node's certificate (PEM), for both directions. It and the next two are read "
+            "again at SIGHUP. Not in Disque.",
+        ),
+        Param(
+            "tls-key-file",
+            Text("a path, or an empty text for no key"),
+            "",
+            CLUSTER,
+            "The private key of the certificate (PEM, not encrypted). Not in Disque.",
+        ),
+        Param(
+            "tls-ca-cert-file",
+            Text("a path, or an empty text for no authority"),
+            "",
+            CLUSTER,
+            "Certificates (PEM) of the authority that signs those of all nodes. Whoever has one "
+            "of its certificates can join the cluster, so it should be one of your own. "
+            "Not in Disque.",
         ),
         Param(
             "slowlog-log-slower-than",

@@ -9,6 +9,7 @@ words, so that all of them take and refuse the same.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -290,6 +291,25 @@ class Addresses(ParamType[tuple[str, ...]]):
 
     def words(self, value: tuple[str, ...]) -> list[str]:
         return list(value) or [""]
+
+
+class IpAddress(Word[str]):
+    """An IPv4 or IPv6 address, or nothing."""
+
+    quoted = True
+    expected = "an IP address, or an empty text for none"
+
+    def parse_word(self, word: str) -> str:
+        try:
+            address = ipaddress.ip_address(word) if word else None
+        except ValueError as error:
+            raise BadValue from error
+        if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+            raise BadValue("a zone means nothing to other machines")
+        return "" if address is None else str(address)
+
+    def show(self, value: str) -> str:
+        return value
 
 
 class OutputBufferLimit(NamedTuple):

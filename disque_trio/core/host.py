@@ -40,10 +40,6 @@ class Host:
         """Sections and fields of INFO that the process knows: server, clients, persistence ..."""
         return {}
 
-    def endpoint(self) -> tuple[str, int]:
-        """This node's own ip (empty until it is learned) and port, for HELLO."""
-        return "", 0
-
     def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
         """Names and values of the parameters that match one of the glob patterns."""
         return []

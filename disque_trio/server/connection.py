@@ -26,6 +26,7 @@ class Connection:
         created, active: when it connected and last sent something, ms of the node's clock.
         over_soft_since: since when more than the soft limit is unsent, ms, 0: it is not.
         muted: it is not read from, because enough of it waits.
+        ended: it will send nothing more, but has replies to come.
         writing: it waits until the socket takes more.
         closed: the socket is closed.
     """
@@ -38,6 +39,7 @@ class Connection:
         "client",
         "closed",
         "created",
+        "ended",
         "fd",
         "muted",
         "over_soft_since",
@@ -70,8 +72,15 @@ class Connection:
         self.active = now
         self.over_soft_since = 0
         self.muted = False
+        self.ended = False
         self.writing = False
         self.closed = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to be done for it but to read."""
+        parser = self.parser
+        return len(self.backlog) > 0 or self.muted or parser.held_back or parser.error is not None
 
     def send(self, data: bytes) -> bool:
         """Send ``data`` behind what is unsent. False when the connection is lost."""
@@ -104,7 +113,7 @@ class Connection:
     def describe(self, now: int) -> str:
         """The line of CLIENT LIST."""
         client = self.client
-        flags = ("O" if client.monitor else "") + ("b" if client.waits_for else "")
+        flags = ("O" if client.monitor else "") + ("b" if client.blocked else "")
         flags += "c" if client.close else ""
         flags += "U" if self.unix else ""
         held = self.parser.pending + self.backlog_size

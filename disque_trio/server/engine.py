@@ -2,8 +2,9 @@
 
 One task owns the node and serves every client from one epoll descriptor; a task for each client
 costs three times as much (see docs/design.md). A turn reads each ready socket once, runs what
-came, and sends each client all its replies at once. Trio supervises the task and runs everything
-around it; while nothing happens the engine waits for its epoll descriptor like any other task.
+came, and sends each node of the cluster all its packets at once, and each client all its replies.
+Trio supervises the task and runs everything around it; while nothing happens the engine waits for
+its epoll descriptor like any other task.
 
 Fairness: a client is served at most ``max-commands-per-turn`` requests a turn; the rest waits
 in its backlog, and while there is a backlog nothing more is read from it.
@@ -23,6 +24,7 @@ from disque_trio.core.client import Client
 from disque_trio.core.node import Node, misconf
 from disque_trio.protocol.reply import error
 from disque_trio.protocol.request import RequestParser
+from disque_trio.server.bus import Bus
 from disque_trio.server.clock import Clock
 from disque_trio.server.connection import READ_SIZE, Connection
 from disque_trio.server.logs import Log
@@ -39,6 +41,7 @@ BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or p
 LONG_REPLY = 64 * 1024  # bytes
 MANY_REPLIES = 1024
 CLIENTS_LOOK = 500  # ms between looks at clients that may have to be dropped
+MOST_ADDING = 1024  # jobs of one client that wait for their copies; the next ones are not begun
 MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
 
 _READ = select.EPOLLIN
@@ -53,11 +56,15 @@ class Engine:
     Args:
         node: the state machine; nothing else may call it while the engine runs, except from
             other tasks between turns, followed by ``after_node()``.
+        bus: the links to other nodes.
         config: limits, read when they matter, so that CONFIG SET holds at once.
     """
 
-    def __init__(self, node: Node, config: Config, clock: Clock, stats: "Stats", log: Log) -> None:
+    def __init__(
+        self, node: Node, bus: Bus, config: Config, clock: Clock, stats: "Stats", log: Log
+    ) -> None:
         self.node = node
+        self.bus = bus
         self.config = config
         self.clock = clock
         self.stats = stats
@@ -67,11 +74,13 @@ class Engine:
         self.paused_until = 0  # ms; CLIENT PAUSE
         self.turns = 0  # taken so far: the sign of life for a watchdog
         self.on_wake_changed: Callable[[int], None] = lambda due: None
+        self.on_cluster_changed: Callable[[], None] = lambda: None
         self.persist: Callable[[], bool] = lambda: True  # what must be on disk before replies go
         self.halted = False  # no command is served any more
         self._epoll = select.epoll()
         self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._nudge, _READ)
+        bus.join(self._epoll, self.ask_turn)
         self._waiting = False  # the engine waits; a backlog would not be looked at
         self._next_id = 1
         self._behind: dict[Connection, None] = {}  # those with a backlog that can be served
@@ -105,7 +114,10 @@ class Engine:
     def turn(self, events: list[tuple[int, int]]) -> None:
         """Serve what is ready, then send all replies."""
         self.turns += 1
-        self._now = self.clock.now()
+        now = self._now = self.clock.now()
+        bus = self.bus
+        if bus.broken:
+            bus.tell_broken(now)
         if self._behind:
             for behind in list(self._behind):
                 self._serve_backlog(behind)
@@ -114,11 +126,15 @@ class Engine:
             if connection is None:
                 if fd == self._nudge:
                     os.eventfd_read(fd)
+                else:
+                    if self.halted:
+                        bus.stop_reading()
+                    bus.handle(fd, mask, now)
                 continue
             if mask & _READ and not connection.muted:
                 self._read(connection)
             elif mask & _GONE:
-                self.close(connection)
+                self._gone(connection, mask)
             if mask & _WRITE and not connection.closed:
                 self._write_rest(connection)
         self.after_node()
@@ -128,22 +144,30 @@ class Engine:
         os.eventfd_write(self._nudge, 1)
 
     def after_node(self) -> None:
-        """Carry out what the node left behind: replies, and when it wants to be called."""
+        """Carry out what the node left behind: records, packets, replies, and when it wants to be
+        called. What tells others of a job comes behind its record, in this order, so that nobody
+        hears of what a crash would take back."""
         node = self.node
+        bus = self.bus
+        if (node.journal or node.flushed) and not self.persist():
+            node.revoke(misconf(node.write_problem))
+            bus.revoke()
+        node.settle()
+        dirty = self._dirty
         if node.woken:
             woken = node.woken
             node.woken = []
             for client in woken:
                 other = self.by_id.get(client.id)
                 if other is not None:
-                    self._dirty.append(other)
-                    if other.backlog or other.parser.error is not None:
+                    dirty.append(other)
+                    if other.has_more and not self._held(other):
                         self._behind[other] = None
-        dirty = self._dirty
-        if (node.journal or node.flushed) and not self.persist():
-            self._revoke()
-        if node.unsafe:
-            node.unsafe.clear()
+        if bus.membership.config_changed:
+            self.on_cluster_changed()
+        if bus.dirty:
+            # Before the replies: other nodes work while those are sent.
+            bus.flush()
         if dirty:
             for connection in dirty:
                 if connection.client.out or connection.client.close:
@@ -157,13 +181,20 @@ class Engine:
         if self._behind and self._waiting:
             self.ask_turn()
 
-    def _revoke(self) -> None:
-        """What was done this turn is not on disk: do not confirm it."""
-        refusal = misconf(self.node.write_problem)
-        # From the last to the first, so that the places stay right.
-        for client, start, end in reversed(self.node.unsafe):
-            if start < len(client.out):
-                client.out[start:end] = [refusal]
+    def _held(self, connection: Connection) -> bool:
+        """Whether what ``connection`` sent has to wait for something to happen: for a job, for
+        the copies of jobs, for the end of a pause."""
+        client = connection.client
+        if client.waits_for or self.paused_until:
+            return True
+        if not client.adding:
+            return False
+        backlog = connection.backlog
+        return not backlog or not self._may_overlap(client, backlog[0])
+
+    def _may_overlap(self, client: Client, request: list[bytes]) -> bool:
+        """Whether ``request`` may begin while jobs of ``client`` wait for their copies."""
+        return client.adding < MOST_ADDING and self.node.may_overlap(request)
 
     def _read(self, connection: Connection) -> None:
         if connection in self._behind:
@@ -194,11 +225,23 @@ class Engine:
         elif parser.error is not None or parser.held_back:
             self._after_backlog(connection)
 
+    def _gone(self, connection: Connection, mask: int) -> None:
+        """The client closed the connection while it is not read from."""
+        if connection.client.adding and mask & _GONE == select.EPOLLRDHUP:
+            self._end_of_input(connection)
+        else:
+            self.close(connection)
+
     def _end_of_input(self, connection: Connection) -> None:
         """The client closed the connection, or only its half of it: then it still reads what it
         asked for. A client that waits for a job will not take it any more."""
         client = connection.client
-        if (connection.unsent or client.out) and not client.waits_for:
+        if client.adding:
+            # The end is seen again when there is nothing to wait for.
+            connection.ended = True
+            connection.muted = True
+            self._watch(connection)
+        elif (connection.unsent or client.out) and not client.waits_for:
             client.close = True
             self._watch(connection)
             self._dirty.append(connection)
@@ -221,6 +264,7 @@ class Engine:
                 or client.close
                 or self.paused_until
                 or self.halted
+                or (client.adding and not self._may_overlap(client, request))
             ):
                 break
             try:
@@ -246,7 +290,7 @@ class Engine:
         connection.backlog.extend(requests)
         for request in requests:
             connection.backlog_size += 64 + sum(map(len, request))
-        if not client.waits_for and not self.paused_until:
+        if not self._held(connection):
             self._behind[connection] = None
         elif connection.backlog_size > BACKLOG_LIMIT and not connection.muted:
             connection.muted = True
@@ -255,15 +299,17 @@ class Engine:
     def _serve_backlog(self, connection: Connection) -> None:
         client = connection.client
         del self._behind[connection]
-        if client.waits_for or self.paused_until or client.close:
+        if client.close or self._held(connection):
             return
         backlog = connection.backlog
         share = list(islice(backlog, self.config.max_commands_per_turn))
         for _ in range(self._serve(connection, share)):
             connection.backlog_size -= 64 + sum(map(len, backlog.popleft()))
-        if not backlog:
+        if connection.ended and client.waits_for:
+            self.close(connection)
+        elif not backlog:
             self._after_backlog(connection)
-        elif not client.waits_for and not self.paused_until:
+        elif not self._held(connection):
             self._behind[connection] = None
 
     def _after_backlog(self, connection: Connection) -> None:
@@ -272,9 +318,11 @@ class Engine:
         parser = connection.parser
         if client.waits_for or self.paused_until or client.close:
             return
-        if connection.muted:
-            connection.muted = False
+        if connection.muted and not (connection.ended and client.adding):
+            connection.muted = connection.ended = False
             self._watch(connection)
+        if client.adding:
+            return  # what follows comes behind their replies
         if parser.held_back:
             self._keep(connection, parser.go_on())
         if parser.error is not None and not connection.backlog:
@@ -286,9 +334,7 @@ class Engine:
         """CLIENT PAUSE is over: serve what was kept."""
         self.paused_until = 0
         for connection in self.connections.values():
-            if not connection.client.waits_for and (
-                connection.backlog or connection.parser.error is not None
-            ):
+            if connection.has_more and not self._held(connection):
                 self._behind[connection] = None
 
     # ---- sending ----------------------------------------------------------------------------
@@ -385,13 +431,16 @@ class Engine:
 
     def close_all(self) -> None:
         """Disconnect everybody and stop watching."""
+        self.bus.close_all()
         for connection in list(self.connections.values()):
             self.close(connection)
         self._epoll.close()
         os.close(self._nudge)
 
     def _watch(self, connection: Connection) -> None:
-        mask = 0 if connection.client.close else _GONE if connection.muted else _READ
+        mask = _GONE if connection.muted else _READ
+        if connection.client.close or connection.ended:
+            mask = 0
         if connection.writing:
             mask |= _WRITE
         self._epoll.modify(connection.fd, mask)
@@ -418,7 +467,7 @@ class Engine:
                 self._check_unsent(connection)
             elif timeout and now - connection.active > timeout:
                 client = connection.client
-                if not client.waits_for and not client.monitor and not connection.backlog:
+                if not client.blocked and not client.monitor and not connection.backlog:
                     self.close(connection)
 
     async def flush_all(self, seconds: float) -> None:
@@ -426,7 +475,7 @@ class Engine:
         with trio.move_on_after(seconds):
             while True:
                 waiting = [c for c in self.connections.values() if c.unsent]
-                if not waiting:
+                if not waiting and not self.bus.behind:
                     return
                 for connection in waiting:
                     self._write_rest(connection)

@@ -16,6 +16,7 @@ from disque_trio.config import Config, ConfigError, rewrite
 from disque_trio.core.client import Client
 from disque_trio.core.host import Host
 from disque_trio.server.clock import Clock
+from disque_trio.server.cluster import Cluster
 from disque_trio.server.engine import Engine
 from disque_trio.server.persistence import Persistence
 from disque_trio.server.restart import replace_process
@@ -48,6 +49,7 @@ class ServerHost(Host):
         self.check_restart: Callable[[], str | None]
         self.go_on_anew: Callable[[], None]
         self.persistence: Persistence
+        self.cluster: Cluster
         self.port = config.port
         self.notifier = Notifier()
         self.activated: Sequence[socket] = ()
@@ -87,9 +89,6 @@ class ServerHost(Host):
     def time_us(self) -> int | None:
         return time.time_ns() // 1000
 
-    def endpoint(self) -> tuple[str, int]:
-        return "", self.port
-
     def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
         return self._config.config_get(patterns)
 
@@ -101,10 +100,17 @@ class ServerHost(Host):
                     f"ERR Invalid argument '{value.decode('utf-8', 'surrogateescape')}' for "
                     "CONFIG SET 'dir' - the append-only file is in the present one"
                 )
+            if name.lower() == b"dir":
+                problem = self.cluster.move_problem(os.fsdecode(value))
+                if problem:
+                    return (
+                        f"ERR Invalid argument '{value.decode('utf-8', 'surrogateescape')}' for "
+                        f"CONFIG SET 'dir' - {problem}"
+                    )
         try:
             changed = self._config.config_set(pairs)
-        except ConfigError as problem:
-            return str(problem)
+        except ConfigError as failure:
+            return str(failure)
         self.apply(changed)
         return None
 
@@ -149,6 +155,7 @@ class ServerHost(Host):
 
     def crash(self, restart: bool, delay: int) -> None:
         if restart:
+            self.cluster.save_changes()
             time.sleep(delay / 1000)
             # The node's own sockets close on exec; the new process binds them again.
             replace_process(self.notifier, self.activated)
@@ -187,6 +194,7 @@ class ServerHost(Host):
                 "client_longest_output_list": max((len(c.unsent) for c in connections), default=0),
                 "client_biggest_input_buf": max((c.parser.pending for c in connections), default=0),
                 "maxclients": self._config.maxclients,
+                "cluster_connections": engine.bus.links,
             },
             "memory": {
                 "used_memory_rss": rss,

@@ -1,21 +1,23 @@
-"""Where clients connect: TCP and unix sockets, and who is let in.
+"""Where clients and other nodes connect: TCP and unix sockets, and who is let in.
 
-Owns the listening sockets and the limits on connecting: maxclients and the protected mode.
+Owns the listening sockets and the limits on the connecting of clients: maxclients and the protected
+mode.
 """
 
 import errno
-import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
 
+from disque_trio.cluster.addresses import BUS_OFFSET, MAX_PORT
 from disque_trio.config import Config
 from disque_trio.server.engine import Engine
 from disque_trio.server.logs import Log
+from disque_trio.server.sockets import is_local, keep_alive, on_all_interfaces
 
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
 _PROTECTED = (
@@ -23,7 +25,6 @@ _PROTECTED = (
     b"password, so it serves clients of its own machine only. Set a password (requirepass), "
     b"name the addresses to bind to, or set protected-mode to no.\r\n"
 )
-_WILDCARDS = ("0.0.0.0", "::")
 ACCEPTS_A_TIME = 100
 
 
@@ -48,7 +49,7 @@ def open_listeners(
     try:
         if config.port and False not in given:
             for address in config.bind or ("::", "0.0.0.0"):
-                listener = _listen_tcp(config, address)
+                listener = _listen_tcp(address, config.port, config.tcp_backlog)
                 if listener is not None:
                     listeners.append(listener)
                 else:
@@ -64,30 +65,65 @@ def open_listeners(
     return listeners
 
 
-def _listen_tcp(config: Config, address: str) -> socket.socket | None:
-    """A listening socket; None for an IPv6 address where there is no IPv6."""
+def open_bus_listeners(config: Config, listeners: Sequence[socket.socket]) -> list[socket.socket]:
+    """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above.
+
+    Raises:
+        ListenError: a port cannot be had. A node without all of its bus would be deaf to others
+            and seem well.
+    """
+    opened: list[socket.socket] = []
+    try:
+        for listener in listeners:
+            if listener.family == socket.AF_UNIX:
+                continue
+            address, port = listener.getsockname()[:2]
+            if port > MAX_PORT:
+                raise ListenError(
+                    f"{address} port {port}: the cluster bus needs the port plus {BUS_OFFSET}, so "
+                    f"{MAX_PORT} is the highest for clients"
+                )
+            both = listener.family == socket.AF_INET6 and not listener.getsockopt(
+                socket.IPPROTO_IPV6, socket.IPV6_V6ONLY
+            )
+            try:
+                bus = _listen_tcp(address, port + BUS_OFFSET, config.tcp_backlog, both)
+            except ListenError as failure:
+                raise ListenError(f"the cluster bus: {failure}") from failure
+            if bus is None:
+                raise ListenError(f"the cluster bus: this machine has no IPv6 for {address}")
+            opened.append(bus)
+    except ListenError:
+        close_listeners(opened)
+        raise
+    return opened
+
+
+def _listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> socket.socket | None:
+    """A listening socket; None for an IPv6 address where there is no IPv6. ``both``: one for IPv6
+    serves IPv4 as well."""
     host = "0.0.0.0" if address == "*" else address
     try:
         family, _, _, _, where = socket.getaddrinfo(
-            host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as failure:
         if failure.errno == errno.EAFNOSUPPORT:
             return None
-        raise ListenError(f"{address} port {config.port}: {failure.strerror}") from failure
+        raise ListenError(f"{address} port {port}: {failure.strerror}") from failure
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both))
         listener.bind(where)
-        listener.listen(config.tcp_backlog)
+        listener.listen(backlog)
     except OSError as failure:
         listener.close()
         # A machine whose IPv6 is switched off says so only when an address is bound.
         if failure.errno == errno.EADDRNOTAVAIL and host in ("::", "::1"):
             return None
-        raise ListenError(f"{address} port {config.port}: {failure.strerror}") from failure
+        raise ListenError(f"{address} port {port}: {failure.strerror}") from failure
     listener.setblocking(False)
     return listener
 
@@ -143,16 +179,39 @@ def tcp_endpoints(listeners: Sequence[socket.socket]) -> list[tuple[str, int]]:
     ]
 
 
-def on_all_interfaces(listener: socket.socket) -> bool:
-    """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
-    return listener.family != socket.AF_UNIX and listener.getsockname()[0] in _WILDCARDS
-
-
-async def accept(listener: socket.socket, engine: Engine) -> None:
+async def accept_clients(listener: socket.socket, engine: Engine) -> None:
     """Take in clients of ``listener`` until cancelled."""
     unix = listener.family == socket.AF_UNIX
     path = listener.getsockname() if unix else ""
     exposed = on_all_interfaces(listener)
+
+    def admit(sock: socket.socket, ip: str, port: int) -> None:
+        if unix:
+            address = f"{path}:0"
+        elif ":" in ip:
+            address = f"[{ip}]:{port}"
+        else:
+            address = f"{ip}:{port}"
+        _admit(engine, sock, address, ip, exposed)
+
+    await _accept(listener, engine, admit)
+
+
+async def accept_nodes(listener: socket.socket, engine: Engine) -> None:
+    """Take in connections of other nodes from ``listener`` until cancelled."""
+    exposed = on_all_interfaces(listener)
+
+    def admit(sock: socket.socket, ip: str, port: int) -> None:
+        sock.setblocking(False)
+        engine.bus.admit(sock, ip, exposed)
+
+    await _accept(listener, engine, admit)
+
+
+async def _accept(
+    listener: socket.socket, engine: Engine, admit: Callable[[socket.socket, str, int], None]
+) -> None:
+    """Call ``admit`` with socket, ip and port (unix: "" and 0) of each that connects."""
     while True:
         await trio.lowlevel.wait_readable(listener)
         if engine.halted:
@@ -168,13 +227,10 @@ async def accept(listener: socket.socket, engine: Engine) -> None:
                 engine.log.warning("cannot accept", reason=failure.strerror)
                 await trio.sleep(0.1)
                 break
-            if unix:
-                address = f"{path}:0"
-            elif ":" in peer[0]:
-                address = f"[{peer[0]}]:{peer[1]}"
+            if listener.family == socket.AF_UNIX:
+                admit(sock, "", 0)
             else:
-                address = f"{peer[0]}:{peer[1]}"
-            _admit(engine, sock, address, "" if unix else peer[0], exposed)
+                admit(sock, peer[0], peer[1])
 
 
 def _admit(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
@@ -185,7 +241,7 @@ def _admit(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: 
     refusal = b""
     if len(engine.connections) >= config.maxclients:
         refusal = _TOO_MANY
-    elif exposed and config.protected_mode and not config.requirepass and not _is_loopback(ip):
+    elif exposed and config.protected_mode and not config.requirepass and not is_local(ip):
         refusal = _PROTECTED
     if refusal:
         stats.rejected += 1
@@ -198,23 +254,7 @@ def _admit(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: 
     try:
         if ip:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _keep_alive(sock, config.tcp_keepalive)
+            keep_alive(sock, config.tcp_keepalive)
         engine.add(sock, address, not ip)
     except OSError:
         sock.close()  # it is gone already
-
-
-def _is_loopback(ip: str) -> bool:
-    address = ipaddress.ip_address(ip.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped  # on a socket for both
-    return address.is_loopback
-
-
-def _keep_alive(sock: socket.socket, seconds: int) -> None:
-    """Let the kernel ask a silent peer every ``seconds`` whether it is there (0: never)."""
-    if seconds:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

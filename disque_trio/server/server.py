@@ -1,8 +1,9 @@
 """A running node: puts the parts together, supervises their tasks, starts and stops them.
 
-The nursery holds: the engine (client turns), the requeue timer, the regular work, one task for
-each listening socket, and the signals. If one of them fails the node ends with its error, rather
-than go on without, say, its timers; whatever supervises the process starts it again.
+The nursery holds: the engine (client turns), the requeue timer, the regular work, that of the
+cluster, one task for each listening socket, and the signals. If one of them fails the node ends
+with its error, rather than go on without, say, its timers; whatever supervises the process starts
+it again.
 """
 
 import os
@@ -24,14 +25,15 @@ from disque_trio.config import Config, ConfigError, rewrite
 from disque_trio.core import node as core_node
 from disque_trio.core.command import Command
 from disque_trio.core.node import Node
-from disque_trio.core.peers import Peers
 from disque_trio.server.clock import Clock
+from disque_trio.server.cluster import Cluster, ClusterError
 from disque_trio.server.engine import Engine
 from disque_trio.server.host import ServerHost
 from disque_trio.server.listeners import (
-    accept,
+    accept_clients,
+    accept_nodes,
     close_listeners,
-    on_all_interfaces,
+    open_bus_listeners,
     open_listeners,
     tcp_endpoints,
 )
@@ -39,12 +41,13 @@ from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.reload import differences
 from disque_trio.server.restart import Handover
+from disque_trio.server.sockets import on_all_interfaces
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
 from disque_trio.version import VERSION
 
-RESERVED_FILES = 64  # descriptors for everything but clients
+RESERVED_FILES = 256  # descriptors for everything but clients, such as two for each other node
 FLUSH_SECONDS = 2  # for replies that are not sent when the node stops
 
 
@@ -76,7 +79,9 @@ class Server:
         dumped_at: when the jobs were written for that, in ms.
 
     Raises:
-        StartError: a command that is renamed does not exist.
+        StartError: a command that is renamed does not exist, or there is something wrong with
+            nodes.conf or the certificates of the cluster.
+        OSError: nodes.conf is in use by another process, or cannot be written.
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
@@ -103,23 +108,34 @@ class Server:
         stats = Stats()
         clock = Clock()
         self._host = ServerHost(config, clock, stats, secrets.token_hex(20))
+        commands = _rename(build_table(), config.rename_commands)
+        try:
+            self.cluster = Cluster(config, clock, stats, self.log)
+        except ClusterError as problem:
+            raise StartError(str(problem)) from problem
+        membership = self.cluster.membership
         self.node = Node(
-            id=secrets.token_hex(20).encode(),
-            commands=_rename(build_table(), config.rename_commands),
+            id=self.cluster.packets.id,
+            commands=commands,
             host=self._host,
-            peers=Peers(),
+            peers=membership,
             entropy=os.urandom,
             rng=random.Random(),
             clock=time.perf_counter_ns,
             maxmemory=config.maxmemory,
+            packets=self.cluster.packets,
         )
-        self.engine = Engine(self.node, config, clock, stats, self.log)
+        self.node.leaving = membership.leaving
+        membership.deliver = self.node.receive
+        self.engine = Engine(self.node, self.cluster.bus, config, clock, stats, self.log)
         self._host.engine = self.engine
         self._host.notifier = self.notifier
         self._host.activated = self.activated
         self.persistence = Persistence(self.node, config, self.log)
         self._host.persistence = self.persistence
+        self._host.cluster = self.cluster
         self.engine.persist = self.persistence.turn
+        self.engine.on_cluster_changed = self.cluster.changed
         self._host.apply = self._apply
         self._host.stop = lambda: self.stop("a client asked for it")
         self._host.check_restart = self._check_restart
@@ -129,25 +145,31 @@ class Server:
 
     async def run(self) -> None:
         """Serve until a signal, SHUTDOWN or RESTART ends it."""
-        listeners = open_listeners(self.config, self.log, [*self.activated, *self.own])
-        self.own = listeners[len(self.activated) :]
+        listeners: list[socket.socket] = []
+        bus: list[socket.socket] = []
         try:
+            listeners = open_listeners(self.config, self.log, [*self.activated, *self.own])
+            self.own = listeners[len(self.activated) :]
+            bus = open_bus_listeners(self.config, listeners)
             self._host.port = next((port for _, port in tcp_endpoints(listeners)), 0)
+            self.cluster.listens(listeners, bus)
             self._check_descriptors()
             self._say_hello(listeners)
             collect_garbage()
             with _pidfile(self.config):
-                await self._serve(listeners)
+                await self._serve(listeners, bus)
             self.log.notice("stopped", jobs=self.node.jobs.count)
         except BaseException:
             self.restarting = False
             raise
         finally:
             self.engine.close_all()
+            self.cluster.close()
+            close_listeners(bus)
             if not self.restarting:
                 close_listeners(listeners, self.activated)
 
-    async def _serve(self, listeners: list[socket.socket]) -> None:
+    async def _serve(self, listeners: list[socket.socket], bus: list[socket.socket]) -> None:
         timer = RequeueTimer(self.engine)
         failure: StartError | None = None
         async with trio.open_nursery() as nursery:
@@ -155,7 +177,7 @@ class Server:
             nursery.start_soon(timer.run)
             nursery.start_soon(run_cron, self.engine)
             for listener in listeners:
-                nursery.start_soon(accept, listener, self.engine)
+                nursery.start_soon(accept_clients, listener, self.engine)
             await nursery.start(self._watch_signals)
             if self.notifier.watchdog:
                 nursery.start_soon(feed_watchdog, self.notifier, self.engine)
@@ -168,6 +190,10 @@ class Server:
                 # Stopped while loading, the node must not do anything with the half that it has.
                 if not self._stopping.is_set():
                     nursery.start_soon(self.persistence.run)
+                    # Other nodes wait, too: half of the jobs is no node.
+                    nursery.start_soon(self.cluster.run, self.engine)
+                    for listener in bus:
+                        nursery.start_soon(accept_nodes, listener, self.engine)
                     self.notifier.ready()
                     if self.notifier.enabled:
                         nursery.start_soon(report, self.notifier, self.engine)
@@ -243,8 +269,9 @@ class Server:
         except (ConfigError, OSError, StartError) as problem:
             return "the configuration is wrong: " + "; ".join(str(problem).splitlines())
         config = self.config
-        if (new.dir, new.appendfilename) != (config.dir, config.appendfilename):
-            return "dir or appendfilename was changed, and not in the configuration"
+        for name in ("dir", "appendfilename", "cluster-config-file"):
+            if new.get(name) != config.get(name):
+                return f"{name} is not the same in the configuration"
         if not os.access(sys.executable, os.X_OK):
             return f"{sys.executable} cannot be run"
         return None
@@ -264,7 +291,8 @@ class Server:
         self.notifier.reloading()
         try:
             settable, fixed = differences(self.config, self._load())
-        except (ConfigError, OSError) as problem:
+            self.cluster.read_certificates()
+        except (ConfigError, ClusterError, OSError) as problem:
             self.log.warning("not reloaded, the configuration is wrong", reason=str(problem))
         else:
             problem_text = self._host.config_set(settable) if settable else None
@@ -287,6 +315,7 @@ class Server:
         node.slowlog.trim()
         node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
         self._logging.set_level(config.loglevel)
+        self.cluster.apply()
         self.persistence.apply()
         if "requirepass" in names and not config.requirepass:
             for client in self._host.clients():
@@ -301,6 +330,7 @@ class Server:
             self._check_descriptors()
         if "dir" in names:
             os.chdir(config.dir)
+            self.cluster.move()
 
     def _check_descriptors(self) -> None:
         """Raise the limit of open files to what maxclients needs, or lower maxclients."""

@@ -27,7 +27,15 @@ class _Rate:
 
 
 class Stats:
-    """Counters and rates of one process."""
+    """Counters and rates of one process.
+
+    Attributes:
+        connections, rejected: clients that connected, and that were not let in.
+        input_bytes, output_bytes: from and to clients.
+        cluster_input_bytes, cluster_output_bytes: from and to other nodes.
+        cluster_sends: calls of the system that sent to another node; a turn needs one for each.
+        cluster_overruns: connections to nodes dropped because too much waited for them.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -38,6 +46,10 @@ class Stats:
         self.rejected = 0
         self.input_bytes = 0
         self.output_bytes = 0
+        self.cluster_input_bytes = 0
+        self.cluster_output_bytes = 0
+        self.cluster_sends = 0
+        self.cluster_overruns = 0
         self._commands = _Rate()
         self._input = _Rate()
         self._output = _Rate()
@@ -57,6 +69,10 @@ class Stats:
             "total_net_output_bytes": self.output_bytes,
             "instantaneous_input_kbps": f"{self._input.per_second / 1024:.2f}",
             "instantaneous_output_kbps": f"{self._output.per_second / 1024:.2f}",
+            "total_cluster_input_bytes": self.cluster_input_bytes,
+            "total_cluster_output_bytes": self.cluster_output_bytes,
+            "total_cluster_sends": self.cluster_sends,
+            "cluster_links_buffer_limit_exceeded": self.cluster_overruns,
             "rejected_connections": self.rejected,
             "latest_fork_usec": 0,
         }

@@ -251,9 +251,10 @@ def test_a_node_stopped_while_it_loads_leaves_the_file_alone(disque_server: Node
 
 def test_a_second_node_on_the_same_file_does_not_start(disque_server: NodeFactory) -> None:
     node = disque_server(*AOF)
+    own = ("--cluster-config-file", "other.conf")
     with pytest.raises(RuntimeError, match="another process has"):
-        restart(node, disque_server)
-    other = disque_server(cwd=node.log.parent)
+        restart(node, disque_server, *AOF, *own)
+    other = disque_server(*own, cwd=node.log.parent)
     wire = other.wire()
     assert wire("BGREWRITEAOF") == b"Background append only file rewriting started"
     wait_until(lambda: other.info("persistence")["aof_last_bgrewrite_status"] == "err")

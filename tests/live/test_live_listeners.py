@@ -169,7 +169,8 @@ def test_a_socket_that_somebody_listens_on_is_left_alone(
 ) -> None:
     path = tmp_path / "disque.sock"
     disque_server("--unixsocket", str(path))
-    result = run_server("--port", str(free_port()), "--unixsocket", str(path), cwd=tmp_path)
+    options = ["--unixsocket", str(path), "--cluster-config-file", "other.conf"]
+    result = run_server("--port", str(free_port()), *options, cwd=tmp_path)
     assert result.returncode == 1
     assert str(path) in result.stderr
     wire = unix_connection(path)
@@ -188,7 +189,8 @@ def test_a_file_that_is_no_socket_is_never_removed(tmp_path: Path) -> None:
 
 def test_a_unix_socket_where_none_can_be_is_a_clear_error(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere" / "x.sock", tmp_path / ("x" * 200)):
-        result = run_server("--port", str(free_port()), "--unixsocket", os.fspath(path))
+        options = ["--unixsocket", os.fspath(path)]
+        result = run_server("--port", str(free_port()), *options, cwd=tmp_path)
         assert result.returncode == 1
         assert str(path) in result.stderr
         assert "Traceback" not in result.stderr

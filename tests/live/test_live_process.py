@@ -194,6 +194,7 @@ def test_a_second_daemon_leaves_the_pidfile_of_the_first_alone(daemon: tuple[int
     before = pidfile.read_text()
     log = pidfile.parent / "second.log"
     options = ["--daemonize", "yes", "--pidfile", str(pidfile), "--logfile", str(log)]
+    options += ["--cluster-config-file", "other.conf"]
     run_server("--port", str(port), "--bind", "127.0.0.1", *options, cwd=pidfile.parent)
     wait_until(lambda: log.exists() and str(port) in log.read_text())
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:

@@ -15,6 +15,7 @@ from disque_trio.config.types import (
     FileMode,
     FileName,
     Int,
+    IpAddress,
     KeepAlive,
     Memory,
     OutputLimit,
@@ -49,6 +50,10 @@ def texts(name: str) -> st.SearchStrategy[list[str]]:
         words = st.sampled_from(["yes", "no", "300", "0", "60"])
     elif isinstance(kind, Choice):
         words = st.sampled_from(kind.choices)
+    elif isinstance(kind, IpAddress):
+        words = st.one_of(st.just(""), st.ip_addresses().map(str)).filter(
+            lambda w: takes(name, [w])
+        )
     elif isinstance(kind, FileMode):
         words = st.integers(0, 0o777).map("{:o}".format)
     elif isinstance(kind, FileName):

@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+import pytest
 import trio
 from harness import free_port
 
@@ -26,7 +27,10 @@ async def _work(port: int) -> None:
             await stream.receive_some(100)
 
 
-async def test_clients_that_come_work_and_go_leave_no_cycles_behind(tmp_path: Path) -> None:
+async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     port = free_port()
     config = load_config(None, [("port", str(port)), ("bind", "127.0.0.1")])
     logging = Logging(path=str(tmp_path / "log"))

@@ -72,12 +72,14 @@ def notifier(manager: Manager) -> Iterator[Notifier]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A node that does not run."""
+    monkeypatch.chdir(tmp_path)
     logging = Logging(path=str(tmp_path / "log"))
     it = Server(load_config(None), logging)
     yield it
     it.engine.close_all()
+    it.cluster.close()
     logging.close()
 
 

@@ -1,0 +1,235 @@
+"""The node's part in its cluster, put together: who it is, whom it knows, its bus.
+
+Owns nodes.conf while the process lives, and when it is written: away from the turns, since a disk
+may take its time, one write at a time, and never an older text over a newer one.
+"""
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Sequence
+from random import Random
+
+import trio
+
+from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.nodes_conf import NodesConfError
+from disque_trio.cluster.nodes_file import NodesFile
+from disque_trio.config import Config
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.server.bus import Bus
+from disque_trio.server.clock import Clock
+from disque_trio.server.engine import Engine
+from disque_trio.server.listeners import tcp_endpoints
+from disque_trio.server.logs import Log
+from disque_trio.server.sockets import is_local, on_all_interfaces
+from disque_trio.server.stats import Stats
+from disque_trio.server.tls import TlsError, bus_tls
+
+CRON_SECONDS = 0.1
+SAVE_AGAIN_SECONDS = 1.0
+
+
+class ClusterError(Exception):
+    """The node cannot take part in a cluster, not even in one of its own; the text says why and
+    what to do."""
+
+
+class Cluster:
+    """What a node has to have before it is a node: an id, and the memory of the others.
+
+    Attributes:
+        bus: the links to other nodes.
+        packets: makes the packets of this node; it knows its id.
+        membership: the other nodes.
+
+    Raises:
+        ClusterError: nodes.conf or the certificates cannot be used.
+        OSError: nodes.conf is in use by another process, or cannot be written.
+    """
+
+    def __init__(self, config: Config, clock: Clock, stats: Stats, log: Log) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._port = config.port
+        self._dumps = 0  # texts that were made for the file so far
+        self._written = 0  # the number of the one that is in it
+        self._writing = threading.Lock()
+        self._changed = trio.Event()
+        self.bus = Bus(config, clock, stats, log)
+        self.packets = PacketWriter(secrets.token_hex(20).encode(), config.port)
+        self.membership = Membership(self.packets, self.bus, Random(), lambda *packet: None)
+        self.membership.saver = self._save_now
+        self.bus.membership = self.membership
+        self.read_certificates()
+        self._path = os.path.realpath(config.cluster_config_file)
+        self._file = NodesFile(self._path)
+        try:
+            self._load()
+        except BaseException:
+            self._file.close()
+            raise
+        self.apply()
+
+    def _load(self) -> None:
+        text = self._file.load()
+        if text.strip():
+            try:
+                self.membership.load_conf(text, self._clock.now())
+            except NodesConfError as damage:
+                raise ClusterError(
+                    f"{self._path}: {damage}. Mend the file, or remove it: then the node starts "
+                    "with a new id and has to be met again"
+                ) from damage
+            return
+        # Jobs on disk name their holders: the id must be there before the first of them.
+        problem = self.membership.save()
+        if problem:
+            raise ClusterError(f"{self._path} cannot be written: {problem}")
+
+    def read_certificates(self) -> None:
+        """Use the certificates as they are on disk now, for new connections.
+
+        Raises:
+            ClusterError: one cannot be used; those in use stay.
+        """
+        try:
+            self.bus.tls = bus_tls(self._config)
+        except TlsError as problem:
+            raise ClusterError(str(problem)) from problem
+
+    def listens(self, listeners: Sequence[socket.socket], bus: Sequence[socket.socket]) -> None:
+        """Tell where the node listens: for clients, and for other nodes."""
+        self._port = next((port for _, port in tcp_endpoints(listeners)), 0)
+        self.bus.enabled = len(bus) > 0
+        named = [listener for listener in bus if not on_all_interfaces(listener)]
+        families = {listener.family for listener in bus if listener not in named}
+        # Where all addresses of a family are listened on, the kernel chooses best.
+        self.bus.sources = [
+            listener.getsockname()[0] for listener in named if listener.family not in families
+        ]
+        self.apply()
+        if self.bus.tls is not None:
+            return
+        if families and self._config.protected_mode:
+            self._log.notice("the cluster bus serves nodes of this machine only (protected-mode)")
+            open_to = [listener.getsockname()[0] for listener in named]
+        else:
+            open_to = [listener.getsockname()[0] for listener in bus]
+        beyond = [address for address in open_to if not is_local(address)]
+        if beyond:
+            self._log.warning(
+                "the cluster bus asks for no password: whoever reaches its port can take part in "
+                "the cluster. Keep strangers out with a firewall, or use tls-cluster",
+                bind=" ".join(beyond),
+                port=bus[0].getsockname()[1],
+            )
+
+    def apply(self) -> None:
+        """Follow the settings."""
+        config = self._config
+        self.membership.node_timeout = config.cluster_node_timeout
+        packets = self.packets
+        packets.ip = config.cluster_announce_ip
+        packets.port = config.cluster_announce_port or self._port
+        packets.refresh()
+
+    async def run(self, engine: Engine) -> None:
+        """Keep the cluster up to date until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_saved)
+            while True:
+                await trio.sleep(CRON_SECONDS)
+                if engine.halted:
+                    continue
+                now = self._clock.now()
+                self.bus.cron(now)
+                self.membership.cron(now)
+                engine.after_node()
+
+    # ---- nodes.conf -----------------------------------------------------------------------------
+
+    def _write(self, number: int, text: str) -> str | None:
+        """Put ``text`` into the file, unless a later one is there; may be called in a thread."""
+        with self._writing:
+            if number < self._written:
+                return None
+            problem = self._file.save(text)
+            if problem is None:
+                self._written = number
+            return problem
+
+    def changed(self) -> None:
+        """A turn changed what nodes.conf says: write it now. A node that is killed before that
+        comes back without those that it just met."""
+        self._changed.set()
+
+    async def _keep_saved(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            await self._save()
+
+    async def _save(self) -> None:
+        membership = self.membership
+        self._dumps += 1
+        problem: str | None = "the node ended"
+        text = membership.dump_conf()
+        membership.config_changed = False  # what changes from here on is not in the text
+        try:
+            problem = await trio.to_thread.run_sync(self._write, self._dumps, text)
+        finally:
+            if problem is not None:
+                membership.config_changed = True
+        if problem is not None:
+            self._tell(problem)
+            await trio.sleep(SAVE_AGAIN_SECONDS)
+
+    def _save_now(self, text: str) -> str | None:
+        """CLUSTER SAVECONFIG: the caller waits for the disk."""
+        self._dumps += 1
+        return self._write(self._dumps, text)
+
+    def _tell(self, problem: str) -> None:
+        self._log.warning("nodes.conf cannot be written", file=self._path, reason=problem)
+
+    def save_changes(self) -> None:
+        """Write what has changed, at once: the process is about to end."""
+        if self.membership.config_changed:
+            problem = self.membership.save()
+            if problem:
+                self._tell(problem)
+
+    def move_problem(self, directory: str) -> str | None:
+        """Why nodes.conf cannot follow the node to ``directory``, or None."""
+        name = self._config.cluster_config_file
+        path = os.path.realpath(os.path.join(directory, name))  # noqa: PTH118
+        if path != self._path and os.path.exists(path):  # noqa: PTH110
+            return f"there is a {name} of another node"
+        return None
+
+    def move(self) -> None:
+        """The working directory has changed: nodes.conf is where the next start looks for it."""
+        path = os.path.realpath(self._config.cluster_config_file)
+        if path == self._path:
+            return
+        try:
+            new = NodesFile(path)
+        except OSError as problem:
+            self._tell(str(problem))
+            return
+        with self._writing:
+            old, self._file = self._file, new
+            self._path = path
+        old.close()
+        problem_text = self.membership.save()
+        if problem_text:
+            self._tell(problem_text)
+
+    def close(self) -> None:
+        """Write what has changed, and let others have the file."""
+        self.save_changes()
+        with self._writing:
+            self._file.close()

@@ -1,0 +1,26 @@
+"""Small questions about TCP sockets that clients and other nodes connect with."""
+
+import socket
+
+from disque_trio.cluster.addresses import is_loopback, plain_ip
+
+_WILDCARDS = ("0.0.0.0", "::")
+
+
+def is_local(ip: str) -> bool:
+    """Whether a peer with the address ``ip`` is on this machine for sure."""
+    return is_loopback(plain_ip(ip))
+
+
+def on_all_interfaces(listener: socket.socket) -> bool:
+    """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
+    return listener.family != socket.AF_UNIX and listener.getsockname()[0] in _WILDCARDS
+
+
+def keep_alive(sock: socket.socket, seconds: int) -> None:
+    """Let the kernel ask a silent peer every ``seconds`` whether it is there (0: never)."""
+    if seconds:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -71,7 +71,7 @@ class CollectingStore(ReplicatedStore):
         if job.gc_retry < MAX_ATTEMPTS:
             job.gc_retry += 1
         gap += int(self._random() * _SPREAD) - _SPREAD // 2
-        self._look_at(job, min(self.now + gap, job.etime * 1000 + 1000))
+        self._timers.move(job, min(self.now + gap, job.etime * 1000 + 1000))
 
     def _not_confirmed(self, job: Job) -> list[bytes]:
         """The nodes that may bring ``job`` back. Those that were taken out of the cluster for

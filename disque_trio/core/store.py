@@ -344,11 +344,16 @@ class JobStore(Queues):
     def _schedule(self, job: Job) -> None:
         """Look at ``job`` when it has to be queued or announced, or a second after it expires."""
         awake = job.etime * 1000 + 1000
-        if job.qtime:
-            due = job.qtime - self._ahead(job)
+        due = job.qtime
+        if due:
+            if job.delivered is not None:
+                due -= self._ahead(job)
             if due < awake:
                 awake = due
-        self._look_at(job, awake)
+        if job.awake:
+            self._timers.move(job, awake)
+        else:
+            self._timers.add(job, awake)
 
     def _ahead(self, job: Job) -> int:
         """How long before its time ``job`` is looked at, ms."""
@@ -358,12 +363,6 @@ class JobStore(Queues):
             # Say so before the others begin to ask.
             return min(2 * WARNING_TIME, job.retry * 500)
         return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
-
-    def _look_at(self, job: Job, awake: int) -> None:
-        if job.awake:
-            self._timers.move(job, awake)
-        else:
-            self._timers.add(job, awake)
 
     def job_due(self, job: Job) -> None:
         """The timers gave ``job``: expire it, queue it, or bring its acknowledge about."""

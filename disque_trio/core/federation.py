@@ -5,12 +5,13 @@ gives a part of them (YOURJOBS), and whoever has none gives the next one that it
 whom is ``imports``'s.
 """
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from disque_trio.core.collection import CollectingStore
-from disque_trio.core.imports import ALL_MAX, SOURCES_MAX, Imports
+from disque_trio.core.imports import ALL_MAX, SOURCES_MAX, WINDOW, Imports
 from disque_trio.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
 from disque_trio.core.peers import Peers
 from disque_trio.core.queue import PAUSED_OUT, Queue
@@ -44,6 +45,8 @@ class FederatedStore(CollectingStore):
         super().__init__(id, peers, packets, entropy, rng, maxmemory)
         self._hungry: list[tuple[int, int, Queue]] = []  # heap: when to ask again, number, queue
         self._hunger_number = 0
+        self._offers: deque[tuple[int, bytes]] = deque()  # when to offer what was kept, ms; queue
+        self._kept: dict[bytes, int] = {}  # the queues in there
 
     def import_rate(self, queue: Queue) -> int:
         """Jobs a second that ``queue`` gets from other nodes."""
@@ -79,10 +82,12 @@ class FederatedStore(CollectingStore):
         """The last job of ``queue`` was taken: while jobs stream in do not wait for the next
         client to find it empty."""
         imports = queue.imports
-        if imports is not None and imports.rate(self.now) and not self.leaving:
+        if imports is None or self.leaving:
+            return
+        if queue.waiters or imports.streams(self.now):
             self._ask_sources(queue, imports, True)
-            if queue.waiters:
-                self._look_again(queue, imports)
+        if queue.waiters:
+            self._look_again(queue, imports)
 
     def _look_again(self, queue: Queue, imports: Imports) -> None:
         """Ask once more when it is time, if clients still wait then."""
@@ -110,20 +115,26 @@ class FederatedStore(CollectingStore):
         the jobs do not go to and fro."""
         name, count = bus.read_about_queue(packet)
         queue = self.queues.get(name)
-        spare = 0
-        if queue is not None:
-            # What was imported is for the clients here, or it would go to and fro.
-            spare = queue.length
-            if queue.imports is not None:
-                spare -= queue.imports.left(self.now, queue.jobs_out)
+        spare = 0 if queue is None else self._spare(queue)
         if queue is None or spare <= 0:
             # Sources are asked more often than all nodes, and sometimes ahead of need.
             self._remember(name, sender, ASKED_ALL if count == 1 else ASKED_SOURCES)
-        elif not queue.paused & PAUSED_OUT and self.peers.linked(sender):
+            if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
+                self._offer_later(name)
+        elif self.peers.linked(sender):
             count = min(max(count, 1), bus.MAX_YOURJOBS)
             if spare < 2 * count:
                 count = max(spare // 2, 1)
             self._give(sender, queue, count)
+
+    def _spare(self, queue: Queue) -> int:
+        """How many jobs of ``queue`` other nodes may have. What was imported is for the clients
+        here, or it would go to and fro; after a while it is like any other."""
+        if queue.paused & PAUSED_OUT:
+            return 0
+        if queue.imports is None:
+            return queue.length
+        return queue.length - queue.imports.left(self.now, queue.jobs_out)
 
     def _remember(self, name: bytes, sender: bytes, time: int) -> None:
         """``sender`` gets the next job that comes into the queue ``name`` here, unless a client
@@ -138,15 +149,34 @@ class FederatedStore(CollectingStore):
     def offer(self, name: bytes) -> None:
         nodes = self.asked_for.get(name)
         queue = self.queues.get(name)
-        if nodes is None or queue is None or queue.waiters or queue.paused & PAUSED_OUT:
+        if nodes is None or queue is None or queue.waiters:
             return
-        while nodes and queue.length:
+        while nodes and self._spare(queue) > 0:
             id = next(iter(nodes))
             until = nodes.pop(id)
             if until > self.now and self.peers.linked(id):
                 self._give(id, queue, 1)
         if not nodes:
             del self.asked_for[name]
+
+    def _offer_later(self, name: bytes) -> None:
+        """Jobs are kept for clients of this node: offer them when these have had their time."""
+        if name not in self._kept:
+            due = self.now + WINDOW + 1
+            self._kept[name] = due
+            self._offers.append((due, name))
+
+    def offer_kept(self, now: int) -> None:
+        """Offer what was kept for long enough."""
+        while self._offers and self._offers[0][0] <= now:
+            _, name = self._offers.popleft()
+            del self._kept[name]
+            self.offer(name)
+
+    def pause(self, name: bytes, paused: int) -> None:
+        super().pause(name, paused)
+        if not paused & PAUSED_OUT and name in self.asked_for:
+            self.offer(name)
 
     def _give(self, id: bytes, queue: Queue, count: int) -> None:
         """Send ``count`` jobs of ``queue``, which has so many, to the node ``id``."""

@@ -55,6 +55,10 @@ class Imports:
         elapsed = max(now - self._last_start, 50)
         return -(-(self._last_count + self._count) * 1000 // elapsed)
 
+    def streams(self, now: int) -> bool:
+        """Whether jobs come one behind the other, so that more are worth asking for ahead."""
+        return self._last_count + self._count >= COUNT_MIN and self.rate(now) > 0
+
     def left(self, now: int, taken: int) -> int:
         """How many jobs that came from other nodes may still be in the queue; after 5 s they are
         this node's own. ``taken``: the jobs that ever left the queue."""

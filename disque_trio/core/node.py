@@ -305,6 +305,8 @@ class Node(FederatedStore):
             self.try_more(now)
         if self._hungry:
             self.ask_again(now)
+        if self._offers:
+            self.offer_kept(now)
         self.serve_waiting()
         ends = self._wait_ends
         while ends and ends[0][0] <= now:
@@ -326,6 +328,8 @@ class Node(FederatedStore):
                 due = attempt
         if self._hungry and (due == 0 or self._hungry[0][0] < due):
             due = self._hungry[0][0]
+        if self._offers and (due == 0 or self._offers[0][0] < due):
+            due = self._offers[0][0]
         return due
 
     def forget_client(self, client: Client) -> None:
@@ -368,6 +372,8 @@ class Node(FederatedStore):
                 self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
                 if self.journaling and job.retry == 0 and client.out:
                     self.unsafe.append((client, len(client.out) - 1, len(client.out)))
+            if queue.length == 0 and queue.imports is not None:
+                self.emptied(queue)
 
     def unblock(self, client: Client, reply: bytes) -> None:
         """End the wait of ``client``, which must be blocked, with ``reply``."""

@@ -209,10 +209,7 @@ class JobStore(Queues):
     def take_job(self, queue: Queue) -> Job:
         """Deliver the oldest job of ``queue``, which must not be empty."""
         self.total_delivered += 1
-        job = self._hand_out(queue)
-        if queue.length == 0 and queue.imports is not None:
-            self.emptied(queue)
-        return job
+        return self._hand_out(queue)
 
     def _hand_out(self, queue: Queue) -> Job:
         """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""
@@ -238,6 +235,8 @@ class JobStore(Queues):
                     queue = self.create_queue(name)
                 elif queue.length and not queue.paused & PAUSED_OUT:
                     found.append(self.take_job(queue))
+                    if queue.length == 0 and queue.imports is not None:
+                        self.emptied(queue)
                     if len(found) == count:
                         return found
             if len(found) == before:

@@ -16,7 +16,8 @@ from disque_trio.server.tls import BusTls
 if TYPE_CHECKING:
     from disque_trio.server.bus import Bus
 
-READ_SIZE = 256 * 1024  # bytes a turn
+# Bytes a turn. More would not come from the heap: the memory would be mapped anew for each read.
+READ_SIZE = 64 * 1024
 BROKEN = -1
 _RECORD = 16 * 1024  # the most that TLS gives at a time
 

@@ -33,7 +33,8 @@ class RequeueTimer:
         engine.on_wake_changed = self._wake_changed
 
     def _wake_changed(self, due: int) -> None:
-        if due != self._due:
+        # A deadline that is too early costs one look for nothing, setting one costs each turn.
+        if due and (due < self._due or not self._due):
             self._due = due
             self._scope.deadline = self._deadline()
 

@@ -251,3 +251,40 @@ def test_imported_jobs_count_until_they_are_taken(mesh: Mesh) -> None:
     assert imports.left(1_000_500, 12) == 2
     assert imports.left(1_000_500, 20) == 0
     assert imports.left(1_006_000, 12) == 0
+
+
+def test_each_of_three_waiting_nodes_gets_one_of_three_jobs() -> None:
+    for seed in range(10):
+        mesh = Mesh(3, seed, jitter=None)
+        for _ in range(3):
+            mesh.add(0, "REPLICATE", 1)
+        waiting = [mesh[i].block("q") for i in (1, 2)]
+        mesh.settle()
+        waiting.append(mesh[0].block("q")) if mesh[0]("QLEN", "q") == 0 else mesh[0].get()
+        mesh.advance(0.1)
+        assert not any(client.blocked for client in waiting)
+
+
+def test_what_nobody_took_here_is_given_to_who_asked(mesh: Mesh) -> None:
+    for _ in range(8):
+        mesh.add(0, "REPLICATE", 1)
+    packet = mesh[1].node.packets.about_queue(12, b"q", 8)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    assert mesh[1]("QLEN", "q") == 4
+    mesh.cut(0, 2)
+    waiting = mesh[2].block("q")
+    mesh.advance(4.9)
+    assert waiting.blocked
+    mesh.advance(0.2)
+    mesh[2].got(waiting)
+
+
+def test_the_end_of_a_pause_offers_the_jobs(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1)
+    mesh[0]("PAUSE", "q", "out")
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    mesh[0]("PAUSE", "q", "none")
+    mesh.settle()
+    assert mesh[1].got(waiting) == id

@@ -1,9 +1,10 @@
 # Everything a person needs: `make run` and `make test` do all the set-up.
 VENV ?= .venv
+SEEDS ?= 100000
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help run test lint format bench soak compiled docs clean
+.PHONY: help run test lint format bench simulate soak compiled docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
@@ -11,7 +12,9 @@ help:
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
-	@echo "make soak   kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\")"
+	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
+	@echo "make soak   simulate 100000 clusters (SEEDS=...), then kill a loaded node 50 times and"
+	@echo "            compare (ARGS=\"--rounds 500 --policy always\")"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
@@ -42,8 +45,14 @@ bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench $(ARGS)
 
+simulate:
+	@tools/setup.sh test
+	$(PY) tools/simulate.py $(ARGS)
+
+# The first thousand seeds are in `make test`.
 soak:
 	@tools/setup.sh test
+	$(PY) tools/simulate.py --first 1000 --seeds $(SEEDS)
 	$(PY) -m tools.soak_kill $(ARGS)
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.

@@ -232,6 +232,15 @@ class Heartbeat(Peers):
         member = self._known.get(id)
         return member is not None and member.connected()
 
+    def behind(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return (
+            member is not None
+            and member.link is not None
+            and member.link.up
+            and member.link.behind()
+        )
+
     def send(self, id: bytes, packet: bytes) -> None:
         member = self._known.get(id)
         if member is not None:

@@ -29,6 +29,10 @@ class Link:
         """Send ``packet`` with the others of this turn. Nothing happens unless it is ``up``."""
         raise NotImplementedError
 
+    def behind(self) -> bool:
+        """Whether what was sent in earlier turns still waits at this side."""
+        return False
+
     def close(self) -> None:
         """Drop the connection, at once and silently: ``lost`` is not called for it."""
         raise NotImplementedError

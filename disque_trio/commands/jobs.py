@@ -6,6 +6,7 @@ from disque_trio.core.command import CommandError
 from disque_trio.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, UINT16_MAX, Job
 from disque_trio.core.node import LEAVING, Node, job_entry
 from disque_trio.core.queue import PAUSED_IN
+from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.ints import parse_int
 from disque_trio.protocol.reply import Value, encode, integer, null, null_array
 
@@ -82,6 +83,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.evict(node.memory.external_above)
         external = node.memory.used > node.memory.external_above
     if repl > 1 or external:
+        if len(args[1]) + len(args[2]) > MAX_JOB:
+            raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     name = args[1]
     queue = node.queues.get(name)

@@ -44,7 +44,7 @@ class Client:
         wait_number: which blocked GETJOB of the node it is; guards against stale time-outs.
         withcounters: whether the blocked GETJOB asked for the counters.
         line: replies in the order of the requests, from the first ADDJOB on that waits for its
-            copies. adding: how many they are.
+            copies; also those that are known and only wait behind it. adding: how many they are.
         last_command: name of the last command, for CLIENT LIST.
     """
 

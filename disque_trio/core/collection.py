@@ -14,18 +14,39 @@ An acknowledge for a job that this node does not hold is kept as a dummy: a job 
 without holders. All nodes are told until one says that it knows the job, and so takes over.
 """
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from disque_trio.core.job import ACKED, Job
+from disque_trio.core.peers import Peers
 from disque_trio.core.replication import ReplicatedStore
 from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+
+if TYPE_CHECKING:
+    from random import Random
 
 FIRST_GAP = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP = 180_000
 MAX_ATTEMPTS = 10
+MAX_ENDED = 20_000  # jobs of which it is remembered that they ended
 _SPREAD = 500  # ms; half of it to either side
 
 
 class CollectingStore(ReplicatedStore):
     """Jobs that end everywhere."""
+
+    def __init__(
+        self,
+        id: bytes,
+        peers: Peers,
+        packets: PacketWriter,
+        entropy: Callable[[int], bytes],
+        rng: "Random",
+        maxmemory: int,
+    ) -> None:
+        super().__init__(id, peers, packets, entropy, rng, maxmemory)
+        self._ended: dict[bytes, None] = {}
 
     def remember_ack(self, id: bytes) -> None:
         """A client acknowledged the job ``id``, which is not known here: keep that for those who
@@ -46,11 +67,25 @@ class CollectingStore(ReplicatedStore):
         self.memory.evictable[id] = job
         self.collect(job)
 
+    def has_ended(self, sender: bytes, id: bytes) -> bool:
+        if id not in self._ended:
+            return False
+        self.peers.send(sender, self.packets.about_job(bus.SETACK, id, 1))
+        return True
+
+    def _end(self, job: Job) -> None:
+        """Forget the acknowledged ``job``, but not at once that it was: a copy that was sent
+        before may still come, over a connection that was given up since."""
+        if len(self._ended) >= MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[job.id] = None
+        self.delete(job)
+
     def collect(self, job: Job) -> None:
         """Tell all that may hold the acknowledged ``job`` and have not confirmed; forget it when
         nobody is left."""
         missing = self._not_confirmed(job)
-        if not missing:
+        if not missing and not self.write_problem:
             self._finish(job)
             return
         packet = self._setack(job)
@@ -87,14 +122,15 @@ class CollectingStore(ReplicatedStore):
         if job.delivered:
             mark = self.holders.mark(job.delivered)
             self.tell_holders(job, self.packets.about_job(bus.DELJOB, job.id, 0, 0, mark))
-        self.delete(job)
+        self._end(job)
 
     def on_setack(self, sender: bytes, packet: bytes) -> None:
         """Another node knows that the job was processed."""
         id, holders_known = bus.read_about_job(packet)
         job = self.jobs.get(id)
         if job is None:
-            self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
+            if not self.write_problem:
+                self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 0))
             return
         news = job.state != ACKED
         if news:
@@ -117,7 +153,8 @@ class CollectingStore(ReplicatedStore):
             # that it knows of have confirmed.
             confirm = len(holders) <= holders_known or holders_known == 0
             collect = len(holders) > holders_known
-        if confirm:
+        # Not before it is on disk: a crash would bring the job back. The sender asks again.
+        if confirm and not self.write_problem:
             self.peers.send(sender, self.packets.about_job(bus.GOTACK, id, 1))
         if collect:
             if holders_known:
@@ -140,6 +177,8 @@ class CollectingStore(ReplicatedStore):
                 if not self._not_confirmed(job):
                     self._finish(job)
                 return
+            self._end(job)
+            return
         self.delete(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:
@@ -162,7 +201,7 @@ class CollectingStore(ReplicatedStore):
         if known and sender not in (job.delivered or ()):
             self._add_holder(job, sender)
         self._note_confirmed(job, sender)
-        if not self._not_confirmed(job):
+        if not self.write_problem and not self._not_confirmed(job):
             self._finish(job)
         elif not job.awake:
             self._collect_later(job)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ASKED_ALL = ALL_MAX + 1_000
 ASKED_SOURCES = SOURCES_MAX + 100
 MANY_QUEUES = 10_000  # for which questions are remembered
+MAX_NAME = 1_000  # bytes of the name of one of them
 MAX_GIVEN_BYTES = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
 
 
@@ -47,6 +48,8 @@ class FederatedStore(CollectingStore):
         self._hunger_number = 0
         self._offers: deque[tuple[int, bytes]] = deque()  # when to offer what was kept, ms; queue
         self._kept: dict[bytes, int] = {}  # the queues in there
+        self._asks = False  # this node may ask others, and did so for all who wait
+        self._sweep_at = 0
 
     def import_rate(self, queue: Queue) -> int:
         """Jobs a second that ``queue`` gets from other nodes."""
@@ -57,32 +60,47 @@ class FederatedStore(CollectingStore):
     def need_jobs(self, queue: Queue) -> None:
         """Clients want jobs of ``queue``, which has none: ask those who may have some, as often
         as is decent. While clients wait this goes on by itself."""
-        if self.peers.size == 1 or self.leaving or self.write_problem:
-            return
+        if not self._may_ask():
+            return  # ask_for_waiting comes when it may
         imports = queue.imports
         if imports is None:
             imports = queue.imports = Imports()
         if imports.ask_all(self.now):
-            self._ask(queue, self.peers.everyone(), 1)
+            self.tell_of_queue(self.peers.everyone(), bus.NEEDJOBS, queue.name, 1)
         self._ask_sources(queue, imports, False)
         if queue.waiters:
             self._look_again(queue, imports)
 
+    def _may_ask(self) -> bool:
+        return self.peers.size > 1 and not self.leaving and not self.write_problem
+
+    def cron(self, now: int) -> None:
+        """What is to be done a few times a second."""
+        self.now = now
+        may_ask = self._may_ask()
+        if may_ask and not self._asks:
+            # It met others, or can take jobs again.
+            for queue in self.queue_index.values():
+                if queue.waiters and not queue.length:
+                    self.need_jobs(queue)
+        self._asks = may_ask
+        if now >= self._sweep_at:
+            self._sweep_at = now + ASKED_ALL
+            for name, nodes in list(self.asked_for.items()):
+                if max(nodes.values()) < now:
+                    del self.asked_for[name]
+        self.evict_idle_queues(now)
+
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         count = imports.ask_sources(self.now, at_once)
         if count:
-            self._ask(queue, list(imports.sources), count)
-
-    def _ask(self, queue: Queue, nodes: list[bytes], count: int) -> None:
-        packet = self.packets.about_queue(bus.NEEDJOBS, queue.name, count)
-        for id in nodes:
-            self.peers.send(id, packet)
+            self.tell_of_queue(list(imports.sources), bus.NEEDJOBS, queue.name, count)
 
     def emptied(self, queue: Queue) -> None:
         """The last job of ``queue`` was taken: while jobs stream in do not wait for the next
         client to find it empty."""
         imports = queue.imports
-        if imports is None or self.leaving:
+        if imports is None or not self._may_ask():
             return
         if queue.waiters or imports.streams(self.now):
             self._ask_sources(queue, imports, True)
@@ -129,8 +147,9 @@ class FederatedStore(CollectingStore):
 
     def _spare(self, queue: Queue) -> int:
         """How many jobs of ``queue`` other nodes may have. What was imported is for the clients
-        here, or it would go to and fro; after a while it is like any other."""
-        if queue.paused & PAUSED_OUT:
+        here, or it would go to and fro; after a while it is like any other. A job that is given
+        must be struck off the append-only file."""
+        if queue.paused & PAUSED_OUT or self.write_problem:
             return 0
         if queue.imports is None:
             return queue.length
@@ -139,6 +158,8 @@ class FederatedStore(CollectingStore):
     def _remember(self, name: bytes, sender: bytes, time: int) -> None:
         """``sender`` gets the next job that comes into the queue ``name`` here, unless a client
         of this node wants it. Else it would have to wait until its next question."""
+        if len(name) > MAX_NAME:
+            return
         nodes = self.asked_for.get(name)
         if nodes is None:
             if len(self.asked_for) >= MANY_QUEUES:
@@ -172,6 +193,9 @@ class FederatedStore(CollectingStore):
             _, name = self._offers.popleft()
             del self._kept[name]
             self.offer(name)
+            queue = self.queues.get(name)
+            if name in self.asked_for and queue is not None and queue.length:
+                self._offer_later(name)
 
     def pause(self, name: bytes, paused: int) -> None:
         super().pause(name, paused)
@@ -212,6 +236,8 @@ class FederatedStore(CollectingStore):
         if job is not None and job.state == ACKED:
             self.answer_acked(sender, job)
             return
+        if job is None and self.has_ended(sender, new.id):
+            return
         if job is None:
             job = new
             self._register(job)
@@ -242,3 +268,10 @@ class FederatedStore(CollectingStore):
             elif first < job.qtime:
                 job.qtime = first
                 self._schedule(job)
+
+    def flush(self) -> None:
+        self.asked_for.clear()
+        self._kept.clear()
+        self._offers.clear()
+        self._hungry.clear()
+        super().flush()

@@ -11,6 +11,8 @@ from disque_trio.core.job import (
 from disque_trio.core.store import JobStore
 from disque_trio.protocol.serialjob import decode_fields, loadjob
 
+TELL_AGAIN = 1_000  # ms after loading an acknowledge: the other nodes have to be there
+
 
 class FiledStore(JobStore):
     """Jobs that outlive their node."""
@@ -50,15 +52,20 @@ class FiledStore(JobStore):
         job.flags = flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
         job.nacks = nacks
         job.deliveries = deliveries
-        job.delivered = self._holders_with_me(nodes)
-        self._register(job)
         if state == ACKED:
+            job.delivered = self.holders.read(nodes)
+            job.body = None  # nobody will want it
+            self._register(job)
             job.state = ACKED
             self.memory.evictable[id] = job
-        elif state == QUEUED and queue_it:
+            self._timers.add(job, now + TELL_AGAIN)
+            return True
+        job.delivered = self._holders_with_me(nodes)
+        self._register(job)
+        if state == QUEUED and queue_it:
             self._put(job)
             return True
-        elif (
+        if (
             delay
             and now < (queued_first := ctime // 1_000_000 + delay * 1000)
             # A copy of an at-most-once job may have been delivered by the node that was chosen.
@@ -103,7 +110,9 @@ class FiledStore(JobStore):
                 if room <= 0:
                     return records, False
                 job.dump = self.dump_number
-                if job.state in (ACTIVE, QUEUED):
+                # Acknowledges that are not known to all holders yet must not get lost. In the end
+                # they leave no mark in the file; loaded once more, they just end once more.
+                if job.state in (ACTIVE, QUEUED, ACKED):
                     records.append(loadjob(self.serialize(job)))
                     room -= len(records[-1])
         return records, True

@@ -17,6 +17,7 @@ STATE_NAMES = [b"wait-repl", b"active", b"queued", b"acked"]
 FLAG_QUEUED_BEFORE = 1  # the next time in the queue is a further delivery
 FLAG_WILLQUEUE = 2  # tell the other holders 500 ms before it is queued again
 FLAG_DELIVERED = 4  # a client (or another node) got it from here
+FLAG_RESERVED = 8  # at-most-once, made elsewhere: only its creator may have it queued
 
 ID_LENGTH = 40
 UINT32_MAX = 2**32 - 1

@@ -112,6 +112,7 @@ class Node(FederatedStore):
             command = self._lookup.get(args[0].lower())
         replies = len(client.out)
         waiting = client.adding
+        lined = len(client.line)
         journaled = False
         if command is None:
             client.out.append(error(b"ERR unknown command '%b'" % args[0][:128]))
@@ -149,10 +150,10 @@ class Node(FederatedStore):
                 else:
                     self.unsafe.append((client, start, len(client.out)))
         if client.adding:
-            if waiting:
+            if len(client.line) == lined:
                 self._line_up(client, replies, journaled)
-            elif client.reply_mode != REPLY_ON:
-                client.line[-1].silent = True
+            if len(client.line) != lined:
+                client.line[-1].silent = client.reply_mode != REPLY_ON
         if client.reply_mode != REPLY_ON:
             self._silence(client, replies)
 
@@ -166,7 +167,6 @@ class Node(FederatedStore):
             client.line.append(entry)
             client.adding += 1
             self.settled.append(entry)
-        client.line[-1].silent = client.reply_mode != REPLY_ON
 
     def receive(self, sender: bytes, packet: bytes, now: int) -> None:
         """Take in a packet of the types 4 to 15 from the node ``sender``, which is known."""
@@ -322,7 +322,7 @@ class Node(FederatedStore):
             heappop(ends)
         if ends and (due == 0 or ends[0][0] < due):
             due = ends[0][0]
-        if self._adding:
+        if self._attempts:
             attempt = self.next_attempt()
             if attempt and (due == 0 or attempt < due):
                 due = attempt

@@ -52,6 +52,10 @@ class Peers:
         """Whether there is a connection to the node ``id`` now."""
         return False
 
+    def behind(self, id: bytes) -> bool:
+        """Whether the node ``id`` has not taken yet what was sent to it in earlier turns."""
+        return False
+
     def send(self, id: bytes, packet: bytes) -> None:
         """Send ``packet`` to the node ``id``; it is lost where there is no connection."""
 

@@ -15,6 +15,7 @@ from disque_trio.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
+    FLAG_RESERVED,
     FLAG_WILLQUEUE,
     UINT32_MAX,
     WAIT_REPL,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 RETRY_GAP = 50  # ms between attempts to get a job confirmed
 MAX_RETRY_GAP = 400  # once all nodes were tried
+MAX_HOLDERS = 1_000  # of a job that another node sends
 
 _REMOVED = error(
     b"NOREPL job removed (expired?) before the requested replication level was achieved"
@@ -46,14 +48,14 @@ class Adding(Pending):
     Attributes:
         job: the job. needed: confirmations that it takes from other nodes.
         external: this node does not hold it afterwards.
-        deadline: when the client gives up, ms, 0: never. due: when to try more, ms.
+        deadline: when the client gives up, ms, 0: never.
         gap: ms until those that do not answer are asked once more, at ``repeat`` (ms).
     """
 
-    __slots__ = ("deadline", "due", "external", "gap", "job", "needed", "repeat")
+    __slots__ = ("deadline", "external", "gap", "job", "needed", "repeat")
 
     def __init__(
-        self, client: Client, job: Job, needed: int, external: bool, deadline: int, due: int
+        self, client: Client, job: Job, needed: int, external: bool, deadline: int, repeat: int
     ) -> None:
         super().__init__(client, None)
         self.job = job
@@ -61,8 +63,7 @@ class Adding(Pending):
         self.external = external
         self.deadline = deadline
         self.gap = RETRY_GAP
-        self.due = due
-        self.repeat = due
+        self.repeat = repeat
 
 
 class ReplicatedStore(RequeueStore):
@@ -112,7 +113,7 @@ class ReplicatedStore(RequeueStore):
             client, job, needed, external, now + timeout if timeout else 0, now + RETRY_GAP
         )
         self._adding[job.id] = adding
-        self._attempts.append((adding.due, adding))
+        self._attempts.append((now + RETRY_GAP, adding))
         client.line.append(adding)
         client.adding += 1
         chosen = self._choose(job, needed)
@@ -171,11 +172,13 @@ class ReplicatedStore(RequeueStore):
             self.holders.encode(self._me_alone if job.delivered is None else job.delivered),
         )
 
-    def _let_queue(self, job: Job, nodes: list[bytes]) -> None:
-        """Ask one of ``nodes``, which hold ``job``, to queue it; better one that hears it."""
+    def _let_queue(self, job: Job, nodes: list[bytes]) -> bytes:
+        """Ask one of ``nodes``, which hold ``job``, to queue it; better one that hears it.
+        Returns which."""
         linked = [id for id in nodes if self.peers.linked(id)]
         chosen = self._rng.choice(linked or nodes)
         self.peers.send(chosen, self.packets.about_job(bus.ENQUEUE, job.id, job.delay))
+        return chosen
 
     def replicated(self, job: Job) -> None:
         """Enough nodes confirmed ``job``: its producer may know, and it is queued."""
@@ -183,7 +186,13 @@ class ReplicatedStore(RequeueStore):
         confirmed = job.confirmed or []
         self._settle(adding, b"+" + job.id + b"\r\n")
         if adding.external:
-            self._let_queue(job, confirmed)
+            chosen = self._let_queue(job, confirmed)
+            if job.retry == 0:
+                # Nobody else may ever queue it.
+                packet = self.packets.about_job(bus.DELJOB, job.id)
+                for id in job.delivered or ():
+                    if id not in (self.id, chosen):
+                        self.peers.send(id, packet)
             self.total_added += 1
             self.delete(job)
         else:
@@ -232,15 +241,19 @@ class ReplicatedStore(RequeueStore):
             if adding.deadline and now >= adding.deadline:
                 self._cancel(adding, _TIMEOUT)
                 continue
-            adding.due = now + RETRY_GAP
-            attempts.append((adding.due, adding))
+            attempts.append((now + RETRY_GAP, adding))
             self._try_once_more(adding, now)
 
     def _try_once_more(self, adding: Adding, now: int) -> None:
         job = adding.job
         holders = job.delivered or ()
         confirmed = job.confirmed or []
-        silent = [id for id in holders if id != self.id and id not in confirmed]
+        # What still waits in a connection need not be put behind it once more.
+        silent = [
+            id
+            for id in holders
+            if id != self.id and id not in confirmed and not self.peers.behind(id)
+        ]
         chosen = self._choose(job, 1)
         if self.id not in holders:
             # It is held elsewhere only, but while it takes so long somebody may process it: the
@@ -276,6 +289,10 @@ class ReplicatedStore(RequeueStore):
             )
         except SerialJobError:
             return None
+        if ctime >> 63 or len(nodes) > MAX_HOLDERS * len(self.id) or not id.isascii():
+            return None
+        if len(id.split()) > 1:
+            return None  # it would break replies
         etime = min(self.now // 1000 + left, UINT32_MAX)
         name = self._one_name(name)
         job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
@@ -295,11 +312,13 @@ class ReplicatedStore(RequeueStore):
         if new is None:
             raise PacketError("a REPLJOB without a job")
         job = self.jobs.get(new.id)
+        if job is None and self.has_ended(sender, new.id):
+            return
         if job is None:
             if self.memory.used > self.memory.external_above or self._is_paused_in(new.queue):
                 return
             # The next time in a queue is a further delivery: it is queued elsewhere first.
-            new.flags = FLAG_QUEUED_BEFORE
+            new.flags = FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
             self._register(new)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
@@ -339,18 +358,21 @@ class ReplicatedStore(RequeueStore):
             return
         if job.retry == 0 and job.flags & FLAG_DELIVERED:
             return
+        job.flags &= ~(FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE | FLAG_RESERVED)
         if delay:
-            job.flags &= ~FLAG_QUEUED_BEFORE
             job.qtime = self.now + delay * 1000
-            job.flags &= ~FLAG_WILLQUEUE
             self._schedule(job)
         else:
             self._put(job)
+            if self.asked_for:
+                self.offer(job.queue)
 
     # ---- replies ----------------------------------------------------------------------------
 
     def flush(self) -> None:
         for adding in list(self._adding.values()):
             self._settle(adding, _REMOVED)
+            self.tell_deleted(adding.job.id, adding.job)
         self._adding.clear()
+        self._attempts.clear()
         super().flush()

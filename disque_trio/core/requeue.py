@@ -73,14 +73,24 @@ class RequeueStore(FiledStore):
             for node in self.peers.everyone():
                 self.peers.send(node, packet)
 
+    def has_ended(self, sender: bytes, id: bytes) -> bool:
+        """Whether the job ``id``, of which ``sender`` sent a copy, was acknowledged and forgotten a
+        moment ago; tells it then."""
+        return False
+
     def answer_acked(self, sender: bytes, job: Job) -> None:
         """``sender`` does not know that ``job`` was processed: tell it."""
 
     def tell_paused(self, queue: bytes, paused: int) -> None:
         """Set the pause bits of ``queue`` everywhere."""
-        packet = self.packets.about_queue(bus.PAUSE, queue, paused)
-        for node in self.peers.everyone():
-            self.peers.send(node, packet)
+        self.tell_of_queue(self.peers.everyone(), bus.PAUSE, queue, paused)
+
+    def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:
+        """Send NEEDJOBS or PAUSE to ``nodes``, unless the name is longer than others take."""
+        if len(queue) <= bus.MAX_QUEUE_NAME:
+            packet = self.packets.about_queue(type, queue, aux)
+            for id in nodes:
+                self.peers.send(id, packet)
 
     def _add_holder(self, job: Job, id: bytes) -> None:
         """The node ``id`` holds ``job``, too."""
@@ -90,16 +100,24 @@ class RequeueStore(FiledStore):
 
     # ---- what other nodes say ---------------------------------------------------------------
 
-    def on_queued(self, sender: bytes, packet: bytes) -> None:
-        """Another holder has the job in its queue."""
+    def _living_job(self, sender: bytes, packet: bytes) -> Job | None:
+        """The job that a packet about a holder's queue is for, if it is not over. The sender holds
+        it as well; if it does not know that the job was acknowledged, it is told."""
         job = self.jobs.get(bus.read_about_job(packet)[0])
         if job is None or job.state == WAIT_REPL:
-            return
+            return None
         if job.state == ACKED:
             self.answer_acked(sender, job)
+            return None
+        self._add_holder(job, sender)
+        return job
+
+    def on_queued(self, sender: bytes, packet: bytes) -> None:
+        """Another holder has the job in its queue."""
+        job = self._living_job(sender, packet)
+        if job is None:
             return
         flags = bus.packet_flags(packet)
-        self._add_holder(job, sender)
         if flags & bus.INCR_NACKS:
             job.nacks = min(job.nacks + 1, UINT16_MAX)
         if flags & bus.INCR_DELIVERIES:
@@ -126,26 +144,16 @@ class RequeueStore(FiledStore):
 
     def on_willqueue(self, sender: bytes, packet: bytes) -> None:
         """Another holder is about to queue the job: is that needed?"""
-        job = self.jobs.get(bus.read_about_job(packet)[0])
-        if job is None or job.state == WAIT_REPL:
-            return
-        if job.state == ACKED:
-            self.answer_acked(sender, job)
-            return
-        self._add_holder(job, sender)
-        if job.state == QUEUED:
+        job = self._living_job(sender, packet)
+        if job is not None and job.state == QUEUED:
             # The rest is likely about to do the same.
             self.tell_holders(job, self.packets.about_job(bus.QUEUED, job.id))
 
     def on_working(self, sender: bytes, packet: bytes) -> None:
         """A worker asked another holder for more time."""
-        job = self.jobs.get(bus.read_about_job(packet)[0])
-        if job is None or job.state == WAIT_REPL:
+        job = self._living_job(sender, packet)
+        if job is None:
             return
-        if job.state == ACKED:
-            self.answer_acked(sender, job)
-            return
-        self._add_holder(job, sender)
         if job.state == QUEUED:
             self.dequeue(job)
         if job.retry:

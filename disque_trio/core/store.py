@@ -22,6 +22,7 @@ from disque_trio.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
+    FLAG_RESERVED,
     FLAG_WILLQUEUE,
     GONE,
     JOB_OVERHEAD,
@@ -170,7 +171,7 @@ class JobStore(Queues):
         A job that is delivered at most once is never queued after it was delivered.
         ``nack`` says which counter a further delivery goes to.
         """
-        if job.state != ACTIVE or (job.retry == 0 and job.flags & FLAG_DELIVERED):
+        if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
         if nack or job.flags & FLAG_QUEUED_BEFORE:
             if nack:
@@ -288,7 +289,7 @@ class JobStore(Queues):
 
     def work_on(self, job: Job) -> int:
         """A worker needs more time: its next delivery is ``retry`` from now. Returns retry, s."""
-        if job.retry:
+        if job.retry and job.state != WAIT_REPL:
             if job.state == QUEUED:
                 self.dequeue(job)
             self._postpone(job)
@@ -429,7 +430,7 @@ class JobStore(Queues):
         return encode_job(
             job.id,
             job.state,
-            job.flags,
+            job.flags & ~FLAG_RESERVED,
             job.repl,
             job.etime,
             job.ctime,
@@ -438,7 +439,7 @@ class JobStore(Queues):
             job.nacks,
             job.deliveries,
             job.queue,
-            job.body or b"",
+            b"" if job.body is None or job.state == ACKED else job.body,
             self.holders.encode(self._me_alone if job.delivered is None else job.delivered),
         )
 

@@ -51,6 +51,8 @@ HEADER_SIZE = 144
 VERSION = 1
 MAX_PACKET = 1 << 30  # bytes; a job of 512 MiB with its holders fits
 MAX_CONTROL_PACKET = 1 << 20  # bytes; packets of all types but the two that carry jobs
+MAX_QUEUE_NAME = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
+MAX_JOB = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
 MAX_YOURJOBS = 100  # jobs that a node gives at a time
 
 _SIGNATURE = b"DbuZ"

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING
 from disque_trio.cluster.addresses import is_loopback, plain_ip
 from disque_trio.cluster.links import Link, Network
 from disque_trio.config import Config
-from disque_trio.protocol.bus import FAIL, MAX_CONTROL_PACKET, PacketError, packet_type
+from disque_trio.protocol.bus import (
+    FAIL,
+    MAX_CONTROL_PACKET,
+    PacketError,
+    packet_sender,
+    packet_type,
+)
 from disque_trio.server.buslink import BROKEN, BusLink
 from disque_trio.server.clock import Clock
 from disque_trio.server.logs import Log
@@ -30,8 +36,8 @@ if TYPE_CHECKING:
     from disque_trio.cluster.membership import Membership
     from disque_trio.server.stats import Stats
 
-PATIENCE = 10_000  # ms that a new connection has for its handshake and its first packet
-MOST_YOUNG = 64  # connections at a time that have not said anything yet
+PATIENCE = 10_000  # ms that a new connection has until it is known to be that of a member
+MOST_YOUNG = 64  # connections of strangers at a time
 KEEPALIVE = 30  # s until the kernel asks whether a silent node is still there
 
 _READ = select.EPOLLIN
@@ -69,7 +75,7 @@ class Bus(Network):
         self._stats = stats
         self._log = log
         self._links: dict[int, BusLink] = {}  # by file descriptor
-        self._young: dict[BusLink, int] = {}  # until when they have to say something, ms
+        self._young: dict[BusLink, int] = {}  # of strangers, with their end in ms
         self._told: set[str] = set()  # what was said in the log once
         self._deaf = False
         self._epoll: select.epoll
@@ -133,8 +139,8 @@ class Bus(Network):
             sock.close()
             return
         if len(self._young) >= MOST_YOUNG:
-            sock.close()  # it comes again
-            return
+            # Whoever is slow makes room: a node needs a moment only.
+            self._break(next(iter(self._young)), "too many connections of strangers")
         link = BusLink(self, outgoing=False)
         link.take(sock)
         self._links[link.fd] = link
@@ -239,18 +245,20 @@ class Bus(Network):
         self._stats.cluster_input_bytes += len(data)
         try:
             packets = link.parser.feed(data)
-            if not packets:
-                if link.parser.pending > MAX_CONTROL_PACKET and link in self._young:
-                    raise PacketError("it begins with a large packet")
-                return
-            if link in self._young:
-                del self._young[link]
-                self.membership.accepted(link, now)
+            if packets and not link.heard:
+                link.heard = True
+                if not link.outgoing:
+                    self.membership.accepted(link, now)
             receive = self.membership.receive
             for packet in packets:
                 if link.closed:
                     break
                 receive(link, packet, now)
+            if link in self._young:
+                if packets and self.membership.knows(packet_sender(packets[-1])):
+                    del self._young[link]
+                elif link.parser.pending > MAX_CONTROL_PACKET:
+                    raise PacketError("a large packet of a stranger")
         except PacketError as problem:
             self._tell_once(f"not a node of the cluster: {problem}", link.remote_ip)
             self._break(link, str(problem))
@@ -335,7 +343,7 @@ class Bus(Network):
         if link.closed:
             return
         self._log.debug("bus link lost", node=link.remote_ip, reason=reason)
-        known = link.outgoing or link not in self._young
+        known = link.outgoing or link.heard
         self.drop(link)
         if known:
             self.broken.append(link)
@@ -353,15 +361,16 @@ class Bus(Network):
         self._young.pop(link, None)
         if link.fd >= 0:
             del self._links[link.fd]
-            self._epoll.unregister(link.fd)
+            if link.sock.fileno() == link.fd:  # else a TLS that failed to begin has closed it
+                self._epoll.unregister(link.fd)
             link.sock.close()
 
     def cron(self, now: int) -> None:
-        """Drop those that said nothing in all their time; to be called a few times a second."""
+        """Drop strangers that had all their time; to be called a few times a second."""
         if self._young:
             for link, deadline in list(self._young.items()):
                 if now > deadline:
-                    self._break(link, "it said nothing")
+                    self._break(link, "a stranger")
 
     def stop_reading(self) -> None:
         """The jobs are written: nothing may change them any more. What waits is still sent."""

@@ -33,6 +33,7 @@ class BusLink(Link):
         connected: the TCP connection is there; it is ``up`` when TLS is, too.
         closed: it is over.
         given_up: it was the membership that closed it.
+        heard: a packet came.
         queue: packets of this turn.
         unsent: what the socket did not take.
         largest: bytes of the largest piece in ``unsent``.
@@ -45,6 +46,7 @@ class BusLink(Link):
         "connected",
         "fd",
         "given_up",
+        "heard",
         "largest",
         "parser",
         "queue",
@@ -59,6 +61,7 @@ class BusLink(Link):
         self.connected = False
         self.closed = False
         self.given_up = False
+        self.heard = False
         self.parser = PacketParser()
         self.queue: list[bytes] = []
         self.unsent = bytearray()
@@ -72,6 +75,9 @@ class BusLink(Link):
             if not queue:
                 self._bus.dirty.append(self)
             queue.append(packet)
+
+    def behind(self) -> bool:
+        return len(self.unsent) > 0
 
     def close(self) -> None:
         self.given_up = True

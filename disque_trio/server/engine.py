@@ -42,6 +42,7 @@ LONG_REPLY = 64 * 1024  # bytes
 MANY_REPLIES = 1024
 CLIENTS_LOOK = 500  # ms between looks at clients that may have to be dropped
 MOST_ADDING = 1024  # jobs of one client that wait for their copies; the next ones are not begun
+HALF_CLOSED = 30_000  # ms that a client waits for its replies that sends nothing any more
 MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
 
 _READ = select.EPOLLIN
@@ -273,6 +274,8 @@ class Engine:
                 # Nothing that a client sends may stop the node or another client.
                 self.log.warning("command failed", command=repr(request)[:200], exc_info=True)
                 out.append(_INTERNAL_ERROR)
+                # Where replies are to come, nobody knows any more which is for what.
+                client.close = client.close or client.adding > 0
             served += 1
             if out and (len(out[-1]) > LONG_REPLY or len(out) > MANY_REPLIES):
                 break
@@ -455,7 +458,7 @@ class Engine:
         if now - self._clients_looked_at >= CLIENTS_LOOK:
             self._clients_looked_at = now
             self._look_at_clients(now)
-        self.node.evict_idle_queues(now)
+        self.node.cron(now)
         self.node.memory.note_peak()
         self.after_node()
 
@@ -463,7 +466,9 @@ class Engine:
         """Drop those that have been silent, or have not read their replies, for too long."""
         timeout = self.config.timeout * 1000
         for connection in list(self.connections.values()):
-            if connection.over_soft_since:
+            if connection.ended and now - connection.active > HALF_CLOSED:
+                self.close(connection)
+            elif connection.over_soft_since:
                 self._check_unsent(connection)
             elif timeout and now - connection.active > timeout:
                 client = connection.client

@@ -228,3 +228,39 @@ def test_nodes_that_know_of_different_holders_reach_all_of_them(c_node: bool) ->
     mesh[b]("ACKJOB", id)
     mesh.settle()
     assert held(mesh) == 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_acknowledge_that_not_all_know_survives_a_restart_in_good_order(known: bool) -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 3 if known else 1, "RETRY", 500)
+    index = 0 if known else 1
+    for other in range(3):
+        if other != index:
+            mesh.cut(index, other)
+    mesh[index]("ACKJOB", id)
+    node = mesh[index].node
+    node.start_dump()
+    records = [r for shard in range(1024) for r in node.dump_shard(shard, 1 << 20)[0]]
+    node.flush()
+    for record in records:
+        node.load_job(record.split(b"\r\n", 4)[4][:-2], True)
+    assert node.jobs.count == 1
+    assert node.memory.used == mesh[index].counted_memory()
+    for other in range(3):
+        if other != index:
+            mesh.join(index, other)
+    mesh.advance(10)
+    assert held(mesh) == 0
+
+
+def test_a_node_that_cannot_write_does_not_confirm_an_acknowledge(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh[2].node.set_trouble(False, "disk full")
+    mesh[0]("ACKJOB", id)
+    mesh.advance(5)
+    assert mesh.states(id)[0] == "acked"
+    assert mesh.states(id)[2] == "acked"
+    mesh[2].node.set_trouble(False, "")
+    mesh.advance(10)
+    assert held(mesh) == 0

@@ -288,3 +288,51 @@ def test_the_end_of_a_pause_offers_the_jobs(mesh: Mesh) -> None:
     mesh[0]("PAUSE", "q", "none")
     mesh.settle()
     assert mesh[1].got(waiting) == id
+
+
+def test_clients_that_wait_are_served_once_their_node_joins(mesh: Mesh) -> None:
+    mesh.peers[1].size = 1
+    waiting = mesh[1].block("q")
+    mesh[1].node.cron(mesh[1].now)
+    id = mesh.add(0, "REPLICATE", 1)
+    mesh.advance(60)
+    mesh.peers[1].size = 3
+    mesh[1].node.cron(mesh[1].now)
+    mesh.settle()
+    assert mesh[1].got(waiting) == id
+
+
+def test_a_node_that_cannot_write_gives_no_jobs_and_asks_for_none(mesh: Mesh) -> None:
+    for _ in range(10):
+        mesh.add(0, "REPLICATE", 1, "RETRY", 0)
+    mesh[0].node.set_trouble(False, "disk full")
+    waiting = mesh[1].block("q")
+    mesh.settle()
+    assert mesh[0]("QLEN", "q") == 10
+    mesh[2].node.set_trouble(False, "disk full")
+    mesh.told()
+    mesh[2].node.need_jobs(mesh[2].node.create_queue(b"q"))
+    assert mesh.told("needjobs") == []
+    mesh[0].node.set_trouble(False, "")
+    mesh.advance(6)
+    assert not waiting.blocked
+
+
+def test_names_that_no_packet_can_hold_are_not_sent(mesh: Mesh) -> None:
+    name = "n" * (1 << 20)
+    assert mesh[1].get(name) is None
+    mesh[1]("PAUSE", name, "in", "bcast")
+    assert mesh.told() == []
+
+
+def test_questions_that_are_over_take_no_memory(mesh: Mesh) -> None:
+    for n in range(20):
+        mesh[1].get(f"q{n}")
+    mesh[1].get("x" * 2000)
+    mesh.settle()
+    assert len(mesh[0].node.asked_for) == 20
+    mesh.advance(40)
+    mesh[0].node.cron(mesh[0].now)
+    mesh.advance(40)
+    mesh[0].node.cron(mesh[0].now)
+    assert not mesh[0].node.asked_for

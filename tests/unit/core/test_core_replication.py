@@ -1,7 +1,7 @@
 """Copies: how a job gets them, and what its producer hears."""
 
 import pytest
-from mesh import Mesh
+from mesh import START, Mesh
 
 from disque_trio.core.job import WAIT_REPL
 from disque_trio.core.queue import PAUSED_IN
@@ -299,3 +299,76 @@ def test_a_job_held_elsewhere_may_be_processed_while_its_producer_waits(mesh: Me
     mesh.lose = lambda source, target, packet: False
     mesh.advance(5)
     assert [bench.node.jobs.count for bench in mesh.nodes] == [0, 0, 0]
+
+
+def test_an_at_most_once_job_placed_elsewhere_is_queued_by_nobody_else(mesh: Mesh) -> None:
+    mesh[0].node.set_leaving(True)
+    slow: list[tuple[int, int, bytes]] = []
+    mesh.lose = lambda source, target, packet: (  # both get a copy, since the first is slow
+        bus.packet_type(packet) == bus.GOTJOB
+        and mesh[0].now == START
+        and (slow.append((source, target, packet)) or True)  # type: ignore[func-returns-value]
+    )
+    ask(mesh, "REPLICATE", 1, "RETRY", 0)
+    mesh.settle()
+    (id,) = {job.id for job in mesh[0].node.jobs.values()}
+    mesh.advance(0.06)
+    assert replies(mesh) == [id.decode()]
+    first = mesh.states(id).index("queued")
+    other = 3 - first
+    assert mesh[first].get() == id
+    assert mesh[other]("ENQUEUE", id) == 0
+    assert mesh[other]("NACK", id) == 0
+    assert not mesh[other].held(id)
+
+
+def test_a_copy_of_an_at_most_once_job_waits_for_its_creator(mesh: Mesh) -> None:
+    job = mesh[0].node.make_job(b"q", b"b", 1, 0, 0, 100)
+    mesh[0].node._send_copy(job, [mesh.ids[1]], 0)
+    mesh.settle()
+    assert mesh[1]("ENQUEUE", job.id) == 0
+    mesh[1].node.receive(
+        mesh.ids[0], mesh[0].node.packets.about_job(bus.ENQUEUE, job.id), mesh[1].now
+    )
+    assert mesh[1].get() == job.id
+
+
+def test_working_on_a_job_that_waits_for_its_copies_changes_nothing(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: True
+    ask(mesh, "REPLICATE", 3, "RETRY", 2)
+    (job,) = mesh[0].node.jobs.values()
+    other = mesh[0].client()
+    assert mesh[0].ask(other, "WORKING", job.id) == 2
+    mesh.advance(10)
+    assert mesh[0].node.next_wake() > mesh[0].now
+
+
+def test_what_waits_at_this_side_is_not_sent_once_more(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: True
+    mesh.peers[0].behind = lambda id: True  # type: ignore[method-assign]
+    ask(mesh, "REPLICATE", 3)
+    mesh.advance(5)
+    assert len(mesh.told("repljob")) == 2
+
+
+def test_nothing_is_kept_of_addjobs_that_are_over(mesh: Mesh) -> None:
+    for _ in range(20):
+        mesh[0]("ACKJOB", mesh.add(0, "REPLICATE", 3))
+    mesh.settle()
+    mesh[0].node.next_wake()
+    assert not mesh[0].node._attempts
+
+
+def test_a_copy_that_comes_after_the_end_is_refused_and_its_sender_told(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    other = next(i for i in mesh.holders(id) if i)
+    job = mesh[0].node.jobs.get(id)
+    assert job is not None
+    late = mesh[0].node.packets.jobs(bus.REPLJOB, [mesh[0].node._for_bus(job)])
+    mesh[other]("ACKJOB", id)
+    mesh.settle()
+    mesh.told()
+    mesh[other].node.receive(mesh.ids[0], late, mesh[other].now)
+    mesh.settle()
+    assert mesh.holders(id) == []
+    assert (other, "setack", 0) in mesh.told()

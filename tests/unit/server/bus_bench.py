@@ -31,11 +31,16 @@ class Notes:
         self.told: list[tuple[str, Link]] = []
         self.packets: list[bytes] = []
         self.calling = False
+        self.members = {PACKETS.id}
+        self.config_changed = False
         self.on_packet: Callable[[Link], None] = lambda link: None
 
     def _note(self, what: str, link: Link) -> None:
         assert not self.calling, f"{what} from within a call"
         self.told.append((what, link))
+
+    def knows(self, id: bytes) -> bool:
+        return id in self.members
 
     def accepted(self, link: Link, now: int) -> None:
         self._note("accepted", link)

@@ -11,8 +11,9 @@ from bus_bench import JOB_PACKET, OS_BUFFERS, PACKETS, PING_PACKET, Bench, is_cl
 
 from disque_trio.cluster.links import Link
 from disque_trio.config import Config
-from disque_trio.protocol.bus import GOTJOB, PING, PONG
+from disque_trio.protocol.bus import GOTJOB, PING, PONG, PacketWriter
 from disque_trio.server.bus import MOST_YOUNG, PATIENCE
+from disque_trio.server.tls import BusTls
 
 
 @pytest.fixture
@@ -163,8 +164,11 @@ def test_garbage_closes_the_link(bench: Bench, garbage: bytes) -> None:
     assert is_closed(other)
 
 
-def test_a_stranger_cannot_fill_the_memory(bench: Bench) -> None:
+@pytest.mark.parametrize("greeting", [b"", PING_PACKET], ids=["at once", "after a packet"])
+def test_a_stranger_cannot_fill_the_memory(bench: Bench, greeting: bytes) -> None:
+    bench.notes.members.clear()
     other = bench.admit()
+    other.sendall(greeting)
     other.settimeout(0.01)
     large = memoryview(PACKETS.jobs(4, [bytes(OS_BUFFERS)]))
     sent = 0
@@ -176,7 +180,6 @@ def test_a_stranger_cannot_fill_the_memory(bench: Bench) -> None:
         bench.turn(0)
     assert bench.bus.links == 0
     assert sent < OS_BUFFERS
-    assert bench.heard() == []
 
 
 def test_a_link_closed_by_a_packet_hears_no_further_one(bench: Bench) -> None:
@@ -269,24 +272,42 @@ def test_a_single_job_above_the_limit_gets_through(bench: Bench, config: Config)
     assert link.up
 
 
-def test_a_connection_that_says_nothing_is_dropped_in_time(bench: Bench) -> None:
-    silent, talking = bench.admit(), bench.admit()
+def test_a_connection_that_is_no_members_is_dropped_in_time(bench: Bench) -> None:
+    silent, talking, stranger = bench.admit(), bench.admit(), bench.admit()
     talking.sendall(PING_PACKET)
-    bench.turns_until(lambda: bench.notes.packets)
+    stranger.sendall(PacketWriter(b"b" * 40, 1).gossip(PING, []))
+    bench.turns_until(lambda: len(bench.notes.packets) == 2)
     now = bench.clock.now()
     bench.bus.cron(now)
-    assert bench.bus.links == 2
+    assert bench.bus.links == 3
     bench.bus.cron(now + PATIENCE + 1000)
     assert bench.bus.links == 1
     assert is_closed(silent)
+    assert is_closed(stranger)
     bench.turn(0)
-    assert bench.heard() == ["accepted"]
+    assert bench.heard() == ["accepted", "accepted", "lost"]
 
 
-def test_strangers_that_say_nothing_cannot_take_all_descriptors(bench: Bench) -> None:
+def test_strangers_cannot_take_all_descriptors_nor_keep_nodes_out(bench: Bench) -> None:
     for _ in range(MOST_YOUNG + 10):
         bench.admit()
     assert bench.bus.links == MOST_YOUNG
+    bench.admit().sendall(PING_PACKET)
+    bench.turns_until(lambda: bench.notes.packets)
+
+
+def test_a_connection_that_is_gone_before_tls_begins_costs_nothing_else(bench: Bench) -> None:
+    class Failing:
+        """Closes the socket as a TLS that cannot begin does."""
+
+        def wrap_socket(self, sock: socket.socket, **how: object) -> socket.socket:
+            socket.socket(fileno=sock.detach()).close()
+            raise OSError("gone")
+
+    bench.bus.tls = BusTls(Failing(), Failing())  # type: ignore[arg-type]
+    bench.admit()
+    assert bench.bus.links == 0
+    bench.turn(0)
 
 
 def test_a_node_that_only_ends_reads_no_more_but_sends_the_rest(bench: Bench) -> None:

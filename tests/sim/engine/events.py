@@ -1,0 +1,42 @@
+"""Virtual time: what happens next, in the whole simulated world."""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+MS = 1000  # µs
+SECOND = 1_000_000  # µs
+
+
+class EventLoop:
+    """Calls what was asked for, in the order of time; at the same time in the order of asking.
+
+    Attributes:
+        now: virtual time, µs since the world began.
+        count: events that happened.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.count = 0
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, time: int, action: Callable[[], None]) -> None:
+        """Call ``action`` at ``time`` µs, or now if that is over."""
+        self._number += 1
+        heappush(self._heap, (max(time, self.now), self._number, action))
+
+    def after(self, delay: int, action: Callable[[], None]) -> None:
+        """Call ``action`` ``delay`` µs from now."""
+        self._number += 1
+        heappush(self._heap, (self.now + delay, self._number, action))
+
+    def run_until(self, end: int) -> None:
+        """Let time pass until ``end`` µs."""
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            time, _, action = heappop(heap)
+            self.now = time
+            self.count += 1
+            action()
+        self.now = max(self.now, end)

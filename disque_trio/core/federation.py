@@ -175,7 +175,8 @@ class FederatedStore(CollectingStore):
         while nodes and self._spare(queue) > 0:
             id = next(iter(nodes))
             until = nodes.pop(id)
-            if until > self.now and self.peers.linked(id):
+            # One that has begun to leave since it asked is not reachable either.
+            if until > self.now and id in self.peers.reachable and self.peers.linked(id):
                 self._give(id, queue, 1)
         if not nodes:
             del self.asked_for[name]

@@ -50,9 +50,9 @@ def _cpu_model() -> str:
     return found[1].strip() if found else platform.machine()
 
 
-def heading(arguments: Sequence[str], facts: Mapping[str, str]) -> str:
+def heading(arguments: Sequence[str], facts: Mapping[str, str], module: str = "tools.bench") -> str:
     """The lines above a table: the command that made it and what it ran on."""
-    command = shlex.join(("python", "-m", "tools.bench", *arguments))
+    command = shlex.join(("python", "-m", module, *arguments))
     known = ", ".join(f"{name} {value}" for name, value in facts.items())
     return f"Made by `{command}`.\n{known}."
 

@@ -12,16 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.02
-# The kernel hands out ports from 32768 on to clients: a server's port stays below.
-PORTS = range(20000, 32000)
+# The kernel hands out ports from 32768 on to clients: a server's port stays below, and so does
+# that of a node's bus.
+PORTS = range(10_000, 20_000)
+BUS_OFFSET = 10_000
 MAX_CLIENTS = 20_000
 # Servers run on one CPU and the generator on the others. Left to the kernel, a server and its
 # only client meet on one CPU in some runs and not in others, at half the cost or twice.
@@ -74,7 +77,7 @@ class Server:
         status = self.process.poll()
         state = "" if status is None else f"; it has ended with status {status}"
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
-        log = "".join(f"\n    {line}" for line in lines)
+        log = "".join(f"\n    {line[:500]}" for line in lines)
         return ServerError(f"{self.name}: {what}{state}" + (f"; its log ends:{log}" if log else ""))
 
 
@@ -91,16 +94,20 @@ def redis_server(name: str = "redis") -> Iterator[Server]:
 
 @contextmanager
 def disque_server(
-    name: str = "disque", command: Sequence[str] = DISQUE_COMMAND
+    name: str = "disque",
+    command: Sequence[str] = DISQUE_COMMAND,
+    cpus: Collection[int] = SERVER_CPUS,
 ) -> Iterator[Server]:
     """Runs a Disque node; ``command`` starts the program, options are added to it."""
     options = ("--maxmemory", "8gb", "--loglevel", "warning", "--maxclients", str(MAX_CLIENTS))
-    with _server(name, "disque", (*command, "--bind", "127.0.0.1", *options)) as server:
+    with _server(name, "disque", (*command, "--bind", "127.0.0.1", *options), cpus) as server:
         yield server
 
 
 @contextmanager
-def _server(name: str, kind: str, command: Sequence[str]) -> Iterator[Server]:
+def _server(
+    name: str, kind: str, command: Sequence[str], cpus: Collection[int] = SERVER_CPUS
+) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
         port = free_port()
         log = Path(directory, "server.log")
@@ -111,7 +118,7 @@ def _server(name: str, kind: str, command: Sequence[str]) -> Iterator[Server]:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=_in_child,
+                    preexec_fn=partial(_in_child, cpus),
                 )
             except OSError as error:
                 raise ServerError(f"{name} cannot be started: {error}") from error
@@ -124,19 +131,20 @@ def _server(name: str, kind: str, command: Sequence[str]) -> Iterator[Server]:
 
 
 def free_port() -> int:
-    """A port in PORTS that nothing listens on at the moment."""
+    """A port in PORTS that nothing listens on at the moment, nor on that of its bus."""
     for port in random.sample(PORTS, 100):
-        with socket.socket() as sock:
+        with socket.socket() as sock, socket.socket() as bus:
             try:
                 sock.bind(("127.0.0.1", port))
+                bus.bind(("127.0.0.1", port + BUS_OFFSET))
             except OSError:
                 continue
             return port
     raise ServerError(f"no free port between {PORTS.start} and {PORTS.stop}")
 
 
-def _in_child() -> None:
-    os.sched_setaffinity(0, SERVER_CPUS)
+def _in_child(cpus: Collection[int]) -> None:
+    os.sched_setaffinity(0, cpus)
     # Covers the one end that no context manager sees: the benchmark itself being killed.
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -129,9 +129,9 @@ class Disque(Dialect):
     length = encode(b"QLEN", QUEUE)
     ID_LENGTH = 40
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, queue: bytes = QUEUE) -> None:
         self.added = FixedReply(b"+D-", self.ID_LENGTH + 3, 1)
-        before_id = b"*1\r\n*3\r\n$%d\r\n%b\r\n$%d\r\n" % (len(QUEUE), QUEUE, self.ID_LENGTH)
+        before_id = b"*1\r\n*3\r\n$%d\r\n%b\r\n$%d\r\n" % (len(queue), queue, self.ID_LENGTH)
         reply = before_id + b"i" * self.ID_LENGTH + b"\r\n$%d\r\n%b\r\n" % (size, b"b" * size)
         self.taken = FixedReply(before_id, len(reply), reply.count(CRLF))
         self.acked = ConstantReply(b":1\r\n")

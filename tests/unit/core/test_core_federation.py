@@ -336,3 +336,11 @@ def test_questions_that_are_over_take_no_memory(mesh: Mesh) -> None:
     mesh.advance(40)
     mesh[0].node.cron(mesh[0].now)
     assert not mesh[0].node.asked_for
+
+
+def test_a_node_that_leaves_gets_nothing_that_it_asked_for_before(mesh: Mesh) -> None:
+    mesh[1].block("q")
+    mesh.settle()
+    mesh.peers[0].reachable.remove(mesh.ids[1])
+    mesh.add(0, "REPLICATE", 1)
+    assert mesh[0]("QLEN", "q") == 1

@@ -215,6 +215,8 @@ def _delete(
             deleted += 1
             if counted and job.state != ACKED:
                 node.total_acked += 1
+            if node.eventing:
+                node.note("deleted", job, "fastack" if counted else "command")
             if tell_holders:
                 node.tell_deleted(id, job)
             node.delete(job)
@@ -236,7 +238,11 @@ def nack(node: Node, client: Client, args: list[bytes]) -> None:
 def _enqueue(node: Node, args: list[bytes], nack: bool) -> int:
     queued = 0
     for job in find_jobs(node, args, 1):
-        if job.state == ACTIVE and node.enqueue(job, nack):
+        if job.state != ACTIVE:
+            continue
+        if nack and node.eventing:
+            node.note("nacked", job)
+        if node.enqueue(job, nack, "nack" if nack else "enqueue"):
             queued += 1
     return queued
 
@@ -247,6 +253,8 @@ def dequeue(node: Node, client: Client, args: list[bytes]) -> None:
     for job in find_jobs(node, args, 1):
         if job.state == QUEUED:
             node.dequeue(job)
+            if node.eventing:
+                node.note("dequeued", job, "command")
             taken += 1
     client.out.append(integer(taken))
 

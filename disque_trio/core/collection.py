@@ -79,6 +79,8 @@ class CollectingStore(ReplicatedStore):
         if len(self._ended) >= MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         self._ended[job.id] = None
+        if self.eventing:
+            self.note("deleted", job, "collected")
         self.delete(job)
 
     def collect(self, job: Job) -> None:
@@ -134,6 +136,8 @@ class CollectingStore(ReplicatedStore):
             return
         news = job.state != ACKED
         if news:
+            if self.eventing:
+                self.note("acked", job, "peer")
             self._mark_acked(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows better it takes over.
@@ -179,6 +183,8 @@ class CollectingStore(ReplicatedStore):
                 return
             self._end(job)
             return
+        if self.eventing:
+            self.note("deleted", job, "peer")
         self.delete(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:
@@ -194,6 +200,8 @@ class CollectingStore(ReplicatedStore):
         if job is None:
             return
         if job.state != ACKED:
+            if self.eventing:
+                self.note("acked", job, "peer")
             self._mark_acked(job)
         if job.delivered == () and known:
             self.delete(job)  # there is one that knows the job, and cares for it

@@ -205,10 +205,14 @@ class FederatedStore(CollectingStore):
 
     def _give(self, id: bytes, queue: Queue, count: int) -> None:
         """Send ``count`` jobs of ``queue``, which has so many, to the node ``id``."""
+        before = self.peer
+        self.peer = id
         jobs: list[bytes] = []
         size = 0
         while len(jobs) < count and size < MAX_GIVEN_BYTES:
             job = self._hand_out(queue)
+            if self.eventing:
+                self.note("exported", job)
             if job.retry == 0:
                 job.delivered = self.holders.of((id,))
             else:
@@ -220,6 +224,7 @@ class FederatedStore(CollectingStore):
                 self.delete(job)  # there must never be two of it
             else:
                 self._schedule(job)
+        self.peer = before
         self.peers.send(id, self.packets.jobs(bus.YOURJOBS, jobs))
 
     # ---- taking -----------------------------------------------------------------------------
@@ -253,6 +258,9 @@ class FederatedStore(CollectingStore):
             self._add_holder(job, sender)
         job.flags &= ~FLAG_DELIVERED
         self._put(job)
+        if self.eventing:
+            self.note_new("imported", job)
+            self.note("queued", job, "import")
         self._keep_time(job)
         queue = self.queues[job.queue]
         if queue.imports is None:

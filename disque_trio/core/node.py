@@ -128,6 +128,7 @@ class Node(FederatedStore):
             pass
         else:
             client.last_command = command.name
+            self.client = client
             if self.monitors and not command.skip_monitor:
                 self._show_monitors(client, command, args)
             start = len(client.out)
@@ -137,6 +138,7 @@ class Node(FederatedStore):
                 command.handler(self, client, args)
             except CommandError as failure:
                 client.out.append(error(str(failure)))
+            self.client = None
             if self.ready:
                 self.serve_waiting()
             took = self._clock() - started
@@ -173,10 +175,12 @@ class Node(FederatedStore):
         self.now = now
         if self.loading:
             return  # half of the jobs is no node
+        self.peer = sender
         try:
             self._receive(bus.packet_type(packet), sender, packet)
         except PacketError:
             self.bad_packets += 1
+        self.peer = b""
         if self.ready:
             self.serve_waiting()
 
@@ -368,7 +372,9 @@ class Node(FederatedStore):
             queue = self.ready.pop(0)
             while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
                 client = next(iter(queue.waiters))
+                self.client = client
                 job = self.take_job(queue)
+                self.client = None
                 self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
                 if self.journaling and job.retry == 0 and client.out:
                     self.unsafe.append((client, len(client.out) - 1, len(client.out)))
@@ -406,6 +412,9 @@ class Node(FederatedStore):
         """Above 95% of the memory: evict what may go; False when ``command`` must be refused."""
         self.evict(self.memory.evict_above)
         return not command.denyoom or self.memory.used <= self.memory.evict_above
+
+    def name_client(self, client: Client) -> str:
+        return super().name_client(client) or self.host.address(client)
 
     def reset_stats(self) -> None:
         """Set all counters to zero."""

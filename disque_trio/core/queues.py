@@ -1,23 +1,23 @@
 """The queues of a node: making them, pausing them, and forgetting those that nobody uses."""
 
+from disque_trio.core.events import EventSource
 from disque_trio.core.memory import Memory
 from disque_trio.core.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.core.registry import Registry
 
 
-class Queues:
+class Queues(EventSource):
     """All queues of one node.
 
     Args:
         maxmemory: bytes of jobs and queues, 0: no limit.
 
     Attributes:
-        now: time of the current turn, ms since the epoch.
         ready: queues that may have both jobs and waiting clients.
     """
 
     def __init__(self, maxmemory: int) -> None:
-        self.now = 0
+        super().__init__()
         self.memory = Memory(maxmemory)
         self.queues: dict[bytes, Queue] = {}
         self.queue_index: Registry[Queue] = Registry()

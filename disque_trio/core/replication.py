@@ -184,9 +184,16 @@ class ReplicatedStore(RequeueStore):
         """Enough nodes confirmed ``job``: its producer may know, and it is queued."""
         adding = self._adding.pop(job.id)
         confirmed = job.confirmed or []
+        before = self.client
+        self.client = adding.client
+        self.peer = b""  # the last of several that confirmed is nobody special
+        if self.eventing:
+            self.note_new("replicated", job)
         self._settle(adding, b"+" + job.id + b"\r\n")
         if adding.external:
             chosen = self._let_queue(job, confirmed)
+            if self.eventing:
+                self.note_new("added", job)
             if job.retry == 0:
                 # Nobody else may ever queue it.
                 packet = self.packets.about_job(bus.DELJOB, job.id)
@@ -200,11 +207,14 @@ class ReplicatedStore(RequeueStore):
             job.state = ACTIVE
             self.place(job)
             adding.journaled = self.journaling
+        self.client = before
 
     def overtaken(self, job: Job) -> None:
         adding = self._adding.pop(job.id)
         self._settle(adding, b"+" + job.id + b"\r\n")
         self.total_added += 1
+        if self.eventing:
+            self.note_new("added", job)
 
     def gave_up(self, job: Job) -> None:
         """``job`` is about to be deleted before it was replicated."""
@@ -220,6 +230,8 @@ class ReplicatedStore(RequeueStore):
         """Give the job of ``adding`` up, and its copies as well as may be."""
         job = adding.job
         del self._adding[job.id]
+        if self.eventing:
+            self.note("deleted", job, "given-up")
         self._settle(adding, reply)
         self.tell_deleted(job.id, job)
         self.delete(job)
@@ -320,6 +332,8 @@ class ReplicatedStore(RequeueStore):
             # The next time in a queue is a further delivery: it is queued elsewhere first.
             new.flags = FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
             self._register(new)
+            if self.eventing:
+                self.note_new("copied", new)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
                 new.qtime = self._retry_time(new) + new.delay * 1000
@@ -364,6 +378,8 @@ class ReplicatedStore(RequeueStore):
             self._schedule(job)
         else:
             self._put(job)
+            if self.eventing:
+                self.note("queued", job, "add")
             if self.asked_for:
                 self.offer(job.queue)
 

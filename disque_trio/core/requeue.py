@@ -128,6 +128,8 @@ class RequeueStore(FiledStore):
                 self.peers.send(sender, self.packets.about_job(bus.QUEUED, job.id))
                 return
             self.dequeue(job)
+            if self.eventing:
+                self.note("dequeued", job, "peer")
         if job.retry:
             self._postpone(job)
 
@@ -156,6 +158,8 @@ class RequeueStore(FiledStore):
             return
         if job.state == QUEUED:
             self.dequeue(job)
+            if self.eventing:
+                self.note("dequeued", job, "peer")
         if job.retry:
             self._postpone(job)
 

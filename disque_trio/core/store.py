@@ -136,11 +136,15 @@ class JobStore(Queues):
     def place(self, job: Job) -> None:
         """Queue a new job, at once or after its delay, and note it in the journal."""
         self.total_added += 1
+        if self.eventing:
+            self.note_new("added", job)
         if job.delay:
             job.qtime = self.now + job.delay * 1000
             self._schedule(job)
         else:
             self._put(job)
+            if self.eventing:
+                self.note("queued", job, "add")
         if self.journaling:
             self.journal.append(loadjob(self.serialize(job)))
         if self.asked_for:
@@ -165,11 +169,11 @@ class JobStore(Queues):
             known = self._names[name] = name
         return known
 
-    def enqueue(self, job: Job, nack: bool) -> bool:
+    def enqueue(self, job: Job, nack: bool, reason: str) -> bool:
         """Put ``job`` into its queue; False where it may not be.
 
         A job that is delivered at most once is never queued after it was delivered.
-        ``nack`` says which counter a further delivery goes to.
+        ``nack`` says which counter a further delivery goes to, ``reason`` is for the event log.
         """
         if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
@@ -181,6 +185,8 @@ class JobStore(Queues):
             self.total_requeued += 1
             self.tell_queued(job, nack)
         self._put(job)
+        if self.eventing:
+            self.note("queued", job, reason)
         if self.asked_for:
             self.offer(job.queue)
         return True
@@ -210,7 +216,10 @@ class JobStore(Queues):
     def take_job(self, queue: Queue) -> Job:
         """Deliver the oldest job of ``queue``, which must not be empty."""
         self.total_delivered += 1
-        return self._hand_out(queue)
+        job = self._hand_out(queue)
+        if self.eventing:
+            self.note("delivered", job)
+        return job
 
     def _hand_out(self, queue: Queue) -> Job:
         """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""
@@ -245,11 +254,13 @@ class JobStore(Queues):
 
     def acknowledge(self, job: Job) -> bool:
         """``job`` was processed. False when that was known."""
+        news = job.state != ACKED
+        if news and self.eventing:
+            self.note("acked", job, "client")
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             self.total_acked += 1
             self.delete(job)  # the only copy
             return True
-        news = job.state != ACKED
         if news:
             self.total_acked += 1
             self._mark_acked(job)
@@ -294,6 +305,8 @@ class JobStore(Queues):
                 self.dequeue(job)
             self._postpone(job)
             self.tell_working(job)
+        if self.eventing:
+            self.note("working", job)
         return job.retry
 
     # ---- what other nodes have to hear ------------------------------------------------------
@@ -373,6 +386,8 @@ class JobStore(Queues):
             over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or job.state in (WAIT_REPL, ACKED))
         ):
             self.total_expired += 1
+            if self.eventing:
+                self.note("expired", job)
             self.delete(job)
             return
         if job.state == ACKED:
@@ -398,7 +413,7 @@ class JobStore(Queues):
                 job.qtime = self.now + WARNING_TIME
             self._schedule(job)
             self.tell_willqueue(job)
-        elif not self.enqueue(job, False):
+        elif not self.enqueue(job, False, "retry" if job.flags & FLAG_QUEUED_BEFORE else "delay"):
             job.qtime = 0
             self._schedule(job)
 
@@ -413,6 +428,8 @@ class JobStore(Queues):
                 if memory.used <= wanted:
                     break
                 self.total_evicted += 1
+                if self.eventing:
+                    self.note("evicted", job)
                 self.delete(job)
             if self.jobs.count == 0 and memory.used > wanted:
                 self.evict_idle_queues(self.now)

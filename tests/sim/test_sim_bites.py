@@ -190,7 +190,7 @@ class StubbornNode(Node):
 
     def try_more(self, now: int) -> None:
         for _, adding in self._attempts:
-            adding.due = adding.repeat = now + 3_600_000
+            adding.repeat = now + 3_600_000
         self._attempts.clear()
 
     def next_attempt(self) -> int:

@@ -13,8 +13,8 @@ help:
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
 	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
-	@echo "make soak   simulate 100000 clusters (SEEDS=...), then kill a loaded node 50 times and"
-	@echo "            compare (ARGS=\"--rounds 500 --policy always\")"
+	@echo "make soak   simulate 100000 clusters (SEEDS=...), let faults happen to real ones, then"
+	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\")"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
@@ -53,6 +53,7 @@ simulate:
 soak:
 	@tools/setup.sh test
 	$(PY) tools/simulate.py --first 1000 --seeds $(SEEDS)
+	$(PY) tools/soak_cluster.py
 	$(PY) -m tools.soak_kill $(ARGS)
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.

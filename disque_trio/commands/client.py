@@ -27,6 +27,7 @@ def client_command(node: Node, client: Client, args: list[bytes]) -> None:
     elif word == b"setname" and count == 3:
         check_name(args[2])
         client.name = args[2]
+        client.label = ""
         out.append(OK)
     elif word == b"setinfo" and count == 4:
         _set_info(client, args[2].lower(), args[3])

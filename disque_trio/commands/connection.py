@@ -71,6 +71,7 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
         )
     if name is not None:
         client.name = name
+        client.label = ""
     client.resp = int(args[1])
     answer: dict[bytes, Value] = {
         b"server": b"disque",
@@ -123,6 +124,7 @@ def reset(node: Node, client: Client, args: list[bytes]) -> None:
     """RESET: as if newly connected."""
     client.resp = 2
     client.name = b""
+    client.label = ""
     client.reply_mode = REPLY_ON
     if client.monitor:
         client.monitor = False

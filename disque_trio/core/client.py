@@ -36,6 +36,7 @@ class Client:
         resp: protocol version of the replies, 2 or 3.
         authenticated: whether commands are served (always when no password is set).
         name: what CLIENT SETNAME said.
+        label: how the event log calls it; empty: not known yet, as after a change of the name.
         lib_name, lib_ver: what CLIENT SETINFO said.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
@@ -53,6 +54,7 @@ class Client:
         "authenticated",
         "close",
         "id",
+        "label",
         "last_command",
         "lib_name",
         "lib_ver",
@@ -73,6 +75,7 @@ class Client:
         self.resp = 2
         self.authenticated = authenticated
         self.name = b""
+        self.label = ""
         self.lib_name = b""
         self.lib_ver = b""
         self.reply_mode = REPLY_ON

@@ -47,24 +47,26 @@ class EventSource:
                 job.id,
                 job.queue,
                 reason,
-                "" if client is None else self.name_client(client),
+                "" if client is None else client.label or self.name_client(client),
                 self.peer,
                 job.nacks,
                 job.deliveries,
             )
         )
 
-    def note_new(self, event: str, job: Job) -> None:
-        """``job`` is new to this node."""
+    def note_new(self, event: str, job: Job, reason: str = "") -> None:
+        """``job`` is new to this node. An "added" with a reason is two events, as nearly every job
+        has them: it was also queued, for that reason. Two tuples cost twice as much."""
         client = self.client
+        ttl = job.etime - self.now // 1000
         self.events.append(
             (
                 self.now,
                 event,
                 job.id,
                 job.queue,
-                "",
-                "" if client is None else self.name_client(client),
+                reason,
+                "" if client is None else client.label or self.name_client(client),
                 self.peer,
                 job.nacks,
                 job.deliveries,
@@ -72,7 +74,7 @@ class EventSource:
                 job.repl,
                 1 if job.delivered is None else len(job.delivered),
                 job.retry,
-                max(job.etime - self.now // 1000, 0),
+                ttl if ttl > 0 else 0,
                 job.delay,
                 job.ctime,
             )

@@ -414,7 +414,8 @@ class Node(FederatedStore):
         return not command.denyoom or self.memory.used <= self.memory.evict_above
 
     def name_client(self, client: Client) -> str:
-        return super().name_client(client) or self.host.address(client)
+        client.label = super().name_client(client) or self.host.address(client)
+        return client.label
 
     def reset_stats(self) -> None:
         """Set all counters to zero."""

@@ -137,14 +137,12 @@ class JobStore(Queues):
         """Queue a new job, at once or after its delay, and note it in the journal."""
         self.total_added += 1
         if self.eventing:
-            self.note_new("added", job)
+            self.note_new("added", job, "" if job.delay else "add")
         if job.delay:
             job.qtime = self.now + job.delay * 1000
             self._schedule(job)
         else:
             self._put(job)
-            if self.eventing:
-                self.note("queued", job, "add")
         if self.journaling:
             self.journal.append(loadjob(self.serialize(job)))
         if self.asked_for:

@@ -39,8 +39,7 @@ def test_the_life_of_a_job_with_copies(mesh: Mesh) -> None:
     id = mesh.add(0, "RETRY", 60)
     assert noted(mesh, 0) == [
         ("replicated", "", "worker", -1),
-        ("added", "", "worker", -1),
-        ("queued", "add", "worker", -1),
+        ("added", "add", "worker", -1),
     ]
     assert noted(mesh, 1) == [("copied", "", "", 0)]
     mesh[0].get()
@@ -105,11 +104,9 @@ def test_why_a_job_is_queued_and_how_it_ends(mesh: Mesh) -> None:
         ("delivered", ""),
         ("queued", "retry"),
         ("expired", ""),
-        ("added", ""),
-        ("queued", "add"),
+        ("added", "add"),
         ("deleted", "command"),
-        ("added", ""),
-        ("queued", "add"),
+        ("added", "add"),
         ("deleted", "fastack"),
     ]
 

@@ -73,6 +73,13 @@ class Config(Settings):
     tls_cert_file: str
     tls_key_file: str
     tls_ca_cert_file: str
+    event_log: bool
+    event_log_dir: str
+    event_log_segment_size: int
+    event_log_segment_seconds: int
+    event_log_compress: bool
+    event_log_keep_hours: int
+    event_log_max_size: int
     slowlog_log_slower_than: int
     slowlog_max_len: int
     latency_monitor_threshold: int

@@ -32,6 +32,7 @@ SECURITY = "Security"
 LIMITS = "Limits and memory"
 AOF = "Append only file"
 CLUSTER = "Cluster"
+EVENTS = "Event log"
 OBSERVE = "Slow log and latency"
 ADVANCED = "Advanced"
 
@@ -46,6 +47,7 @@ SECTIONS = {
         "10000, on the same addresses. A node that is in no cluster listens there as well, so "
         "that others can meet it; with `port 0` there is no bus."
     ),
+    EVENTS: "What happened to which job, as JSON lines in files: docs/eventlog.md. Not in Disque.",
     OBSERVE: "What the node remembers about slow commands and stalls.",
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
@@ -462,6 +464,67 @@ TABLE = make_table(
             "Certificates (PEM) of the authority that signs those of all nodes. Whoever has one "
             "of its certificates can join the cluster, so it should be one of your own. "
             "Not in Disque.",
+        ),
+        Param(
+            "event-log",
+            YesNo(),
+            "no",
+            EVENTS,
+            "Write an event log.",
+            settable=True,
+        ),
+        Param(
+            "event-log-dir",
+            Text("a path"),
+            "events",
+            EVENTS,
+            "Directory of the files, relative to `dir`; made if there is none. Nodes may share it.",
+            settable=True,
+        ),
+        Param(
+            "event-log-segment-size",
+            Memory(KB),
+            "64mb",
+            EVENTS,
+            "Close a file, and begin another one, when it has this size.",
+            unit="bytes",
+            settable=True,
+        ),
+        Param(
+            "event-log-segment-seconds",
+            Int(0),
+            "300",
+            EVENTS,
+            "Close a file when it is so old; 0 never does. Readers of the log see closed files.",
+            unit="seconds",
+            settable=True,
+        ),
+        Param(
+            "event-log-compress",
+            YesNo(),
+            "no",
+            EVENTS,
+            "Compress files with gzip when they are closed.",
+            settable=True,
+        ),
+        Param(
+            "event-log-keep-hours",
+            Int(0),
+            "0",
+            EVENTS,
+            "Remove closed files of this node that are older; 0 never does.",
+            unit="hours",
+            settable=True,
+        ),
+        Param(
+            "event-log-max-size",
+            Memory(),
+            "0",
+            EVENTS,
+            "Remove the oldest closed files of this node when all of them are larger than this "
+            "together; 0 sets no limit.",
+            unit="bytes",
+            settable=True,
         ),
         Param(
             "slowlog-log-slower-than",

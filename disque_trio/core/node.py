@@ -302,6 +302,8 @@ class Node(FederatedStore):
         """Do what is due at ``now``: queue again, expire, end waits. At most 10000 jobs a call:
         when there is more to do, ``next_wake`` is in the past afterwards."""
         self.now = now
+        self.client = None
+        self.peer = b""
         for job in self._timers.due(now, MAX_JOBS_PER_TICK):
             if job.state != GONE:  # what one job causes can end another
                 self.job_due(job)

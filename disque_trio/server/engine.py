@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 OTHERS_WAIT = 4  # ms of turns in a row before other tasks (timers, new clients) get their chance
 EVENTS_A_TURN = 512
+EVENTS_A_BATCH = 256  # of the event log; fewer wait for its own clock
 LINGER = 0.001  # s; a busy client's next request usually comes sooner than a wait for it costs
 BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
 # A client that asks for much has its turn shortened, so that what is not sent yet is looked at
@@ -76,6 +77,7 @@ class Engine:
         self.turns = 0  # taken so far: the sign of life for a watchdog
         self.on_wake_changed: Callable[[int], None] = lambda due: None
         self.on_cluster_changed: Callable[[], None] = lambda: None
+        self.on_events: Callable[[], None] = lambda: None  # the node has many events
         self.persist: Callable[[], bool] = lambda: True  # what must be on disk before replies go
         self.halted = False  # no command is served any more
         self._epoll = select.epoll()
@@ -154,6 +156,8 @@ class Engine:
             node.revoke(misconf(node.write_problem))
             bus.revoke()
         node.settle()
+        if len(node.events) >= EVENTS_A_BATCH:
+            self.on_events()
         dirty = self._dirty
         if node.woken:
             woken = node.woken

@@ -15,6 +15,7 @@ from disque_trio.commands.info import Fields, human
 from disque_trio.config import Config, ConfigError, rewrite
 from disque_trio.core.client import Client
 from disque_trio.core.host import Host
+from disque_trio.eventlog.recorder import EventLog
 from disque_trio.server.clock import Clock
 from disque_trio.server.cluster import Cluster
 from disque_trio.server.engine import Engine
@@ -50,6 +51,7 @@ class ServerHost(Host):
         self.go_on_anew: Callable[[], None]
         self.persistence: Persistence
         self.cluster: Cluster
+        self.event_log: EventLog
         self.port = config.port
         self.notifier = Notifier()
         self.activated: Sequence[socket] = ()
@@ -202,7 +204,7 @@ class ServerHost(Host):
                 "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
                 "mem_allocator": "python",
             },
-            "persistence": self.persistence.info(),
+            "persistence": self.persistence.info() | self.event_log.info(),
             "stats": self._stats.fields(),
             "cpu": {
                 "used_cpu_sys": f"{usage.ru_stime:.2f}",

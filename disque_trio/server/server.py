@@ -25,6 +25,7 @@ from disque_trio.config import Config, ConfigError, rewrite
 from disque_trio.core import node as core_node
 from disque_trio.core.command import Command
 from disque_trio.core.node import Node
+from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.server.clock import Clock
 from disque_trio.server.cluster import Cluster, ClusterError
 from disque_trio.server.engine import Engine
@@ -134,6 +135,9 @@ class Server:
         self.persistence = Persistence(self.node, config, self.log)
         self._host.persistence = self.persistence
         self._host.cluster = self.cluster
+        self.event_log = EventLog(self.node, self.node.id.decode(), self.log)
+        self._host.event_log = self.event_log
+        self.engine.on_events = self.event_log.turn
         self.engine.persist = self.persistence.turn
         self.engine.on_cluster_changed = self.cluster.changed
         self._host.apply = self._apply
@@ -164,6 +168,7 @@ class Server:
             raise
         finally:
             self.engine.close_all()
+            self.event_log.abandon()
             self.cluster.close()
             close_listeners(bus)
             if not self.restarting:
@@ -176,6 +181,7 @@ class Server:
             nursery.start_soon(self.engine.run)
             nursery.start_soon(timer.run)
             nursery.start_soon(run_cron, self.engine)
+            nursery.start_soon(self.event_log.run)
             for listener in listeners:
                 nursery.start_soon(accept_clients, listener, self.engine)
             await nursery.start(self._watch_signals)
@@ -203,6 +209,7 @@ class Server:
         if failure is not None:
             raise failure
         self.persistence.close()
+        await self.event_log.close()
 
     async def _restore(self) -> None:
         """Load the append-only file, if there is to be one. Clients get -LOADING meanwhile."""
@@ -331,6 +338,20 @@ class Server:
         if "dir" in names:
             os.chdir(config.dir)
             self.cluster.move()
+        self.event_log.apply(self._event_log_settings())
+
+    def _event_log_settings(self) -> Settings | None:
+        config = self.config
+        if not config.event_log:
+            return None
+        return Settings(
+            directory=Path(config.dir, config.event_log_dir),
+            segment_size=config.event_log_segment_size,
+            segment_seconds=config.event_log_segment_seconds,
+            compress=config.event_log_compress,
+            keep_hours=config.event_log_keep_hours,
+            max_size=config.event_log_max_size,
+        )
 
     def _check_descriptors(self) -> None:
         """Raise the limit of open files to what maxclients needs, or lower maxclients."""

@@ -19,7 +19,9 @@ appendfsync syslog-facility appendonly dir client-output-buffer-limit unixsocket
 OURS_GET = """
 proto-max-bulk-len client-query-buffer-limit proto-inline-max-size protected-mode log-format
 max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-link-sendbuf-limit
-tls-cluster tls-cert-file tls-key-file tls-ca-cert-file
+tls-cluster tls-cert-file tls-key-file tls-ca-cert-file event-log event-log-dir
+event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
+event-log-max-size
 """
 DISQUE_SET = """
 requirepass maxclients appendonly dir client-output-buffer-limit aof-rewrite-incremental-fsync

@@ -1,0 +1,162 @@
+"""Closing the files of the event log, in a thread: sync, compress, the final name, and making room.
+
+A file has its final name when all of it is on the disk. The process that owns it keeps its lock
+until then, so that a crash anywhere on the way leaves it, under the name of an open file, to the
+next one.
+"""
+
+import gzip
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+
+from disque_trio.eventlog.segments import OPEN, PACKED, Naming, Segment
+
+_LEVEL = 6  # of gzip; a tenth of the size, at some 60 MB/s
+_CHUNK = 1 << 20
+_FILE_MODE = 0o640
+_MOST_WAITING = 8  # files; who writes faster than the disk takes has to wait
+
+
+class Policy:
+    """What becomes of files.
+
+    Args:
+        compress: whether complete ones are compressed.
+        keep: remove complete ones that are older than this (s); 0: no.
+        most: remove the oldest while there are more bytes than this; 0: no.
+    """
+
+    __slots__ = ("compress", "keep", "most")
+
+    def __init__(self, compress: bool = False, keep: int = 0, most: int = 0) -> None:
+        self.compress = compress
+        self.keep = keep
+        self.most = most
+
+
+class Closer:
+    """Closes files one after the other, while others are written.
+
+    Args:
+        clock: s since the epoch.
+        trouble: called in the thread with the reason why a file could not be closed, or old ones
+            not be removed. The file keeps its name then, for the next process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        naming: Naming,
+        policy: Policy,
+        clock: Callable[[], float],
+        trouble: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._naming = naming
+        self._policy = policy
+        self._clock = clock
+        self._trouble = trouble
+        self._waiting: Queue[Segment | None] = Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name="closer")
+        self._thread.start()
+
+    def close(self, segment: Segment) -> None:
+        """Close ``segment`` soon; nobody else may use it any more. Waits when many do."""
+        self._waiting.put(segment)
+
+    def finish(self) -> None:
+        """Wait until all are closed, and end the thread."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._prune()
+        while (segment := self._waiting.get()) is not None:
+            try:
+                close_segment(segment, self._policy.compress)
+            except OSError as failure:
+                self._trouble(f"{segment.path}: {failure.strerror or failure}")
+            self._prune()
+
+    def _prune(self) -> None:
+        try:
+            prune(self._directory, self._naming, self._policy, self._clock())
+        except OSError as failure:
+            self._trouble(f"{self._directory}: {failure.strerror or failure}")
+
+
+def close_segment(segment: Segment, compress: bool) -> None:
+    """Put all of ``segment`` on the disk, then give it its name, and the lock back. One without a
+    line is removed. Raises OSError; the file is given up then."""
+    path = segment.path
+    final = path.with_name(segment.name)
+    packed = path.with_name(segment.name + PACKED)
+    temporary = path.with_name(segment.name + PACKED + OPEN)
+    try:
+        if segment.size == 0 or packed.exists():
+            # The latter: the process before this one died after the last step but one.
+            path.unlink()
+            return
+        os.ftruncate(segment.fd, segment.size)
+        if compress and _compress(segment, temporary):
+            temporary.rename(packed)
+            _sync_directory(path.parent)
+            path.unlink()
+        else:
+            temporary.unlink(missing_ok=True)
+            os.fsync(segment.fd)
+            path.rename(final)
+            _sync_directory(path.parent)
+    finally:
+        os.close(segment.fd)
+
+
+def _compress(segment: Segment, path: Path) -> bool:
+    """False: there is no room for it. The file is complete as it is, too."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
+        with (
+            os.fdopen(fd, "wb") as raw,
+            gzip.GzipFile(segment.name, "wb", _LEVEL, raw, segment.started // 1000) as out,
+        ):
+            offset = 0
+            while data := os.pread(segment.fd, _CHUNK, offset):
+                out.write(data)
+                offset += len(data)
+            out.close()  # writes the end, which has to be synced, too
+            raw.flush()
+            os.fsync(fd)
+    except OSError:
+        return False
+    return True
+
+
+def prune(directory: Path, naming: Naming, policy: Policy, now: float) -> None:
+    """Remove the complete files of the node that ``policy`` does not keep at ``now`` (s)."""
+    if not (policy.keep or policy.most) or not directory.is_dir():
+        return
+    names = sorted(entry.name for entry in directory.iterdir())
+    total = 0
+    for name in reversed(names):  # the youngest first
+        if not naming.closed.fullmatch(name):
+            continue
+        path = directory / name
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        total += status.st_size
+        too_old = policy.keep > 0 and now - status.st_mtime > policy.keep
+        if too_old or (policy.most > 0 and total > policy.most):
+            path.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

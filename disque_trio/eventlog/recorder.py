@@ -1,0 +1,324 @@
+"""The event log as the node has it: takes the events of its turns, runs the process that writes
+them, and starts another one when that ends.
+
+What the settings say holds from the next tick on; a process that was started with others ends in
+good order first.
+"""
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import trio
+
+import disque_trio
+from disque_trio.eventlog.feed import BATCH, Feed
+from disque_trio.eventlog.lines import Event
+
+TICK = 0.1  # s
+STOP_SECONDS = 2.0  # for a process to write and close what it has
+FIRST_BACKOFF = 0.1  # s before the next process
+MAX_BACKOFF = 30.0
+LONG_LIFE = 10.0  # s; a process that lived longer may be followed at once
+
+_PACKAGES = Path(disque_trio.__file__).parent.parent
+_PIPE_SIZE = 1 << 20
+_READ_SIZE = 1 << 16
+_LOOK = 0.01  # s, while a process is to end
+
+
+class Source(Protocol):
+    """What makes events: the node.
+
+    Attributes:
+        eventing: whether it does.
+        events: what has happened since somebody took them.
+        now: its time, ms.
+    """
+
+    eventing: bool
+    events: list[Event]
+    now: int
+
+
+class Log(Protocol):
+    """Where it is said what goes wrong."""
+
+    def notice(self, event: str, **fields: object) -> None: ...
+
+    def warning(self, event: str, **fields: object) -> None: ...
+
+
+class Settings(NamedTuple):
+    """How the log is written; what the parameters of the same names say."""
+
+    directory: Path
+    segment_size: int
+    segment_seconds: int
+    compress: bool
+    keep_hours: int
+    max_size: int
+
+
+class EventLog:
+    """The event log of one node.
+
+    Args:
+        source: makes the events.
+        id: of the node, 40 hex characters.
+        feed: for tests.
+    """
+
+    def __init__(self, source: Source, id: str, log: Log, feed: Feed | None = None) -> None:
+        self._source = source
+        self._id = id
+        self._log = log
+        self._feed = feed or Feed()
+        self._wanted: Settings | None = None
+        self._last: Settings | None = None  # that were wanted
+        self._running: Settings | None = None  # what the process was started with
+        self._process: trio.Process | None = None
+        self._input = -1  # of the process
+        self._answers = -1
+        self._answer = b""  # the beginning of one
+        self._segment = ""  # that is written to, and how long it is
+        self._size = 0
+        self._problem = ""
+        self._changed = trio.Event()
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Hand over what the node did. To be called when there is a batch; never waits."""
+        source = self._source
+        events = source.events
+        if events:
+            source.events = []
+        self._feed.add(events, source.now)
+        if self._input >= 0:
+            self._feed.push(self._input)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is a batch."""
+        return len(self._source.events) >= BATCH
+
+    # ---- settings ---------------------------------------------------------------------------
+
+    def apply(self, settings: Settings | None) -> None:
+        """Write the log as ``settings`` say from now on; None: write none."""
+        self._wanted = settings
+        self._source.eventing = settings is not None
+        if settings is not None:
+            self._last = settings
+        self._changed.set()
+
+    def info(self) -> dict[str, str | int | float]:
+        """The part of INFO persistence."""
+        self.turn()
+        process = self._process
+        alive = process is not None and process.returncode is None
+        fields: dict[str, str | int | float] = {
+            "event_log_enabled": int(self._source.eventing),
+            "event_log_process_id": process.pid if process is not None and alive else 0,
+            "event_log_events_written": self._feed.written,
+            "event_log_events_dropped": self._feed.dropped,
+            "event_log_last_write_status": "err" if self._problem else "ok",
+        }
+        if self._source.eventing:
+            fields |= {
+                "event_log_buffer_length": self._feed.waiting,
+                "event_log_current_segment": self._segment,
+                "event_log_current_size": self._size,
+            }
+        return fields
+
+    # ---- the process ------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep the process running until cancelled. The process outlives that: see `close`."""
+        backoff = FIRST_BACKOFF
+        while True:
+            self._changed = trio.Event()
+            self.turn()
+            settings = self._wanted
+            if settings is None and self._feed.waiting:
+                settings = self._last  # switched off at once: what happened meanwhile counts
+            if settings is None:
+                await self._changed.wait()
+                continue
+            started = trio.current_time()
+            try:
+                await self._start(settings)
+            except OSError as failure:
+                self._tell(str(failure))
+            else:
+                await self._tend()
+            if self._wanted == self._running:
+                if trio.current_time() - started > LONG_LIFE:
+                    backoff = FIRST_BACKOFF
+                await self._wait(backoff)
+                backoff = min(2 * backoff, MAX_BACKOFF)
+            else:
+                await self._finish(STOP_SECONDS, True)
+                if self._wanted is None:
+                    self._give_up()
+                backoff = FIRST_BACKOFF
+
+    async def _start(self, settings: Settings) -> None:
+        """Start a process. Raises OSError."""
+        self._running = settings
+        command = [sys.executable, "-m", "disque_trio.eventlog", self._id, str(settings.directory)]
+        command += ["--segment-size", str(settings.segment_size)]
+        command += ["--segment-seconds", str(settings.segment_seconds)]
+        command += ["--keep-hours", str(settings.keep_hours)]
+        command += ["--max-size", str(settings.max_size)]
+        if settings.compress:
+            command.append("--compress")
+        if self._segment:
+            command += ["--resume", self._segment, "--known", str(self._size)]
+        pipes = [*os.pipe(), *os.pipe()]
+        try:
+            self._process = await trio.lowlevel.open_process(
+                command,
+                stdin=pipes[0],
+                stdout=pipes[3],
+                cwd=_PACKAGES,
+                start_new_session=True,  # Ctrl-C is for the node
+            )
+        except BaseException:
+            os.close(pipes[1])
+            os.close(pipes[2])
+            raise
+        finally:
+            os.close(pipes[0])
+            os.close(pipes[3])
+        self._input, self._answers = pipes[1:3]
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._answers, False)
+        try:
+            fcntl.fcntl(self._input, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+        except OSError:
+            pass  # others of this user have used up what there is
+
+    async def _tend(self) -> None:
+        """Feed the process until it dies, or is to be another one."""
+        while self._wanted == self._running:
+            self.turn()
+            self._read_answers()
+            if self._process is None or self._process.returncode is not None:
+                self._bury()
+                return
+            await trio.sleep(TICK)
+
+    async def _wait(self, seconds: float) -> None:
+        """Go on without a process. A node that does much must not pile up all of it meanwhile."""
+        end = trio.current_time() + seconds
+        while trio.current_time() < end and self._wanted == self._running:
+            self.turn()
+            await trio.sleep(min(TICK, seconds))
+
+    def _bury(self) -> None:
+        """The process has ended: close what leads to it; the next one gets what it left."""
+        process = self._process
+        if process is None:
+            return
+        self._read_answers()
+        self._process = None
+        self._close_input()
+        os.close(self._answers)
+        self._answers = -1
+        self._answer = b""
+        self._feed.rewind()
+        if process.returncode:
+            self._log.warning(
+                "the process that writes the event log has ended", status=process.returncode
+            )
+
+    def _close_input(self) -> None:
+        if self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+
+    def _read_answers(self) -> None:
+        try:
+            while data := os.read(self._answers, _READ_SIZE):
+                *lines, self._answer = (self._answer + data).split(b"\n")
+                for line in lines:
+                    self._take_answer(line.decode("utf-8", "replace"))
+        except BlockingIOError:
+            pass
+
+    def _take_answer(self, line: str) -> None:
+        verdict, _, rest = line.partition(" ")
+        if verdict == "err":
+            self._tell(rest)
+            return
+        batches, events, size, self._segment = rest.split(" ", 3)
+        self._size = int(size)
+        if self._feed.confirm(int(batches), int(events)) and self._problem:
+            self._problem = ""
+            self._log.notice("the event log can be written again", dropped=self._feed.dropped)
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._log.warning("the event log cannot be written", reason=problem)
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    async def _finish(self, seconds: float, kill: bool) -> None:
+        """Let the process write what there is, close its files and end. It has ``seconds``, and
+        half of that more to take what does not fit into the pipe. If it needs longer it is killed,
+        or else left alone: it ends by itself when it is done."""
+        process = self._process
+        if process is None:
+            return
+        self.turn()
+        with trio.move_on_after(seconds / 2):
+            while process.returncode is None and self._feed.unsent:
+                self.turn()
+                self._read_answers()
+                await trio.sleep(_LOOK)
+        self._close_input()
+        with trio.move_on_after(seconds):
+            while process.returncode is None:
+                self._read_answers()
+                await trio.sleep(_LOOK)
+        if process.returncode is None and kill:
+            process.kill()
+            await process.wait()
+        if process.returncode is not None:
+            self._bury()
+        if self._wanted is None:
+            self._segment = ""
+            self._size = 0
+
+    async def close(self, seconds: float = STOP_SECONDS) -> None:
+        """The node has done its last turn: bring everything into files, in ``seconds`` or a bit
+        more. Must not be called while ``run`` runs."""
+        self.turn()
+        await self._finish(seconds, False)
+        if self._process is None and self._feed.waiting and self._last is not None:
+            # The last one had died, or there was none yet.
+            try:
+                await self._start(self._last)
+            except OSError as failure:
+                self._tell(str(failure))
+            await self._finish(seconds, False)
+        self._source.eventing = False
+        self._give_up()
+
+    def _give_up(self) -> None:
+        lost = self._feed.give_up()
+        if lost:
+            self._log.warning("the end of the event log may be missing", events=lost)
+
+    def abandon(self) -> None:
+        """The node ends somehow: the process sees that, and ends as well."""
+        self._close_input()
+        if self._answers >= 0:
+            os.close(self._answers)
+            self._answers = -1

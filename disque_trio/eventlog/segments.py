@@ -1,0 +1,169 @@
+"""The files of the event log: their names, the one that is written to, what a crash left behind.
+
+`events-<node>-<start>-<number>.jsonl.open` is being written to, by the process that has a lock on
+it. Without the suffix it is complete and will not change (`closing`). Several processes may work in
+one directory at the same time, also for the same node: who has the lock owns the file.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+OPEN = ".open"
+PACKED = ".gz"
+
+_CHUNK = 1 << 16
+_DIRECTORY_MODE = 0o750
+_FILE_MODE = 0o640
+
+
+class Naming:
+    """The names of one node's files.
+
+    Attributes:
+        left: matches the names of files that are open, or were when their process died.
+        closed: matches the names of complete ones.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._begin = f"events-{node[:8]}-"
+        name = re.escape(self._begin) + r"\d+-\d+\.jsonl"
+        self.left = re.compile(name + re.escape(OPEN))
+        self.closed = re.compile(name + f"(?:{re.escape(PACKED)})?")
+
+    def name(self, start: int, number: int) -> str:
+        """Of a complete file that begins at ``start`` (ms); ``number`` makes it unique."""
+        return f"{self._begin}{start:013d}-{number}.jsonl"
+
+
+class Segment:
+    """A file that this process has the lock on.
+
+    Attributes:
+        name: the one it gets when it is closed.
+        path: where it is now.
+        size: bytes of it that count; there may be the beginning of a failed write behind them.
+        started: ms since the epoch, by the clock of whoever opened it.
+    """
+
+    __slots__ = ("fd", "name", "path", "size", "started")
+
+    def __init__(self, fd: int, path: Path, started: int) -> None:
+        self.fd = fd
+        self.path = path
+        self.name = path.name.removesuffix(OPEN)
+        self.size = os.fstat(fd).st_size
+        self.started = started
+
+    def append(self, data: bytes) -> None:
+        """All of ``data``, or nothing. Raises OSError."""
+        rest = memoryview(data)
+        end = self.size
+        while rest:
+            count = os.pwrite(self.fd, rest, end)
+            end += count
+            rest = rest[count:]
+        self.size = end
+
+    def due(self, now: int, size: int, age: int) -> bool:
+        """Whether it has ``size`` bytes, or is ``age`` ms old (0: however old). One that is to
+        begin later than now is due as well: somebody has set the clock back."""
+        return self.size >= size or (age > 0 and not 0 <= now - self.started < age)
+
+
+def create(directory: Path, naming: Naming, now: int) -> Segment:
+    """A new file, and the directory if there is none. Raises OSError."""
+    directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+    number = -1
+    while True:
+        number += 1
+        name = naming.name(now, number)
+        path = directory / (name + OPEN)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, _FILE_MODE)
+        except FileExistsError:
+            continue
+        if not _lock(fd, path):
+            os.close(fd)  # another process took it for a leftover
+        elif (directory / name).exists() or (directory / (name + PACKED)).exists():
+            path.unlink()
+            os.close(fd)
+        else:
+            return Segment(fd, path, now)
+
+
+def leftovers(
+    directory: Path, naming: Naming, resumed: str = "", known: int = 0
+) -> Iterator[Segment]:
+    """The files whose process has died, cut to whole lines.
+
+    Args:
+        resumed: the name of the file of which the first ``known`` bytes count, because the node is
+            going to repeat what is behind them.
+
+    Raises:
+        OSError: a file cannot be opened or cut.
+    """
+    try:
+        entries = sorted(entry.name for entry in directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return  # who wants to write there is going to say so
+    for name in entries:
+        if not naming.left.fullmatch(name):
+            continue
+        path = directory / name
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        try:
+            if not _lock(fd, path):
+                os.close(fd)
+                continue
+            size = os.fstat(fd).st_size
+            mine = name.removesuffix(OPEN) == resumed
+            os.ftruncate(fd, min(known, size) if mine else _whole_lines(fd, size))
+            segment = Segment(fd, path, 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        yield segment
+
+
+def _lock(fd: int, path: Path) -> bool:
+    """Own the file that is open as ``fd``. False: another process does, or did and closed it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _whole_lines(fd: int, size: int) -> int:
+    """Where the last line ends that is whole; what a machine that lost its power leaves behind
+    that may be anything."""
+    end = _line_feed(fd, size) + 1
+    while end:
+        start = _line_feed(fd, end - 1) + 1
+        try:
+            json.loads(os.pread(fd, end - start, start))
+        except ValueError:
+            end = start
+        else:
+            break
+    return end
+
+
+def _line_feed(fd: int, end: int) -> int:
+    """The offset of the last line feed before ``end``; -1: there is none."""
+    while end > 0:
+        start = max(end - _CHUNK, 0)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found
+        end = start
+    return -1

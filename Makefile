@@ -4,11 +4,12 @@ SEEDS ?= 100000
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help run test lint format bench simulate soak compiled docs clean
+.PHONY: help run test test-spark lint format bench simulate soak compiled docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
+	@echo "make test-spark  the tests that start a Spark"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
@@ -27,7 +28,12 @@ run:
 test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --ignore=tests/spark $(ARGS)
+
+# With a real Spark: minutes of their own.
+test-spark:
+	@tools/setup.sh test
+	$(PY) -m pytest tests/spark $(ARGS)
 
 lint:
 	@tools/setup.sh test

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Sets up what `make run` and `make test` need on a bare Debian: the Python
 # virtual environment and, for the tests, redis-server (a foreign program that
-# the interop tests and the benchmarks run beside the node).
+# the interop tests and the benchmarks run beside the node) and a Java runtime
+# (Spark is a Java program).
 #
 #   tools/setup.sh run|test|compiled
 #
@@ -68,4 +69,9 @@ if [ "$what" = test ] && ! command -v redis-server >/dev/null 2>&1; then
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
     apt_install redis-server redis-tools
+fi
+
+# Spark runs on Java 17 or later, which is what Debian 12 and 13 have as their default.
+if [ "$what" = test ] && ! "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version >/dev/null 2>&1; then
+    apt_install default-jre-headless
 fi

@@ -1,0 +1,129 @@
+"""The event logs of nodes as a table, in two ways with the same rows.
+
+``read_events`` lets Spark's own JSON reader do the work: the faster way, from any file system that
+Spark knows. ``disque-events`` is a data source by name, for SQL and for languages that see only
+names; it reads files that the workers can open.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from disque_trio.spark.options import arrow_schema, choice, flag, local, number, paths_of
+from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
+
+# A line as nodes write it.
+LINE_SCHEMA = """
+    time BIGINT, node STRING, event STRING, id STRING, queue STRING, reason STRING, client STRING,
+    peer STRING, nacks INT, deliveries INT, size BIGINT, repl INT, copies INT, retry BIGINT,
+    ttl BIGINT, delay BIGINT, ctime BIGINT, count BIGINT
+"""
+# ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
+EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
+PIECE_BYTES = 32 << 20
+
+CLOSED_SEGMENTS = "events-*.{jsonl,jsonl.gz}"
+_MODES = {"drop": "DROPMALFORMED", "fail": "FAILFAST", "keep": "PERMISSIVE"}
+
+
+def event_schema(malformed: str = "drop") -> str:
+    """The columns of the table; ``keep`` adds one with the lines that are no events."""
+    return EVENT_SCHEMA + (f", {MALFORMED} STRING" if malformed == "keep" else "")
+
+
+def read_events(
+    spark: SparkSession,
+    *paths: str,
+    include_open: bool = False,
+    malformed: str = "drop",
+) -> DataFrame:
+    """The events in the segments at ``paths``, read by Spark itself.
+
+    Only the columns that are used are made, and filters on columns other than ``time`` are
+    evaluated while a line is read: for ranges of time use ``time_ms`` where speed counts.
+
+    Args:
+        paths: directories, with all below them, or files; may have wildcards.
+        include_open: also the segments that nodes are writing, as far as they are now. They have
+            to be files that all workers can open; one that is closed meanwhile fails the query.
+        malformed: what becomes of lines that are no events: ``drop``, ``fail``, or ``keep`` to
+            have them in a column of that name. JSON without a time is left out, or kept.
+
+    Raises:
+        OptionError: ``malformed`` is none of these; or open segments are asked for of ``paths``
+            that are not local.
+    """
+    keep = choice({"malformed": malformed}, "malformed", *_MODES) == "keep"
+    columns = LINE_SCHEMA + (f", {MALFORMED} STRING" if keep else "")
+    reader = (
+        spark.read.schema(columns)
+        .option("mode", _MODES[malformed])
+        .option("columnNameOfCorruptRecord", MALFORMED)
+    )
+    if include_open:
+        lines = reader.json(
+            [path.as_uri() for path in find_segments([local(path) for path in paths], True)]
+        )
+    else:
+        reader = reader.option("pathGlobFilter", CLOSED_SEGMENTS)
+        lines = reader.option("recursiveFileLookup", "true").json(list(paths))
+    others = [f.col(name) for name in lines.columns if name not in ("time", MALFORMED)]
+    if keep:
+        # Not the bare column: Spark refuses queries that use no other one.
+        no_event = f.when(f.col("time").isNull(), f.to_json(f.struct("time", *others)))
+        others.append(f.coalesce(MALFORMED, no_event).alias(MALFORMED))
+    else:
+        # Where a query uses no column, as a count, Spark would take every line for a row.
+        lines = lines.where("time IS NOT NULL")
+    return lines.select(
+        f.timestamp_millis("time").alias("time"), f.col("time").alias("time_ms"), *others
+    )
+
+
+class EventsSource(DataSource):
+    """``disque-events``: what nodes wrote into their event logs."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "disque-events"
+
+    def schema(self) -> str:
+        return event_schema(choice(self.options, "malformed", *_MODES))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return EventsReader(schema, self.options)
+
+
+class EventsReader(DataSourceReader):
+    """Reads segments in pieces of about the same size.
+
+    Options: ``path`` (directories with all below them, or files; may have wildcards),
+    ``includeOpen``, ``malformed`` (drop, fail, keep), ``partitionBytes``.
+    """
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._paths = paths_of(options)
+        self._open = flag(options, "includeOpen", False)
+        self._malformed = choice(options, "malformed", *_MODES)
+        self._piece = number(options, "partitionBytes", PIECE_BYTES)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Pieces of the segments that are there now."""
+        return [
+            InputPartition(pieces)
+            for pieces in split(find_segments(self._paths, self._open), self._piece)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of some pieces."""
+        pieces: list[Piece] = partition.value or []
+        schema = arrow_schema(self._schema)
+        for piece in pieces:
+            for block in blocks(piece):
+                table = rows_of(block, schema, self._malformed, piece.path)
+                yield from table.to_batches(max_chunksize=10_000)

@@ -1,0 +1,273 @@
+"""The lease directory: which jobs were taken for which batch, kept until the batch is over.
+
+Owns its layout and the files in it; knows no node and no Spark. Each batch is a directory
+
+    batch-00000000000000000007/plan.json     who takes how many from where, written first
+                               0.arrow       the jobs that share 0 of the plan has taken
+    done-00000000000000000006/               over, to be acknowledged; empty when that is done
+
+A batch appears by a rename with its plan in it, and a lease in it by a link when it is complete and
+on the disk, so that of several attempts at a share the first one wins and everyone reads the same.
+A batch that is over is renamed before its jobs are acknowledged: whoever is late can put nothing
+into it any more. The last that was done stays, empty, for its number never to be used again.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import pyarrow as pa
+
+LOCK_SECONDS = 30.0
+PLAN = "plan.json"
+_BATCH = "batch-"
+_DONE = "done-"
+
+
+class LeaseError(Exception):
+    """The lease directory cannot be used; the text says which one and why."""
+
+
+class Share(NamedTuple):
+    """A part of a batch: take up to ``limit`` jobs (0: all) from the node at ``address``."""
+
+    address: str
+    limit: int
+
+
+class LeaseFile:
+    """A lease while it is written: a file that nobody sees before ``publish``.
+
+    Args:
+        batch: the directory of the batch.
+        schema: of the jobs; the first column holds their ids.
+
+    Raises:
+        LeaseError: there is no such batch here.
+    """
+
+    def __init__(self, batch: Path, schema: pa.Schema) -> None:
+        self._batch = batch
+        self._path = batch / f".{uuid.uuid4().hex}.tmp"
+        try:
+            self._file = self._path.open("xb")
+        except FileNotFoundError:
+            raise LeaseError(
+                f"{batch} is not there: the lease directory has to be one that the driver and all"
+                " executors share (or this attempt at the task comes too late)"
+            ) from None
+        self._writer = pa.ipc.new_stream(self._file, schema)
+
+    def append(self, jobs: pa.RecordBatch) -> None:
+        """Add jobs behind those that are there."""
+        self._writer.write_batch(jobs)
+
+    def publish(self, number: int) -> bool:
+        """Make it the lease of share ``number``: on the disk, whole, and never to change. False if
+        another attempt was first, or the batch is over."""
+        self._writer.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        try:
+            os.link(self._path, self._batch / f"{number}.arrow")
+            sync_directory(self._batch)
+        except (FileExistsError, FileNotFoundError):
+            return False
+        finally:
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Remove what is not published."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class LeaseLog:
+    """The lease directory as the one process sees it that plans and ends batches.
+
+    It is locked while this object is open: two queries in one directory would acknowledge each
+    other's jobs.
+
+    Args:
+        directory: is made if it is not there.
+        seconds: how long to wait for the lock; the process of a killed query needs a moment to end.
+
+    Attributes:
+        identity: of the directory; not that of another one at the same path.
+
+    Raises:
+        LeaseError: it is in use, or cannot be made.
+    """
+
+    def __init__(self, directory: Path, seconds: float = LOCK_SECONDS) -> None:
+        self.directory = directory
+        self._lock: int | None = None
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as problem:
+            raise LeaseError(f"{directory}: {problem}") from problem
+        try:
+            self._take_lock(self._lock, seconds)
+            self.identity = self._identity()
+        except BaseException:
+            self.close()
+            raise
+        for leftover in directory.glob(".new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def open_batches(self) -> list[int]:
+        """The numbers of the batches that are not over, lowest first."""
+        return self._numbers(_BATCH)
+
+    def highest(self) -> int:
+        """The highest number that any batch had; 0 if there was none."""
+        return max([*self._numbers(_BATCH), *self._numbers(_DONE)], default=0)
+
+    def begin(self, number: int, shares: Sequence[Share], first: pa.RecordBatch | None) -> None:
+        """Make a batch. ``first`` are jobs that were taken already, for share 0."""
+        new = self.directory / f".new-{uuid.uuid4().hex}"
+        new.mkdir()
+        if first is not None:
+            lease = LeaseFile(new, first.schema)
+            lease.append(first)
+            lease.publish(0)
+        with (new / PLAN).open("w") as file:
+            json.dump({"shares": [[share.address, share.limit] for share in shares]}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(new)
+        new.rename(batch_path(self.directory, number))
+        sync_directory(self.directory)
+
+    def finish(self, number: int) -> None:
+        """The batch is over: no lease can be added to it any more."""
+        batch_path(self.directory, number).rename(self.directory / f"{_DONE}{number:020}")
+        sync_directory(self.directory)
+
+    def to_acknowledge(self) -> list[int]:
+        """The batches that are over and not yet cleared."""
+        return [n for n in self._numbers(_DONE) if self.done_path(n).joinpath(PLAN).exists()]
+
+    def done_path(self, number: int) -> Path:
+        """Where the leases of a batch are that is over."""
+        return self.directory / f"{_DONE}{number:020}"
+
+    def clear(self, number: int) -> None:
+        """All jobs of the batch that is over are acknowledged: forget them."""
+        done = self.done_path(number)
+        plan = done / PLAN
+        for path in done.iterdir():
+            if path != plan:
+                path.unlink(missing_ok=True)
+        plan.unlink()  # last: with it gone nobody asks for the leases
+        for older in self._numbers(_DONE):
+            if older < number and not self.done_path(older).joinpath(PLAN).exists():
+                shutil.rmtree(self.done_path(older), ignore_errors=True)
+
+    def close(self) -> None:
+        """Let others use the directory. Again: nothing."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _take_lock(self, lock: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise LeaseError(
+                        f"{self.directory} is in use by another query: each needs a lease"
+                        " directory of its own"
+                    ) from None
+                time.sleep(0.05)
+            except OSError as problem:
+                if problem.errno in (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK):
+                    return  # a file system without locks: it is up to the user then
+                raise
+            else:
+                return
+
+    def _identity(self) -> str:
+        path = self.directory / "identity"
+        if not path.exists():
+            new = self.directory / f".identity-{uuid.uuid4().hex}"
+            with new.open("w") as file:
+                file.write(uuid.uuid4().hex)
+                file.flush()
+                os.fsync(file.fileno())
+            new.rename(path)
+            sync_directory(self.directory)
+        return path.read_text()
+
+    def _numbers(self, prefix: str) -> list[int]:
+        names = [path.name[len(prefix) :] for path in self.directory.glob(prefix + "*")]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+
+def batch_path(directory: Path, number: int) -> Path:
+    """The directory of a batch that is not over."""
+    return directory / f"{_BATCH}{number:020}"
+
+
+def read_plan(batch: Path) -> list[Share] | None:
+    """The shares of a batch; None if it is not here."""
+    try:
+        text = (batch / PLAN).read_text()
+    except FileNotFoundError:
+        return None
+    return [Share(address, limit) for address, limit in json.loads(text)["shares"]]
+
+
+def leased_jobs(batch: Path, number: int) -> list[pa.RecordBatch] | None:
+    """The jobs of a share's lease; None if it has none yet. They stay readable when the file is
+    removed."""
+    try:
+        with pa.memory_map(str(batch / f"{number}.arrow")) as source:
+            return list(pa.ipc.open_stream(source))
+    except FileNotFoundError:
+        return None
+
+
+def leased_ids(batch: Path, number: int) -> list[str]:
+    """The ids in a share's lease; none if it has none yet."""
+    try:
+        with pa.memory_map(str(batch / f"{number}.arrow")) as source:
+            only_ids = pa.ipc.IpcReadOptions(included_fields=[0])
+            ids: list[str] = []
+            for jobs in pa.ipc.open_stream(source, options=only_ids):
+                ids += jobs.column(0).to_pylist()
+            return ids
+    except FileNotFoundError:
+        return []
+
+
+def sync_directory(path: Path) -> None:
+    """Bring the names in a directory to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

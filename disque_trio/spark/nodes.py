@@ -1,0 +1,114 @@
+"""The nodes of a cluster as a driver sees them: which there are, and a connection to each.
+
+Nodes come and go while a stream runs: who does not answer is left out for a while.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from disque_trio.spark.wire import Arg, Reply, Wire, WireError
+
+DISCOVER_SECONDS = 5.0
+DOWN_SECONDS = 5.0
+DOWN_MOST = 60.0
+
+
+class Nodes:
+    """A connection to each node that can be reached.
+
+    Args:
+        seeds: addresses to begin with.
+        password: for AUTH.
+        discover: whether to ask them for the others of their cluster.
+        timeout: seconds to wait for a reply.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[str],
+        password: str | None = None,
+        discover: bool = True,
+        timeout: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seeds = list(seeds)
+        self._password = password
+        self._discover = discover
+        self._timeout = timeout
+        self._clock = clock
+        self._known = list(seeds)
+        self._discovered = -DISCOVER_SECONDS
+        self._wires: dict[str, Wire] = {}
+        self._down: dict[str, tuple[float, float]] = {}  # until when, and after what pause
+
+    def addresses(self) -> list[str]:
+        """All nodes that are known, also those that do not answer now."""
+        now = self._clock()
+        if self._discover and now - self._discovered >= DISCOVER_SECONDS:
+            found = self._find(self._seeds) or self._find(self._known)
+            if found:
+                self._known = found
+                self._discovered = now
+        return list(self._known)
+
+    def ask(self, requests: Sequence[Sequence[Arg]]) -> dict[str, list[Reply]]:
+        """The replies of each node that can be reached."""
+        answers: dict[str, list[Reply]] = {}
+        for address in self.addresses():
+            try:
+                answers[address] = self.wire(address).pipeline(requests)
+            except WireError:
+                self.lost(address)
+            else:
+                self._down.pop(address, None)
+        return answers
+
+    def wire(self, address: str) -> Wire:
+        """The connection to one of them.
+
+        Raises:
+            WireError: it did not answer a short time ago.
+        """
+        if self._down.get(address, (0.0, 0.0))[0] > self._clock():
+            raise WireError(f"{address}: did not answer lately")
+        if address not in self._wires:
+            self._wires[address] = Wire([address], self._password, reply_timeout=self._timeout)
+        return self._wires[address]
+
+    def lost(self, address: str) -> None:
+        """The node did not answer. It is left out for a while, longer each time."""
+        until, pause = self._down.get(address, (0.0, DOWN_SECONDS / 2))
+        if until <= self._clock():
+            pause = min(2 * pause, DOWN_MOST)
+            self._down[address] = (self._clock() + pause, pause)
+        wire = self._wires.pop(address, None)
+        if wire is not None:
+            wire.close()
+
+    def _find(self, addresses: Sequence[str]) -> list[str]:
+        """The clusters of those of ``addresses`` that answer, each node once."""
+        own: dict[str, str] = {}  # addresses by id
+        others: dict[str, str] = {}
+        for address in addresses:
+            try:
+                id, entries = self.wire(address).hello()
+            except WireError:
+                self.lost(address)
+                continue
+            # Where it answered is surer than what it takes for its own address.
+            own.setdefault(id, address)
+            others.update((entry.id, entry.address) for entry in entries)
+        return [*own.values(), *(at for id, at in others.items() if id not in own)]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+
+def discovered(wire: Wire) -> list[str]:
+    """The addresses of the cluster that ``wire`` is connected to, its own first."""
+    own, entries = wire.hello()
+    return [wire.address] + [entry.address for entry in entries if entry.id != own]

@@ -1,0 +1,90 @@
+"""What the options of all data sources have in common, and how bytes become columns.
+
+The names of options are those of Spark: case does not matter, all values are text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+DEFAULT_NODES = "127.0.0.1:7711"
+
+
+class OptionError(ValueError):
+    """An option of a data source is not what it should be; the text says which and why."""
+
+
+def nodes_of(options: Mapping[str, str]) -> list[str]:
+    """The addresses in ``nodes``, separated by commas."""
+    nodes = [node.strip() for node in options.get("nodes", DEFAULT_NODES).split(",")]
+    if not all(nodes):
+        raise OptionError("nodes: expected host:port, separated by commas")
+    return nodes
+
+
+def paths_of(options: Mapping[str, str]) -> list[str]:
+    """The argument of ``load``: one path, or several."""
+    several = options.get("paths")
+    if several is not None:
+        paths = json.loads(several)
+        if isinstance(paths, list) and all(isinstance(path, str) for path in paths) and paths:
+            return [local(path) for path in paths]
+    path = options.get("path")
+    if not path:
+        raise OptionError("path: expected the directory or the file to load")
+    return [local(path)]
+
+
+def local(path: str) -> str:
+    """A path of the local file system, of what may be a ``file:`` URL."""
+    if path.startswith("file:"):
+        return unquote(urlsplit(path).path)
+    if "://" in path:
+        raise OptionError(f"path: expected one that the workers can open, got {path!r}")
+    return path
+
+
+def number(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    """An integer of at least ``least``."""
+    text = options.get(name, str(default)).strip()
+    if not text.isdecimal() or int(text) < least:
+        raise OptionError(f"{name}: expected a number of at least {least}, got {text!r}")
+    return int(text)
+
+
+def choice(options: Mapping[str, str], name: str, *values: str) -> str:
+    """One of ``values``; the first is the default."""
+    text = options.get(name, values[0]).strip().lower()
+    if text not in values:
+        raise OptionError(f"{name}: expected {' or '.join(values)}, got {text!r}")
+    return text
+
+
+def words(options: Mapping[str, str], name: str, known: Sequence[str]) -> list[str] | None:
+    """Some of ``known``, separated by commas; None if the option is not there."""
+    if name not in options:
+        return None
+    found = [word.strip().lower() for word in options[name].split(",")]
+    for word in found:
+        if word not in known:
+            raise OptionError(f"{name}: expected some of {', '.join(known)}, got {word!r}")
+    return found
+
+
+def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    """A truth value: true or false."""
+    return choice(options, name, *(("true", "false") if default else ("false", "true"))) == "true"
+
+
+def text(name: bytes) -> str:
+    """A queue's name in a column: bytes that are no UTF-8 become ``\\xff``, as in event logs."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """How Spark expects batches of ``schema``."""
+    return to_arrow_schema(schema, timezone="UTC")

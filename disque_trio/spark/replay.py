@@ -1,0 +1,226 @@
+"""Adding jobs once more: chosen by a filter, from an archive or from append-only files.
+
+At least once: when it dies, jobs may have been added that are not yet noted as done.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from disque_trio.spark.adding import Adder
+from disque_trio.spark.archive import read_archive
+from disque_trio.spark.audit_store import Store, StoreError
+from disque_trio.spark.wire import Arg
+
+CHUNK = 200  # jobs that are added at once, without a rate
+_TICKS = 10  # chunks a second, with one
+
+
+class ReplayError(Exception):
+    """Jobs cannot be replayed; the text says why."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which jobs. At least one of the first two has to be there: the audit has no bodies.
+
+    Attributes:
+        archive: a table that ``archive`` wrote.
+        aof: append-only files, or directories of them.
+        audit: the output directory of an audit: the columns of its table ``jobs`` can be used in
+            ``where``, and ``findings``, an array of the kinds of findings on the job.
+        where: a filter in SQL.
+        limit: at most so many.
+    """
+
+    archive: Path | None = None
+    aof: Sequence[str] = ()
+    audit: Path | None = None
+    where: str = "true"
+    limit: int | None = None
+
+    def jobs(self, spark: SparkSession) -> DataFrame:
+        """Columns id, queue, body; body is null where none was found.
+
+        Raises:
+            FileNotFoundError, StoreError: something is not there.
+            ReplayError: there is nowhere to take bodies from.
+        """
+        bodies = self._bodies(spark)
+        if self.audit is None:
+            rows = bodies
+        else:
+            known = [name for name in bodies.columns if name not in ("id", "body")]
+            bodies = bodies.withColumnsRenamed({name: f"body_{name}" for name in known})
+            rows = audited(spark, self.audit).join(bodies, "id", "left")
+        chosen = rows.where(self.where).select("id", "queue", "body").dropDuplicates(["id"])
+        return chosen if self.limit is None else chosen.limit(self.limit)
+
+    def _bodies(self, spark: SparkSession) -> DataFrame:
+        found: DataFrame | None = None
+        if self.archive is not None:
+            found = read_archive(spark, self.archive)
+        if self.aof:
+            # Those that were deleted since as well, if the file still has them.
+            reader = spark.read.format("disque-aof").option("records", "all")
+            records = reader.option("damaged", "report").load(list(self.aof))
+            loaded = records.where("body is not null").dropDuplicates(["id"])
+            both = found is not None
+            found = found.unionByName(loaded, True) if found is not None else loaded
+            found = found.dropDuplicates(["id"]) if both else found
+        if found is None:
+            raise ReplayError("bodies of jobs are in an archive or in append-only files: name one")
+        return found
+
+
+def audited(spark: SparkSession, directory: Path) -> DataFrame:
+    """The jobs of an audit, with the kinds of findings on each.
+
+    Raises:
+        StoreError: there is no audit.
+    """
+    current = Store(directory).current
+    if current is None:
+        raise StoreError(f"no audit at {directory}")
+    findings = (
+        spark.read.parquet(str(current / "findings"))
+        .where("job is not null")
+        .groupBy(f.col("job").alias("id"))
+        .agg(f.collect_set("kind").alias("findings"))
+    )
+    jobs = spark.read.parquet(str(current / "jobs")).drop("trace", "part")
+    empty = f.array().cast("array<string>")
+    return jobs.join(findings, "id", "left").withColumn("findings", f.coalesce("findings", empty))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where jobs go.
+
+    Attributes:
+        nodes: ``host:port`` each.
+        queue: instead of the one that they had.
+        options: of ADDJOB: delay, retry, ttl, replicate, maxlen.
+        timeout: ms that an ADDJOB waits for its copies.
+        rate: jobs a second at most; None: as fast as it goes.
+        done: a file in which is noted what was added; what stands there is not added again.
+        failover: seconds to look for a node when none answers.
+    """
+
+    nodes: Sequence[str]
+    password: str | None = None
+    queue: str | None = None
+    options: Mapping[str, int] = field(default_factory=dict)
+    timeout: int = 5000
+    rate: float | None = None
+    done: Path | None = None
+    failover: float = 30.0
+
+
+@dataclass
+class Outcome:
+    """What became of the jobs that were chosen.
+
+    Attributes:
+        added: jobs (of a dry run: that would be). refused: by the error's text.
+        without_body: that cannot be added. already: that an earlier run has added.
+        queues: how many of the added were for each queue.
+    """
+
+    added: int = 0
+    without_body: int = 0
+    already: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    queues: Counter[str] = field(default_factory=Counter)
+
+
+def replay(
+    jobs: DataFrame,
+    target: Target,
+    *,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Add jobs again, each under a new id.
+
+    Args:
+        jobs: columns id, queue, body.
+        dry_run: only count.
+        sleep, clock: of the time module.
+
+    Raises:
+        WireError: no node can be reached.
+    """
+    outcome = Outcome()
+    before = _noted(target.done)
+    chosen = _wanted(jobs, before, outcome)
+    if dry_run:
+        for row in chosen:
+            outcome.added += 1
+            outcome.queues[target.queue or row["queue"]] += 1
+        return outcome
+    chunk = CHUNK if target.rate is None else max(1, min(CHUNK, int(target.rate / _TICKS)))
+    adder = Adder(target.nodes, target.password, failover=target.failover)
+    started = clock()
+    sent = 0
+    try:
+        while rows := list(islice(chosen, chunk)):
+            if target.rate is not None:
+                early = started + sent / target.rate - clock()
+                if early > 0:
+                    sleep(early)
+            _add(adder, rows, target, outcome)
+            sent += len(rows)
+            progress(f"{outcome.added} jobs added")
+    finally:
+        adder.close()
+    return outcome
+
+
+def _wanted(jobs: DataFrame, before: set[str], outcome: Outcome) -> Iterator[Row]:
+    for row in jobs.toLocalIterator(prefetchPartitions=True):
+        if row["body"] is None:
+            outcome.without_body += 1
+        elif row["id"] in before:
+            outcome.already += 1
+        else:
+            yield row
+
+
+def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) -> None:
+    options: list[Arg] = [part for pair in target.options.items() for part in pair]
+    requests: list[tuple[Arg, ...]] = [
+        ("ADDJOB", target.queue or row["queue"], bytes(row["body"]), target.timeout, *options)
+        for row in rows
+    ]
+    refused = dict(adder.add(requests))
+    outcome.refused.update(refused.values())
+    added = [row for place, row in enumerate(rows) if place not in refused]
+    outcome.added += len(added)
+    outcome.queues.update(target.queue or row["queue"] for row in added)
+    if target.done is not None and added:
+        target.done.parent.mkdir(parents=True, exist_ok=True)
+        with target.done.open("a") as file:
+            file.write("".join(json.dumps(row["id"]) + "\n" for row in added))
+
+
+def _noted(done: Path | None) -> set[str]:
+    """What earlier runs have added. The last line may be a half one, of a run that died."""
+    if done is None or not done.exists():
+        return set()
+    noted = set()
+    for line in done.read_text().splitlines():
+        try:
+            noted.add(str(json.loads(line)))
+        except ValueError:
+            continue
+    return noted

@@ -1,0 +1,248 @@
+"""The report as one HTML page: nothing in it is loaded from elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from disque_trio.spark.report_plots import (
+    Line,
+    bar_plot,
+    duration,
+    heat_map,
+    line_plot,
+    moment,
+    number,
+)
+
+Numbers = Mapping[str, Any]  # what report.make_report gives
+
+_HOUR = 3_600_000
+_MEANING = {
+    "never-delivered": "The producer was told that the job is added, and nobody ever got it.",
+    "delivered-after-ack": "A worker got it although it had been acknowledged.",
+    "delivered-twice": "More than one delivery, for the reason that is given.",
+    "expired-undelivered": "The time to live was over before anybody got it.",
+    "poison": "Workers refuse it again and again.",
+    "clock-skew": "The clocks of two nodes are apart: times of the one cannot be compared with"
+    " those of the other.",
+}
+_STYLE = """
+body{font:15px/1.45 system-ui,sans-serif;color:#222;background:#fff;margin:0 auto;max-width:800px;
+padding:24px 20px 60px}
+h1{font-size:24px;margin:0 0 2px}h2{font-size:17px;margin:34px 0 6px;border-bottom:1px solid #ddd}
+p.sub,p.hint{color:#666;margin:2px 0 10px;font-size:13px}p.none{color:#888}
+.tiles{display:flex;flex-wrap:wrap;gap:10px;margin:16px 0}
+.tile{border:1px solid #ddd;border-radius:6px;padding:8px 14px;min-width:104px}
+.tile b{display:block;font-size:20px}.tile span{color:#666;font-size:12px}
+.verdict{padding:10px 14px;border-radius:6px;margin:14px 0;background:#e8f4ea}
+.verdict.bad{background:#fbeaea}.warn{padding:8px 14px;border-radius:6px;background:#fff4dd}
+table{border-collapse:collapse;width:100%;font-size:12.5px;margin:6px 0}
+th{text-align:left;color:#555;border-bottom:1px solid #bbb}
+td,th{padding:3px 8px 3px 0;vertical-align:top}td{border-bottom:1px solid #eee}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+code{font-size:11.5px}td.t{white-space:nowrap}td.w{overflow-wrap:anywhere}
+svg{width:100%;height:auto;display:block}svg text{font-size:11px;fill:#555}
+.rule{stroke:#e3e3e3}.legend{font-size:12.5px;margin:2px 0 0 64px}
+.legend span{margin-right:16px}.legend i{display:inline-block;width:12px;height:3px;
+margin:0 6px 4px 0}summary{cursor:pointer;margin:8px 0}
+"""
+
+
+def page(numbers: Numbers) -> str:
+    """The page."""
+    title = "Disque audit"
+    if numbers["events"]:
+        title += f", {moment(numbers['first'], '%Y-%m-%d %H:%M')} to "
+        title += moment(numbers["last"], "%Y-%m-%d %H:%M") + " UTC"
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8>",
+        "<meta name=viewport content='width=device-width'>",
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f"<h1>{escape(title)}</h1>",
+        _summary(numbers),
+        _findings(numbers),
+        "<h2>Waiting</h2><p class=hint>From the first queue to the first worker. Half of the jobs"
+        " waited less than p50, one of a hundred longer than p99.</p>",
+        _percentiles(numbers["wait"], numbers["step"], "wait over time"),
+        "<h2>Processing</h2><p class=hint>From the delivery to the acknowledge.</p>",
+        _percentiles(numbers["processing"], numbers["step"], "processing over time"),
+        "<h2>Depth</h2><p class=hint>Jobs in the queues of all nodes, of the busiest queues.</p>",
+        _depth(numbers),
+        "<h2>Deliveries per job</h2><p class=hint>The bars grow with the logarithm.</p>",
+        bar_plot([(str(name), count) for name, count in numbers["deliveries"]], "deliveries"),
+        "<h2>Deliveries by queue and hour</h2>",
+        _hours(numbers["hours"]),
+        "<h2>Queues</h2>",
+        _queues(numbers["queues"]),
+        _nodes(numbers),
+        "</html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _summary(numbers: Numbers) -> str:
+    jobs = numbers["jobs"]
+    count = jobs["jobs"]
+    sub = (
+        f"{number(numbers['events'])} events of {len(numbers['nodes'])} nodes in"
+        f" {number(numbers['segments'])} segments"
+    )
+    text = f"<p class=sub>{sub}</p>"
+    if numbers["dropped"]:
+        text += (
+            f"<p class=warn>{number(numbers['dropped'])} events are missing: the logs say that"
+            " they dropped them. Findings may be due to that.</p>"
+        )
+    if numbers["unknown"]:
+        text += f"<p class=warn>{number(numbers['unknown'])} events are of unknown kinds.</p>"
+    lost = numbers["findings"]["never-delivered"]
+    if lost:
+        text += (
+            f"<p class='verdict bad'><b>{number(lost)} jobs were confirmed and never delivered."
+            "</b></p>"
+        )
+    elif count:
+        text += "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered,"
+        text += " ended before, or are still young.</p>"
+    tiles = [("jobs", number(count))]
+    if count:
+        tiles += [
+            ("delivered", number(jobs["delivered"])),
+            ("acknowledged", number(jobs["acked"])),
+            ("not ended", number(jobs["open"])),
+            ("delivered again", number(jobs["delivered_again"])),
+            ("expired", number(jobs["expired"])),
+            ("wait p50 / p99", _pair(jobs, "wait")),
+            ("processing p50 / p99", _pair(jobs, "processing")),
+        ]
+    cells = [f"<div class=tile><b>{value}</b><span>{name}</span></div>" for name, value in tiles]
+    return f"{text}<div class=tiles>{''.join(cells)}</div>"
+
+
+def _pair(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_p50"], row[f"{name}_p99"]
+    return "-" if low is None else f"{duration(low)} / {duration(high)}"
+
+
+def _findings(numbers: Numbers) -> str:
+    counts = numbers["findings"]
+    text = "<h2>Findings</h2>"
+    if not any(counts.values()):
+        return text + "<p>None.</p>"
+    rows = [
+        [escape(kind), number(count), escape(_MEANING[kind])]
+        for kind, count in counts.items()
+        if count
+    ]
+    text += _table(["kind", "#count", "what it means"], rows)
+    for kind, count in counts.items():
+        shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
+        if not shown:
+            continue
+        some = f"the first {len(shown)} of {number(count)}" if count > len(shown) else number(count)
+        opened = " open" if count <= 5 else ""
+        text += f"<details{opened}><summary>{escape(kind)}: {some}</summary>"
+        text += _found(shown) + "</details>"
+    return text
+
+
+def _found(shown: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            "" if found["time"] is None else moment(found["time"]),
+            escape(found["queue"] or ""),
+            f"<code>{escape(found['job'] or '')}</code>",
+            escape(found["reason"] or ""),
+            escape(found["detail"]),
+            escape(", ".join(node[:8] for node in found["nodes"])),
+        ]
+        for found in shown
+    ]
+    heads = ["time", "queue", "job", "reason", "detail", "nodes"]
+    cut = [[*row[:2], row[2].replace("<code></code>", ""), *row[3:]] for row in rows]
+    filled = [place for place in range(len(heads)) if any(row[place] for row in cut)]
+    return _table(
+        [heads[place] for place in filled], [[row[place] for place in filled] for row in cut]
+    )
+
+
+def _percentiles(points: Sequence[Sequence[int]], step: int, title: str) -> str:
+    lines = []
+    for place, name in enumerate(("p50", "p95", "p99"), 1):
+        line: list[tuple[int, float | None]] = []
+        for point in points:
+            if line and point[0] - line[-1][0] > 3 * step:
+                line.append((point[0] - step, None))
+            line.append((point[0], max(point[place], 1)))
+        lines.append(Line(name, line))
+    return line_plot(lines, title, log=True, times=True)
+
+
+def _depth(numbers: Numbers) -> str:
+    lines = []
+    for queue, points in numbers["depth"].items():
+        line: list[tuple[int, float | None]] = []
+        for at, depth in points:
+            # It stays as it is until something happens.
+            if line and at - line[-1][0] > 120_000:
+                line.append((at - 60_000, line[-1][1]))
+            line.append((at, depth))
+        if line and numbers["last"] > line[-1][0]:
+            line.append((numbers["last"], line[-1][1]))
+        lines.append(Line(queue or "?", line))
+    return line_plot(lines, "depth over time")
+
+
+def _hours(hours: Mapping[str, Any]) -> str:
+    cells = {(queue, at): count for queue, at, count in hours["delivered"]}
+    columns = list(range(hours["first"], hours["last"] + 1, _HOUR)) if cells else []
+    return heat_map(hours["queues"], columns, cells, "deliveries by queue and hour")
+
+
+def _queues(queues: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for row in queues[:200]:
+        deliveries = row["deliveries"] or 0
+        rows.append(
+            [
+                escape(row["queue"] or "?"),
+                number(row["jobs"]),
+                _pair(row, "wait"),
+                _pair(row, "processing"),
+                _share(row["retries"], deliveries),
+                _share(row["nacks"], deliveries),
+                number(row["most_depth"] or 0),
+                number(row["last_depth"] or 0),
+            ]
+        )
+    heads = ["queue", "#jobs", "#wait p50 / p99", "#processing p50 / p99"]
+    heads += ["#retries", "#nacks", "#most depth", "#depth at the end"]
+    return _table(heads, rows) if rows else "<p class=none>None.</p>"
+
+
+def _share(part: int | None, whole: int) -> str:
+    return f"{100 * (part or 0) / whole:.2f}%" if whole else "-"
+
+
+def _nodes(numbers: Numbers) -> str:
+    items = "".join(f"<li><code>{escape(node)}</code></li>" for node in numbers["nodes"])
+    rules = ", ".join(f"{name} {value}" for name, value in numbers["settings"].items())
+    return (
+        f"<h2>Nodes</h2><ul>{items}</ul><p class=hint>Rules of the findings: {escape(rules)}.</p>"
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; columns whose name begins with # hold numbers. Cells are markup."""
+    classes = [" class=n" if head.startswith("#") else "" for head in heads]
+    names = [head.removeprefix("#") for head in heads]
+    text = "".join(
+        f"<th{style}>{escape(name)}</th>" for style, name in zip(classes, names, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{style}>{cell}</td>" for style, cell in zip(classes, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{text}</tr>{body}</table>"

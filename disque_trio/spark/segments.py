@@ -1,0 +1,206 @@
+"""The files of event logs: finding them, cutting them into pieces, making rows of their lines.
+
+Owns no session of Spark: this runs in its workers.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+OPEN = ".open"
+PACKED = ".gz"
+MALFORMED = "malformed"  # the column with lines that are no events
+BLOCK = 4 << 20  # bytes that are parsed at once
+
+
+class SegmentError(Exception):
+    """A line is no event, and the reader was told to fail then."""
+
+
+class Piece(NamedTuple):
+    """The lines of a file that begin at ``start`` or behind it, and before ``end``."""
+
+    path: str
+    start: int
+    end: int
+
+
+def find_segments(paths: Sequence[str], include_open: bool) -> list[Path]:
+    """The segments at ``paths``: files, or directories with all below them; wildcards are
+    expanded. The names of the files in directories have to be those that nodes give.
+
+    Raises:
+        FileNotFoundError: there is nothing at one of ``paths``.
+    """
+    found: set[Path] = set()
+    for path in paths:
+        entries = glob(path, recursive=True) if has_magic(path) else [path]  # noqa: PTH207
+        if not entries:
+            raise FileNotFoundError(f"no event log at {path}")
+        for entry in map(Path, entries):
+            if entry.is_dir():
+                found.update(entry.rglob("events-*.jsonl*"))
+            elif entry.exists():
+                found.add(entry)
+            else:
+                raise FileNotFoundError(f"no event log at {entry}")
+    return sorted(path for path in found if _wanted(path, found, include_open))
+
+
+def _wanted(path: Path, all: set[Path], include_open: bool) -> bool:
+    if path.name.endswith((".jsonl", ".jsonl" + PACKED)):
+        return True
+    if not include_open or not path.name.endswith(".jsonl" + OPEN):
+        return False  # a file that is being compressed is one of these
+    # Closed while the directory was read, or a node died while it closed it: it is there twice.
+    closed = path.with_name(path.name.removesuffix(OPEN))
+    return closed not in all and closed.with_name(closed.name + PACKED) not in all
+
+
+def split(segments: Sequence[Path], size: int) -> list[list[Piece]]:
+    """Pieces of about ``size`` bytes; small files are put together. A compressed file is one
+    piece: it can only be read from its beginning, and counts as ten times its size."""
+    partitions: list[list[Piece]] = []
+    room = 0
+    for path in segments:
+        length = path.stat().st_size
+        if length == 0:
+            continue
+        packed = path.name.endswith(PACKED)
+        for start in range(0, length, length if packed else size):
+            end = length if packed else min(start + size, length)
+            cost = (end - start) * (10 if packed else 1)
+            if cost > room or not partitions:
+                partitions.append([])
+                room = size
+            partitions[-1].append(Piece(str(path), start, end))
+            room -= cost
+    return partitions
+
+
+def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
+    """The lines of ``piece``, about ``size`` bytes at a time; each block ends with a line.
+
+    The end of a segment that is still written to may be half a line: it is left out.
+    """
+    with _opened(piece.path) as file:
+        at = 0
+        if piece.start > 0:
+            file.seek(piece.start - 1)
+            at = piece.start - 1 + len(file.readline())
+        whole = piece.path.endswith(PACKED)
+        while whole or at < piece.end:
+            data = file.read(size if whole else min(size, piece.end - at))
+            if not data:
+                return
+            if not data.endswith(b"\n"):
+                data += file.readline()
+            at += len(data)
+            if piece.path.endswith(OPEN) and not data.endswith(b"\n"):
+                data = data[: data.rfind(b"\n") + 1]
+            yield data
+
+
+def _opened(path: str) -> BinaryIO:
+    """The file, also when it has been closed, and compressed, since it was found."""
+    closed = path.removesuffix(OPEN)
+    for name in (path, closed):
+        if not name.endswith(PACKED):
+            try:
+                return Path(name).open("rb")
+            except FileNotFoundError:
+                pass
+    packed = closed if closed.endswith(PACKED) else closed + PACKED
+    return cast(BinaryIO, gzip.open(packed, "rb"))
+
+
+def rows_of(block: bytes, schema: pa.Schema, malformed: str, path: str) -> pa.Table:
+    """The lines of ``block`` as rows of ``schema``, which is that of events. JSON without a time
+    is left out, or kept as no event.
+
+    Args:
+        malformed: what becomes of lines that are no events: ``drop``, ``fail``, or ``keep`` them
+            in the column of that name.
+        path: for the text of the error.
+
+    Raises:
+        SegmentError: a line is no event, and ``malformed`` is ``fail``.
+    """
+    lines = pa.schema(
+        [
+            pa.field("time", pa.int64()) if field.name == "time" else field
+            for field in schema
+            if field.name not in ("time_ms", MALFORMED)
+        ]
+    )
+    bad: list[bytes] = []
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(block),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=lines, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        # Somewhere in the block is a line that is no event: look at each.
+        table, bad = _one_by_one(block, lines)
+    if bad and malformed == "fail":
+        raise SegmentError(f"{path}: not an event: {bad[0][:200]!r}")
+    if table.column("time").null_count:
+        if malformed == "keep":
+            table, bad = _one_by_one(block, lines, needed="time")
+        else:
+            table = table.filter(pc.field("time").is_valid())
+    columns = {name: table.column(name) for name in lines.names}
+    columns["time_ms"] = columns["time"]
+    columns["time"] = pc.multiply(columns["time"], 1000).cast(schema.field("time").type)
+    if MALFORMED in schema.names:
+        columns[MALFORMED] = pa.nulls(len(table), pa.string())
+    whole = pa.table([columns[name] for name in schema.names], schema=schema)
+    if not bad or malformed != "keep":
+        return whole
+    texts = [line.decode("utf-8", "backslashreplace") for line in bad]
+    kept = pa.Table.from_pylist([{MALFORMED: text} for text in texts], schema=schema)
+    return pa.concat_tables([whole, kept])
+
+
+def _one_by_one(block: bytes, schema: pa.Schema, needed: str = "") -> tuple[pa.Table, list[bytes]]:
+    """The good lines of a block, and the bad ones; those without ``needed`` are."""
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
+    limits = {
+        field.name: 1 << (field.type.bit_width - 1) for field in schema if field.name not in texts
+    }
+    rows: list[dict[str, str | int | None]] = []
+    bad: list[bytes] = []
+    for line in block.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError:
+            bad.append(line)
+            continue
+        if (
+            isinstance(event, dict)
+            and (not needed or event.get(needed) is not None)
+            and all(isinstance(event.get(name, ""), str | None) for name in texts)
+            and all(_fits(event.get(name), limit) for name, limit in limits.items())
+        ):
+            rows.append(event)
+        else:
+            bad.append(line)
+    return pa.Table.from_pylist(rows, schema=schema), bad
+
+
+def _fits(value: object, limit: int) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit

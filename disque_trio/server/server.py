@@ -423,7 +423,9 @@ def _pidfile(config: Config) -> Iterator[None]:
         yield
         return
     path = Path(config.pidfile).absolute()
-    path.write_text(f"{os.getpid()}\n")
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(f"{os.getpid()}\n")
+    new.replace(path)  # who waits for the file must not find it empty
     try:
         yield
     finally:

@@ -221,6 +221,9 @@ def _delete(
                 node.tell_deleted(id, job)
             node.delete(job)
         elif tell_all:
+            if node.eventing:
+                unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)
+                node.note("deleted", unknown, "fastack" if counted else "command")
             node.tell_deleted(id, None)
     return deleted
 

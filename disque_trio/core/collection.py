@@ -64,6 +64,8 @@ class CollectingStore(ReplicatedStore):
         job.state = ACKED
         job.delivered = ()
         self._register(job)
+        if self.eventing:
+            self.note("acked", job, "client")
         self.memory.evictable[id] = job
         self.collect(job)
 

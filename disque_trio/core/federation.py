@@ -259,7 +259,7 @@ class FederatedStore(CollectingStore):
         job.flags &= ~FLAG_DELIVERED
         self._put(job)
         if self.eventing:
-            self.note_new("imported", job)
+            self.note("imported", job, new=True)
             self.note("queued", job, "import")
         self._keep_time(job)
         queue = self.queues[job.queue]

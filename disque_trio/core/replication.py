@@ -188,12 +188,12 @@ class ReplicatedStore(RequeueStore):
         self.client = adding.client
         self.peer = b""  # the last of several that confirmed is nobody special
         if self.eventing:
-            self.note_new("replicated", job)
+            self.note("replicated", job, new=True)
         self._settle(adding, b"+" + job.id + b"\r\n")
         if adding.external:
             chosen = self._let_queue(job, confirmed)
             if self.eventing:
-                self.note_new("added", job)
+                self.note("added", job, new=True)
             if job.retry == 0:
                 # Nobody else may ever queue it.
                 packet = self.packets.about_job(bus.DELJOB, job.id)
@@ -214,7 +214,7 @@ class ReplicatedStore(RequeueStore):
         self._settle(adding, b"+" + job.id + b"\r\n")
         self.total_added += 1
         if self.eventing:
-            self.note_new("added", job)
+            self.note("added", job, new=True)
 
     def gave_up(self, job: Job) -> None:
         """``job`` is about to be deleted before it was replicated."""
@@ -333,7 +333,7 @@ class ReplicatedStore(RequeueStore):
             new.flags = FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
             self._register(new)
             if self.eventing:
-                self.note_new("copied", new)
+                self.note("copied", new, new=True)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
                 new.qtime = self._retry_time(new) + new.delay * 1000

@@ -137,7 +137,7 @@ class JobStore(Queues):
         """Queue a new job, at once or after its delay, and note it in the journal."""
         self.total_added += 1
         if self.eventing:
-            self.note_new("added", job, "" if job.delay else "add")
+            self.note("added", job, "" if job.delay else "add", new=True)
         if job.delay:
             job.qtime = self.now + job.delay * 1000
             self._schedule(job)

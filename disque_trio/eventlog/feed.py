@@ -13,15 +13,14 @@ from disque_trio.eventlog.child import HEAD
 from disque_trio.eventlog.lines import DROPPED, Event, count
 
 LIMIT = 16 << 20  # bytes that wait
-BATCH = 256  # events; some 0.1 ms. Later they are in the cache no more, which costs
 
 
 class Feed:
     """See above.
 
     Args:
-        limit: bytes that may wait. Once events were dropped half of that has to be free before
-            more are taken.
+        limit: bytes that may wait; the last batch may go beyond. Once events were dropped half of
+            that has to be free before more are taken.
 
     Attributes:
         written: events that are in files.
@@ -60,16 +59,24 @@ class Feed:
         return len(self._unsent) > 0
 
     def add(self, events: list[Event], now: int) -> None:
-        """Take ``events``, or drop them; ``now`` (ms) is when the log says so."""
+        """Take ``events``, which are to be one batch, or drop them; ``now`` (ms) is when the log
+        says so."""
         if self._missing and self.waiting <= self._limit // 2:
             self._queue([(now, DROPPED, self._missing)])
             self._missing = 0
-        for start in range(0, len(events), BATCH):
-            batch = events[start : start + BATCH]
-            if self._missing or self.waiting >= self._limit:
-                self._drop(batch)
-            else:
-                self._queue(batch)
+        if not events:
+            return
+        if self._missing or self.waiting >= self._limit:
+            self._drop(events)
+        else:
+            self._queue(events)
+
+    def mark(self, event: str, now: int) -> None:
+        """Something happened at ``now`` that has to be in the log, however much waits."""
+        if self._missing:
+            self._queue([(now, DROPPED, self._missing)])
+            self._missing = 0
+        self._queue([(now, event)])
 
     def _drop(self, events: list[Event]) -> None:
         lost = count(events)

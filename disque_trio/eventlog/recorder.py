@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import trio
 
 import disque_trio
-from disque_trio.eventlog.feed import BATCH, Feed
-from disque_trio.eventlog.lines import Event
+from disque_trio.eventlog.feed import Feed
+from disque_trio.eventlog.lines import STARTED, STOPPED, Event
 
 TICK = 0.1  # s
 STOP_SECONDS = 2.0  # for a process to write and close what it has
@@ -87,6 +87,7 @@ class EventLog:
         self._size = 0
         self._problem = ""
         self._changed = trio.Event()
+        self._beginning = False  # events are noted, and the log does not say so yet
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -96,24 +97,35 @@ class EventLog:
         events = source.events
         if events:
             source.events = []
+        if self._beginning and source.now:
+            # The clock of the node stands still until its first turn.
+            first = events[0] if events else b""
+            began = first[0] if isinstance(first, tuple) else source.now
+            self._feed.mark(STARTED, began if isinstance(began, int) else source.now)
+            self._beginning = False
         self._feed.add(events, source.now)
         if self._input >= 0:
             self._feed.push(self._input)
-
-    @property
-    def due(self) -> bool:
-        """Whether there is a batch."""
-        return len(self._source.events) >= BATCH
 
     # ---- settings ---------------------------------------------------------------------------
 
     def apply(self, settings: Settings | None) -> None:
         """Write the log as ``settings`` say from now on; None: write none."""
         self._wanted = settings
-        self._source.eventing = settings is not None
         if settings is not None:
+            self._beginning = self._beginning or not self._source.eventing
             self._last = settings
+        elif self._source.eventing:
+            self._end()
+        self._source.eventing = settings is not None
         self._changed.set()
+
+    def _end(self) -> None:
+        """No more events are noted: say that the log is complete up to here."""
+        self.turn()
+        if not self._beginning:
+            self._feed.mark(STOPPED, self._source.now)
+        self._beginning = False
 
     def info(self) -> dict[str, str | int | float]:
         """The part of INFO persistence."""
@@ -299,6 +311,8 @@ class EventLog:
     async def close(self, seconds: float = STOP_SECONDS) -> None:
         """The node has done its last turn: bring everything into files, in ``seconds`` or a bit
         more. Must not be called while ``run`` runs."""
+        if self._source.eventing:
+            self._end()
         self.turn()
         await self._finish(seconds, False)
         if self._process is None and self._feed.waiting and self._last is not None:

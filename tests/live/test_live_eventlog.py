@@ -194,7 +194,7 @@ def test_what_is_left_when_node_and_writer_die_is_closed_by_the_next_start(
     with left.open("ab") as file:
         file.write(b'{"time":17952')
     disque_server(*ON, cwd=node.directory)
-    wait_until(lambda: not open_files(log_of(node)))
+    wait_until(lambda: not left.exists())
     assert Events(log_of(node)).ids("added") == ids
 
 
@@ -312,7 +312,7 @@ def test_a_full_disk_costs_events_that_are_counted_and_no_job(
     events = Events(small_disk.parent / "roomy")
     assert events.ids("added")[-1:] == last
     assert sum(int(str(event["count"])) for event in events.of("dropped")) == dropped
-    logged = [event for event in found + events.all if event["event"] != "dropped"]
+    logged = [event for event in found + events.all if "id" in event]
     assert len(logged) == written
     keys = [(event["event"], event["id"]) for event in logged]
     assert len(keys) == len(set(keys))

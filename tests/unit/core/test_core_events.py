@@ -1,7 +1,13 @@
 """What the event log hears of jobs."""
 
+import random
+
 import pytest
 from mesh import Mesh
+
+from disque_trio.core.events import EventSource
+from disque_trio.core.job import Job
+from disque_trio.eventlog.lines import LineWriter
 
 Shown = tuple[str, str, str, int]
 
@@ -19,11 +25,18 @@ def noted(mesh: Mesh, index: int) -> list[Shown]:
     """Event, reason, client and the number of the peer's node (-1: none), oldest first."""
     events, mesh[index].node.events = mesh[index].node.events, []
     found: list[Shown] = []
+    client = ""
+    what: tuple[int | str | bytes, ...] = ()
     for event in events:
-        peer = event[6]
-        assert isinstance(peer, bytes)
-        number = mesh.ids.index(peer) if peer else -1
-        found.append((str(event[1]), str(event[4]), str(event[5]), number))
+        if isinstance(event, str):
+            client = event
+        elif isinstance(event, tuple):
+            what = event
+        else:
+            peer = what[4]
+            assert isinstance(peer, bytes)
+            number = mesh.ids.index(peer) if peer else -1
+            found.append((str(what[1]), str(what[3]), client, number))
     return found
 
 
@@ -65,8 +78,8 @@ def test_the_life_of_a_job_with_copies(mesh: Mesh) -> None:
 def test_numbers_are_given_where_a_job_is_new(mesh: Mesh) -> None:
     mesh.add(0, "REPLICATE", 2, "RETRY", 60, "TTL", 100, "DELAY", 5)
     event = next(event for event in mesh[0].node.events if event[1] == "added")
-    assert event[7:15] == (0, 0, 4, 2, 2, 60, 100, 5)
-    assert event[15] == next(iter(mesh[0].node.jobs.values())).ctime
+    assert event[5:13] == (0, 0, 4, 2, 2, 60, 100, 5)
+    assert event[13] == next(iter(mesh[0].node.jobs.values())).ctime
 
 
 def test_a_job_that_moves_is_noted_on_both_sides(mesh: Mesh) -> None:
@@ -122,3 +135,121 @@ def test_a_job_that_was_given_up_is_noted(mesh: Mesh) -> None:
     mesh[0].send(mesh[0].me, "ADDJOB", "q", "b", 100)
     mesh.advance(1)
     assert [event[:2] for event in noted(mesh, 0)] == [("deleted", "given-up")]
+
+
+def test_what_happens_to_many_jobs_is_noted_once(mesh: Mesh) -> None:
+    bench = mesh[0]
+    ids = [bench.add("q", "body", "REPLICATE", 1) for _ in range(3)]
+    assert bench.get_all(count=3) == ids
+    added, client, *others = bench.node.events
+    assert (client, *others[:3]) == ("worker", *ids)
+    assert isinstance(added, tuple)
+    assert added[1:4] == ("added", b"q", "add")
+    assert isinstance(others[3], tuple)
+    assert others[3][1:4] == ("delivered", b"q", "")
+    assert others[4:] == ids
+
+
+OPTIONS: list[list[str | int]] = [
+    ["REPLICATE", 1],
+    ["REPLICATE", 1],
+    ["REPLICATE", 2],
+    ["REPLICATE", 1, "RETRY", 5],
+    ["REPLICATE", 1, "TTL", 50],
+    ["REPLICATE", 1, "DELAY", 1],
+]
+
+
+def lines_of_a_random_run(seed: int, each: bool) -> list[bytes]:
+    """What two nodes' logs say; their events are taken after ``each`` command, or at the end."""
+    rng = random.Random(seed)
+    mesh = Mesh(2, seed)
+    clients = [[bench.client(), bench.client()] for bench in mesh.nodes]
+    writers = [LineWriter(id.decode()) for id in mesh.ids]
+    lines = [b"", b""]
+    for bench in mesh.nodes:
+        bench.node.eventing = True
+    for _ in range(400):
+        bench, client = mesh[index := rng.randrange(2)], rng.choice(clients[index])
+        known = [job.id for job in bench.node.jobs.values()]
+        job = ["ADDJOB", rng.choice("qp"), "x" * rng.randrange(1, 3), 0, *rng.choice(OPTIONS)]
+        words = rng.choice(
+            [
+                job,
+                job,
+                ["GETJOB", "NOHANG", "FROM", "q", "p"],
+                ["CLIENT", "SETNAME", rng.choice("ab")],
+                *([name, rng.choice(known)] for name in ("ACKJOB", "NACK", "ENQUEUE") if known),
+            ]
+        )
+        bench.send(client, *words)
+        if each:
+            hand_over(mesh, writers, lines)
+        if rng.randrange(20) == 0:
+            mesh.advance(rng.choice([0.001, 1.2, 6]))
+    hand_over(mesh, writers, lines)
+    return lines
+
+
+def hand_over(mesh: Mesh, writers: list[LineWriter], lines: list[bytes]) -> None:
+    for index, bench in enumerate(mesh.nodes):
+        events, bench.node.events = bench.node.events, []
+        lines[index] += writers[index].lines(events)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_noted_in_short_is_what_is_noted_at_length(seed: int) -> None:
+    at_once = lines_of_a_random_run(seed, each=False)
+    assert at_once == lines_of_a_random_run(seed, each=True)
+    assert min(text.count(b"\n") for text in at_once) > 50
+
+
+FACTS = {"repl": 1, "ctime": 8, "etime": 2000, "delay": 0, "retry": 9}
+
+
+def second(**changed: int) -> Job:
+    facts = FACTS | changed
+    return Job(b"D-2", b"q", b"body", **facts)
+
+
+def shared(*holders: bytes) -> Job:
+    job = second()
+    job.delivered = holders
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "reason", "peer"),
+    [
+        (second(repl=2), "add", b""),
+        (second(ctime=9), "add", b""),
+        (second(etime=2001), "add", b""),
+        (second(delay=1), "add", b""),
+        (second(retry=8), "add", b""),
+        (shared(b"f" * 40, b"e" * 40), "add", b""),
+        (Job(b"D-2", b"q", b"longer", **FACTS), "add", b""),
+        (Job(b"D-2", b"p", b"body", **FACTS), "add", b""),
+        (second(), "", b""),
+        (second(), "add", b"f" * 40),
+    ],
+)
+def test_what_differs_between_two_jobs_in_a_row_is_noted(
+    job: Job, reason: str, peer: bytes
+) -> None:
+    source = EventSource()
+    source.note("added", Job(b"D-1", b"q", b"body", **FACTS | {"ctime": 7}), "add", new=True)
+    source.peer = peer
+    source.note("added", job, reason, new=True)
+    both = source.events
+    source.events = []
+    source.note("added", job, reason, new=True)
+    lines = LineWriter("0" * 40).lines(both).splitlines()
+    assert lines[2:] == LineWriter("0" * 40).lines(source.events).splitlines()
+    assert lines[0] != lines[2].replace(b"D-2", b"D-1")
+
+
+def test_a_job_without_copies_behind_one_with_copies_is_noted() -> None:
+    source = EventSource()
+    source.note("added", shared(b"f" * 40, b"e" * 40), new=True)
+    source.note("added", second(ctime=9), new=True)
+    assert [event[9] for event in source.events if isinstance(event, tuple)] == [2, 1]

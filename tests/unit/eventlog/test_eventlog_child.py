@@ -99,7 +99,7 @@ class Driver:
 
 
 def batch(*numbers: int) -> bytes:
-    events: list[Event] = [(NOW, "queued", b"D-%08d" % n, b"q", "add") for n in numbers]
+    events: list[Event] = [(NOW, "queued", b"q", "add"), *(b"D-%08d" % n for n in numbers)]
     data = marshal.dumps(events)
     return HEAD.pack(len(data)) + data
 

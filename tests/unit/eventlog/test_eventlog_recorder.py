@@ -29,8 +29,9 @@ class Source:
 
     def make(self, count: int) -> None:
         if self.eventing:
-            for n in range(self.made, self.made + count):
-                self.events.append((self.now, "queued", b"D-%08d" % n, b"q", "add"))
+            if not self.events:
+                self.events.append((self.now, "queued", b"q", "add"))
+            self.events += [b"D-%08d" % n for n in range(self.made, self.made + count)]
             self.made += count
 
 

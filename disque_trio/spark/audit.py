@@ -5,34 +5,56 @@ A run reads the segments that no run before has read, and makes the next version
 they are. What a run has not finished leaves no trace.
 """
 
-import gzip
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import IntegerType
 
-from disque_trio.spark.audit_clocks import differences, offsets, skews
-from disque_trio.spark.audit_findings import Rules, as_batch, findings, skew_findings
-from disque_trio.spark.audit_jobs import JOB_SCHEMA, event_rows, make_jobs, rows_of_jobs
+from disque_trio.spark.audit_aof import are_all, find_aofs, held, judged
+from disque_trio.spark.audit_clocks import (
+    LEAST_COLUMNS,
+    LEAST_SCHEMA,
+    clocks_of,
+    least_in,
+    least_of,
+)
+from disque_trio.spark.audit_events import PACKING, Seen, weight
+from disque_trio.spark.audit_findings import (
+    FINDING_SCHEMA,
+    NEEDED,
+    as_batch,
+    clock_findings,
+    found_in,
+)
+from disque_trio.spark.audit_gaps import Ends, ends_of, gaps_of
+from disque_trio.spark.audit_jobs import JOB_SCHEMA
+from disque_trio.spark.audit_judge import Rules
 from disque_trio.spark.audit_queues import MINUTE, queue_minutes
+from disque_trio.spark.audit_stages import (
+    jobs_written,
+    part_of,
+    partial_of_jobs,
+    partial_of_segments,
+    scan,
+    write_jobs,
+)
 from disque_trio.spark.audit_store import Store, link_tree
-from disque_trio.spark.audit_trace import CODES, MAX_NODES
-from disque_trio.spark.events import read_events
+from disque_trio.spark.audit_trace import MAX_NODES
 from disque_trio.spark.segments import PACKED, find_segments
 
 MAX_PARTS = 32
-PARTITION_BYTES = 128 << 20  # of lines, that one task holds the jobs of
-_PACKING = 10
+BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
 
 
 @dataclass(frozen=True)
@@ -45,7 +67,9 @@ class Result:
         jobs: rows of the jobs table.
         dropped, unknown: events of all runs that the logs say are missing, and that this program
             does not know.
-        findings: how many of each kind.
+        findings: how many of each kind. reasons: likewise, of each kind and reason.
+        held, unlogged: jobs that append-only files have, and those of them that the logs do not;
+            None: no such files were given.
     """
 
     path: Path
@@ -55,6 +79,9 @@ class Result:
     dropped: int
     unknown: int
     findings: Counter[str]
+    reasons: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    held: int | None = None
+    unlogged: int | None = None
 
 
 class AuditError(Exception):
@@ -67,6 +94,7 @@ def audit(
     output: Path,
     rules: Rules | None = None,
     *,
+    aofs: Sequence[str] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
@@ -74,10 +102,12 @@ def audit(
     Args:
         paths: directories, with all below them, or files; may have wildcards.
         output: a directory; is made if it is not there.
+        aofs: append-only files of all nodes, or directories with them; those of another run do not
+            count.
         progress: is told what is being done.
 
     Raises:
-        FileNotFoundError: nothing is at one of ``paths``.
+        FileNotFoundError: nothing is at one of ``paths`` or ``aofs``.
         StoreError: ``output`` is not what it should be, or another audit is writing there.
         AuditError: a log is not what it should be.
     """
@@ -85,9 +115,10 @@ def audit(
     found = find_segments(paths, False)
     store = Store(output)
     with store.locked():
-        run = _Run(spark, store, found, rules, progress)
+        run = _Run(spark, store, found, rules, progress, find_aofs(aofs))
         settings = {name: int(value) for name, value in asdict(rules).items()}
-        if store.current is None or run.new or store.manifest.settings != settings:
+        different = store.manifest.settings != settings or store.manifest.aofs or run.aofs
+        if store.current is None or run.new or different:
             run.manifest.settings = settings
             run.make()
         return run.result()
@@ -111,15 +142,24 @@ class _Run:
         found: Sequence[Path],
         rules: Rules,
         progress: Callable[[str], None],
+        aofs: Sequence[Path] = (),
     ) -> None:
         old = store.manifest
+        self.aofs = aofs
         self._spark = spark
         self._store = store
         self._rules = rules
         self._progress = progress
         self._events = 0
+        self._held: int | None = None
+        self._unlogged: int | None = None
         self.manifest = replace(
-            old, nodes=list(old.nodes), segments=dict(old.segments), parts=list(old.parts)
+            old,
+            nodes=list(old.nodes),
+            segments=dict(old.segments),
+            parts=list(old.parts),
+            ends=dict(old.ends),
+            aofs=len(aofs),
         )
         self.new: list[Path] = []
         for path in found:
@@ -132,35 +172,37 @@ class _Run:
         """Write the version, and make it the current one."""
         place = self._store.begin()
         since = 0
-        files = [path for path in self.new if path.stat().st_size]
-        if files:
-            since = self._jobs(files, place)
+        (place / "jobs").mkdir()
+        if any(path.stat().st_size for path in self.new):
+            since = self._jobs(place)
         else:
             self._keep(place, self.manifest.parts)
-        (place / "jobs").mkdir(exist_ok=True)
-        jobs = self._table(place / "jobs")
-        self.manifest.jobs = jobs.count()
         self._progress(f"queues: {self.manifest.jobs} jobs")
         before = None
-        if files and self._store.current is not None:
+        if self.new and self._store.current is not None:
             before = self._spark.read.parquet(str(self._store.current / "queue_minutes"))
-        minutes = queue_minutes(jobs, since if before is not None else 0, before)
+        files = sorted(place.glob("jobs/*/*.parquet"))
+        buckets = self._spark.sparkContext.defaultParallelism
+        minutes = queue_minutes(
+            self._spark, files, buckets, since if before is not None else 0, before
+        )
         minutes.coalesce(1).sortWithinPartitions("queue", "minute").write.parquet(
             str(place / "queue_minutes")
         )
         self._progress("findings")
-        self._findings(jobs, place)
+        self._findings(files, place)
         self._store.commit(place, self.manifest)
 
     def result(self) -> Result:
         """What came out of it."""
         path = self._store.current
         assert path is not None
+        reasons: Counter[tuple[str, str | None]] = Counter()
+        for batch in ds.dataset(path / "findings").to_batches(columns=["kind", "reason"]):
+            reasons.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
         counts: Counter[str] = Counter()
-        for row in (
-            self._spark.read.parquet(str(path / "findings")).groupBy("kind").count().collect()
-        ):
-            counts[row["kind"]] = row["count"]
+        for (kind, _), count in reasons.items():
+            counts[kind] += count
         manifest = self._store.manifest
         return Result(
             path=path,
@@ -170,20 +212,26 @@ class _Run:
             dropped=manifest.dropped,
             unknown=manifest.unknown,
             findings=counts,
+            reasons=reasons,
+            held=self._held,
+            unlogged=self._unlogged,
         )
 
     # ---- jobs ---------------------------------------------------------------------------------
 
-    def _jobs(self, files: Sequence[Path], place: Path) -> int:
+    def _jobs(self, place: Path) -> int:
         """Write the jobs. Returns since when (ms, a whole minute) something is different."""
-        size = sum(_weight(path) for path in files)
-        self._progress(f"events: {len(files)} segments, {size >> 20} MB")
-        self._learn_nodes(files)
+        self._learn_nodes()
+        size = sum(weight(path) for path in self.new)
+        self._progress(f"events: {len(self.new)} segments, {size >> 20} MB")
         number = max(self.manifest.parts, default=0) + 1
-        since = self._read(files, place / "jobs", size, number)
-        new = [part for part in (number, number + 1) if _part(place / "jobs", part).exists()]
-        old = self._store.current
+        buckets = self._buckets(size)
+        partial = partial_of_segments(self._spark, self.new, self.manifest.nodes, buckets)
+        seen = write_jobs(partial, self.manifest.nodes, buckets, place / "jobs", number)
+        self._saw(seen)
+        since = seen.first
         touched: list[int] = []
+        old = self._store.current
         if old is not None and self.manifest.parts:
             self._progress("jobs that have got more events")
             hits = (
@@ -197,138 +245,114 @@ class _Run:
             since = min([since, *[row["over"] for row in hits if row["over"] is not None]])
             if len(self.manifest.parts) >= MAX_PARTS:  # many small files are slow to read
                 touched = self.manifest.parts
-        kept = [part for part in self.manifest.parts if part not in touched]
-        if touched:
-            new = self._merge(old, touched, place, number)
-        self._keep(place, kept)
-        self.manifest.parts = sorted([*kept, *new])
+            if touched:
+                self._merge(old / "jobs", touched, place, number)
+        self._keep(place, [part for part in self.manifest.parts if part not in touched])
+        self.manifest.parts = sorted(
+            int(path.name.partition("=")[2]) for path in (place / "jobs").iterdir()
+        )
+        self.manifest.jobs = sum(
+            pq.read_metadata(file).num_rows for file in place.glob("jobs/*/*.parquet")
+        )
         return since - since % MINUTE
 
-    def _read(self, files: Sequence[Path], place: Path, size: int, number: int) -> int:
-        """Write what the new events alone say of jobs. Returns the time of the first event."""
-        events = read_events(self._spark, *[path.resolve().as_uri() for path in files])
-        known = f.concat_ws(":", "event", f.coalesce("reason", f.lit(""))).isin(list(CODES))
-        dropped = f.col("event") == "dropped"
-        seen = Observation("events")
-        counts = [
-            f.count("*").alias("events"),
-            f.min("time_ms").alias("first"),
-            f.max("time_ms").alias("last"),
-            f.sum(f.when(dropped, f.col("count"))).alias("dropped"),
-            f.count_if(~dropped & ~known).alias("unknown"),
-            f.count_if(~f.col("node").isin(self.manifest.nodes)).alias("strange"),
-        ]
-        tasks = max(self._spark.sparkContext.defaultParallelism, -(-size // PARTITION_BYTES))
-        rows = event_rows(events.observe(seen, *counts), self.manifest.nodes)
-        jobs = make_jobs(rows, self.manifest.nodes, tasks)
-        _in_parts(jobs, number).write.partitionBy("part").parquet(str(place))
-        got: dict[str, Any]
-        if any(place.glob("part=*")):
-            got = seen.get
-        else:  # Spark stops to look at a plan that turns out to be empty: nothing was observed
-            row = events.agg(*counts).first()
-            assert row is not None
-            got = row.asDict()
-        if got["strange"]:
+    def _merge(self, old: Path, touched: Sequence[int], place: Path, number: int) -> None:
+        """Write the jobs of the parts that are ``touched`` once more, with what is new in them."""
+        delta = place / "delta"
+        (place / "jobs").rename(delta)
+        files = sorted(delta.glob("*/*.parquet"))
+        for part in touched:
+            files += sorted(part_of(old, part).glob("*.parquet"))
+        buckets = self._buckets(PACKING * sum(path.stat().st_size for path in files))
+        partial = partial_of_jobs(self._spark, files, buckets)
+        write_jobs(partial, self.manifest.nodes, buckets, place / "jobs", number)
+        shutil.rmtree(delta)
+
+    def _buckets(self, size: int) -> int:
+        """How many, for ``size`` bytes of lines."""
+        return max(self._spark.sparkContext.defaultParallelism, -(-size // BUCKET_BYTES))
+
+    def _saw(self, seen: Seen) -> None:
+        if seen.strange:
             raise AuditError("a segment has events of other nodes than its first line is of")
-        self._events = got["events"]
         manifest = self.manifest
-        manifest.events += got["events"]
-        manifest.dropped += got["dropped"] or 0
-        manifest.unknown += got["unknown"]
-        first = int(got["first"] or 0)
-        manifest.first = min(manifest.first or first, first)
-        manifest.last = max(manifest.last, got["last"] or 0)
-        return first
+        if seen.dropped:
+            self._learn_ends(True)
+        self._events = seen.events
+        manifest.events += seen.events
+        manifest.dropped += seen.dropped
+        manifest.unknown += seen.unknown
+        manifest.first = min(manifest.first or seen.first, seen.first)
+        manifest.last = max(manifest.last, seen.last)
 
     def plan(self) -> str:
         """That of the biggest part of the work."""
-        self._learn_nodes(self.new)
-        events = read_events(self._spark, *[path.resolve().as_uri() for path in self.new])
-        jobs = make_jobs(event_rows(events, self.manifest.nodes), self.manifest.nodes, 1)
+        self._learn_nodes()
+        buckets = self._buckets(sum(weight(path) for path in self.new))
+        partial = partial_of_segments(self._spark, self.new, self.manifest.nodes, buckets)
+        jobs = jobs_written(partial, self.manifest.nodes, buckets, self._store.directory, 1)
         with redirect_stdout(StringIO()) as text:
             jobs.explain("formatted")
         return text.getvalue()
-
-    def _merge(
-        self, old: Path | None, touched: Sequence[int], place: Path, number: int
-    ) -> list[int]:
-        """Write the jobs of the parts that are ``touched`` once more, with what is new in them.
-        Returns the numbers of the parts."""
-        assert old is not None
-        delta = place / "delta"
-        (place / "jobs").rename(delta)
-        new = self._table(delta)
-        affected = self._table(old / "jobs").where(f.col("part").isin(list(touched)))
-        more = affected.join(new.select("id"), "id", "left_semi")
-        rows = rows_of_jobs(new).unionByName(rows_of_jobs(more))
-        tasks = self._spark.sparkContext.defaultParallelism
-        merged = _in_parts(make_jobs(rows, self.manifest.nodes, tasks), number)
-        others = affected.join(new.select("id"), "id", "left_anti")
-        if len(touched) >= MAX_PARTS:
-            others = _in_parts(others.drop("part"), number)
-        merged.unionByName(others).write.partitionBy("part").parquet(str(place / "jobs"))
-        shutil.rmtree(delta)
-        return [int(path.name.partition("=")[2]) for path in (place / "jobs").glob("part=*")]
 
     def _keep(self, place: Path, parts: Sequence[int]) -> None:
         old = self._store.current
         for number in parts if old is not None else ():
             assert old is not None
-            link_tree(_part(old / "jobs", number), _part(place / "jobs", number))
+            link_tree(part_of(old / "jobs", number), part_of(place / "jobs", number))
 
     def _table(self, path: Path) -> DataFrame:
         """The jobs at ``path``; there may be none."""
         schema = from_arrow_schema(JOB_SCHEMA).add("part", IntegerType())
         return self._spark.read.schema(schema).parquet(str(path))
 
-    def _learn_nodes(self, files: Sequence[Path]) -> None:
+    def _learn_nodes(self) -> None:
         """Each segment is one node's: its first line says which."""
-        for path in files:
-            node = _node_of(path)
-            if node is not None and node not in self.manifest.nodes:
-                self.manifest.nodes.append(node)
+        self._learn_ends(False)
+        for path in self.new:
+            ends = self.manifest.ends.get(path.name.removesuffix(PACKED))
+            if ends is not None and Ends(*ends).node not in self.manifest.nodes:
+                self.manifest.nodes.append(Ends(*ends).node)
         if len(self.manifest.nodes) > MAX_NODES:
             raise AuditError(f"events of more than {MAX_NODES} nodes")
 
+    def _learn_ends(self, dropped: bool) -> None:
+        """Where the logs begin and end; ``dropped``: they also say that something is missing."""
+        for path in self.new:
+            ends = ends_of(path, dropped)
+            if ends is not None:
+                self.manifest.ends[path.name.removesuffix(PACKED)] = list(ends)
+
     # ---- findings -----------------------------------------------------------------------------
 
-    def _findings(self, jobs: DataFrame, place: Path) -> None:
+    def _findings(self, files: Sequence[Path], place: Path) -> None:
         nodes = self.manifest.nodes
-        between = skews(differences(jobs, self.manifest.jobs))
-        ahead = offsets(between, len(nodes))
-        found = findings(jobs, self._rules, nodes, ahead, self.manifest.last)
-        clocks = as_batch(skew_findings(between, self._rules, nodes))
-        if clocks.num_rows:
-            found = found.unionByName(self._spark.createDataFrame(clocks.to_pandas(), found.schema))
-        found.coalesce(1).sortWithinPartitions("kind", "time").write.parquet(
+        ends = {name: Ends(*fields) for name, fields in self.manifest.ends.items()}
+        gaps = gaps_of(ends, nodes)
+        least = scan(self._spark, files, LEAST_COLUMNS, least_of, LEAST_SCHEMA).collect()
+        clocks = clocks_of(least_in([row.asDict() for row in least]), len(nodes))
+        rules, end = self._rules, self.manifest.last
+
+        def judge(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return as_batch(found_in(batch, rules, nodes, clocks.ahead, end, gaps, clocks.doubt))
+
+        found = scan(self._spark, files, NEEDED, judge, FINDING_SCHEMA)
+        apart = as_batch(clock_findings(clocks, rules, nodes))
+        if apart.num_rows:
+            found = found.unionByName(self._spark.createDataFrame(apart.to_pandas(), found.schema))
+        if self.aofs:
+            found = judged(found, self._hold(place), end, are_all(self.aofs, nodes))
+        found.repartition(1).sortWithinPartitions("kind", "time").write.parquet(
             str(place / "findings")
         )
 
-
-def _in_parts(jobs: DataFrame, number: int) -> DataFrame:
-    """Jobs that are complete are in one part, the others in the next one: most of what later
-    events change is there."""
-    return jobs.withColumn("part", f.when(f.col("complete"), number).otherwise(number + 1))
-
-
-def _part(jobs: Path, number: int) -> Path:
-    return jobs / f"part={number}"
-
-
-def _weight(path: Path) -> int:
-    """About how many bytes the lines of a segment are."""
-    return path.stat().st_size * (_PACKING if path.name.endswith(PACKED) else 1)
-
-
-def _node_of(path: Path) -> str | None:
-    """Whose segment it is; None if no line says so."""
-    with gzip.open(path) if path.name.endswith(PACKED) else path.open("rb") as file:
-        for line in file:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and isinstance(event.get("node"), str):
-                return str(event["node"])
-    return None
+    def _hold(self, place: Path) -> DataFrame:
+        """Write what the append-only files have."""
+        self._progress(f"{len(self.aofs)} append-only files")
+        path = str(place / "held")
+        held(self._spark, self.aofs, self._table(place / "jobs")).write.parquet(path)
+        table = self._spark.read.parquet(path)
+        counts = table.groupBy("logged").agg(f.count_distinct("job").alias("jobs")).collect()
+        jobs = {row["logged"]: row["jobs"] for row in counts}
+        self._held, self._unlogged = sum(jobs.values()), jobs.get(False, 0)
+        return table

@@ -1,17 +1,14 @@
 """From events to jobs: one row with the whole life of a job.
 
-Spark parses the lines, brings the events of a job together and sorts them; the rows themselves are
-made a batch at a time with numpy, in the workers.
+Some of its events make a partial job, partial jobs make a job. Many at a time, with numpy, in
+Spark's workers; this module knows no session.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_trio.spark import audit_trace as tr
 from disque_trio.spark.audit_trace import Numbers
@@ -61,110 +58,73 @@ JOB_SCHEMA = pa.schema(
         ("trace", pa.list_(pa.int64())),
     ]
 )
+# What is known of a job from some of its events.
+PARTIAL_SCHEMA = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "trace")])
 _NEVER = np.iinfo(np.int64).max
 
 
-def packed(node: Column, nodes: Sequence[str]) -> Column:
-    """The number of an event in a trace. Null for events that do not belong there."""
-    places = f.create_map(*[f.lit(x) for pair in zip(nodes, range(len(nodes))) for x in pair])  # noqa: B905
-    codes = f.create_map(*[f.lit(x) for pair in tr.CODES.items() for x in pair])
-    place = places[node]
-    code = codes[f.concat_ws(":", f.col("event"), f.coalesce(f.col("reason"), f.lit("")))]
-    return (
-        f.shiftleft(f.col("time_ms"), tr.TIME_SHIFT)
-        + f.shiftleft(place.cast("bigint"), tr.CODE_BITS)
-        + code
-    )
-
-
-def event_rows(events: DataFrame, nodes: Sequence[str]) -> DataFrame:
-    """Events as the rows that jobs are made of."""
-    return (
-        events.where(f.col("id").isNotNull())
-        .select(
-            "id",
-            "queue",
-            packed(f.col("node"), nodes).alias("event"),
-            *[f.col(name).cast("bigint").alias(name) for name in FACTS[:-1]],
-            f.col("deliveries").cast("bigint").alias("additional"),
-        )
-        .where(f.col("event").isNotNull())
-    )
-
-
-def rows_of_jobs(jobs: DataFrame) -> DataFrame:
-    """Jobs as the rows that they were made of."""
-    return jobs.select("id", "queue", f.explode("trace").alias("event"), *FACTS)
-
-
-def make_jobs(rows: DataFrame, nodes: Sequence[str], partitions: int) -> DataFrame:
-    """One row a job, of the rows of all its events."""
-    hashed = rows.withColumn("h", f.xxhash64("id"))
-    ordered = hashed.repartition(partitions, "h").sortWithinPartitions("h", "id").drop("h")
-    names = list(nodes)
-
-    def jobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return jobs_of(batches, names)
-
-    return ordered.mapInArrow(jobs, from_arrow_schema(JOB_SCHEMA))
-
-
-def jobs_of(batches: Iterable[pa.RecordBatch], nodes: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The jobs in rows of events, of which those of one job follow one another."""
-    names = pa.array(nodes, pa.string())
-    held: list[pa.RecordBatch] = []  # the rows of the last job so far
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        ids = batch.column("id")
-        last = ids[-1]
-        start = pc.index(ids, last).as_py()
-        if start:
-            yield _jobs(pa.Table.from_batches([*held, batch.slice(0, start)]), names)
-            held = []
-        elif held and held[-1].column("id")[-1] != last:
-            yield _jobs(pa.Table.from_batches(held), names)
-            held = []
-        held.append(batch.slice(start))
-    if held:
-        yield _jobs(pa.Table.from_batches(held), names)
-
-
-def _jobs(rows: pa.Table, names: pa.Array) -> pa.RecordBatch:
-    """The jobs of whole groups of rows."""
+def fold(rows: pa.Table) -> pa.Table:
+    """One row for each id in ``rows``, which are events (with a column ``event``) or partial jobs
+    (with ``trace``). Facts are the largest known, traces are sorted."""
     ids = rows.column("id").combine_chunks()
-    changes = pc.not_equal(ids.slice(1), ids.slice(0, len(ids) - 1))
-    new = np.concatenate(([True], changes.to_numpy(zero_copy_only=False)))
-    starts = np.flatnonzero(new)
-    job = np.cumsum(new) - 1
-    events = rows.column("event").to_numpy()
-    order = np.lexsort((events, job))
-    trace = Trace(events[order], job, starts)
-    queues = rows.column("queue").combine_chunks()
-    columns: dict[str, pa.Array] = {
-        "id": ids.take(pa.array(starts)),
-        "queue": queues.take(pa.array(_first_known(queues, starts))),
-        "trace": pa.ListArray.from_arrays(_offsets(starts, len(events)), trace.events),
-    }
+    if isinstance(ids, pa.ChunkedArray):  # of no chunks
+        ids = pa.array([], pa.string())
+    encoded = ids.dictionary_encode()
+    job = encoded.indices.to_numpy()
+    count = len(encoded.dictionary)
+    order = np.argsort(job, kind="stable")
+    starts = _starts(job, count)
+    columns: dict[str, pa.Array] = {"id": encoded.dictionary}
+    columns["queue"] = _first_known(rows.column("queue"), order, starts)
     for name in FACTS:
-        values = pc.fill_null(rows.column(name), -1).to_numpy()
-        columns[name] = _known(np.maximum.reduceat(values, starts), -1, pa.int64())
+        values = pc.fill_null(rows.column(name), -1).to_numpy()[order]
+        largest = np.maximum.reduceat(values, starts) if count else values
+        columns[name] = _known(largest, -1, pa.int64())
+    if "trace" in rows.column_names:
+        traces = rows.column("trace").combine_chunks()
+        events = traces.flatten().to_numpy()
+        job = np.repeat(job, pc.list_value_length(traces).to_numpy())
+    else:
+        events = rows.column("event").to_numpy()
+    ordered = events[np.lexsort((events, job))]
+    columns["trace"] = pa.ListArray.from_arrays(
+        _offsets(_starts(job, count), len(events)), pa.array(ordered)
+    )
+    return pa.table([columns[name] for name in PARTIAL_SCHEMA.names], schema=PARTIAL_SCHEMA)
+
+
+def _starts(job: Numbers, count: int) -> Numbers:
+    """Where the rows of each job begin, once they are sorted by it."""
+    counts = np.bincount(job, minlength=count)
+    return np.concatenate(([0], np.cumsum(counts)))[:count]
+
+
+def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa.Array:
+    """For each group one of the values that are not null, or null."""
+    encoded = values.combine_chunks().dictionary_encode()
+    names = encoded.dictionary
+    places = pc.fill_null(encoded.indices, len(names)).to_numpy()[order]
+    first = np.minimum.reduceat(places, starts) if len(starts) else places
+    return pa.concat_arrays([names, pa.nulls(1, pa.string())]).take(pa.array(first))
+
+
+def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
+    """Partial jobs that are whole as rows of the table.
+
+    Args:
+        nodes: ids; a number in a trace is a place there.
+    """
+    names = pa.array(nodes, pa.string())
+    traces = partial.column("trace").combine_chunks()
+    events = traces.flatten().to_numpy()
+    starts = traces.offsets.to_numpy()[:-1] - traces.offsets[0].as_py()
+    lengths = pc.list_value_length(traces).to_numpy()
+    trace = Trace(events, np.repeat(np.arange(len(partial)), lengths), starts)
+    columns = {name: partial.column(name) for name in PARTIAL_SCHEMA.names}
     columns |= trace.columns()
     for name, kind in _PLACES.items():
         columns[name] = trace.places(kind, names)
-    return pa.RecordBatch.from_arrays(
-        [columns[name] for name in JOB_SCHEMA.names], schema=JOB_SCHEMA
-    )
-
-
-def _first_known(values: pa.Array, starts: Numbers) -> Numbers:
-    """Where in each group the first value is that is not null; or just the first."""
-    if not values.null_count:
-        return starts
-    place = np.arange(len(values))
-    place[values.is_null().to_numpy(zero_copy_only=False)] = _NEVER
-    first = np.minimum.reduceat(place, starts)
-    return np.where(first == _NEVER, starts, first)
+    return pa.table([columns[name] for name in JOB_SCHEMA.names], schema=JOB_SCHEMA)
 
 
 def _known(values: Numbers, unknown: int, kind: pa.DataType) -> pa.Array:

@@ -4,15 +4,18 @@ A time counts for the minute in which it was over: waiting when a job was delive
 processing when it was acknowledged.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_trio.spark import audit_trace as tr
+from disque_trio.spark.audit_stages import hashes_of, packed, scan, unpacked
 from disque_trio.spark.audit_trace import Numbers
 
 MINUTE = 60_000
@@ -23,36 +26,61 @@ _CODES = {
     "requeued_enqueue": tr.QUEUED + 4,
 }
 COUNTS = ("added", "delivered", "acked", "nacked", *_CODES, "expired")
+SHARES = (50, 95, 99)
 _SUM_SCHEMA = pa.schema(
     [("queue", pa.string()), *((name, pa.int64()) for name in ("minute", *COUNTS, "change"))]
 )
-_SHARES = [0.5, 0.95, 0.99]
+_TIMES = ("wait", "processing")
+_TIME_SCHEMA = pa.schema(
+    [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
+)
+_PERCENTILES = [f"{kind}_p{share}" for kind in _TIMES for share in SHARES]
+_MINUTE_SCHEMA = pa.schema([*_SUM_SCHEMA, *((name, pa.float64()) for name in _PERCENTILES)])
+_BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
+_NEEDED = (
+    "queue",
+    "trace",
+    "first_delivered",
+    "acked_at",
+    "ended_at",
+    "ended",
+    "wait_ms",
+    "processing_ms",
+    "last_event",
+)
 _NEVER = np.iinfo(np.int64).max
 
 
-def queue_minutes(jobs: DataFrame, since: int, before: DataFrame | None) -> DataFrame:
+def queue_minutes(
+    spark: SparkSession, files: Sequence[Path], buckets: int, since: int, before: DataFrame | None
+) -> DataFrame:
     """The table ``queue_minutes``.
 
     Args:
+        files: of the table of jobs.
+        buckets: tasks that bring together what was in one minute.
         since: the minutes before this time (ms, a whole minute) are those in ``before``.
         before: an older version of the table.
     """
-    touched = jobs.where(f.unix_millis("last_event") >= since)
 
-    def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def bucketed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), since * 1000)
+        return _bucketed(batch.filter(recent), buckets)
+
+    def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: dict[int, list[tuple[pa.Table, pa.Table]]] = {}
         for batch in batches:
-            if batch.num_rows:
-                yield sums_of(batch)
+            for row in batch.to_pylist():
+                pair = unpacked(row["sums"]), unpacked(row["times"])
+                found.setdefault(row["bucket"], []).append(pair)
+        for pairs in found.values():
+            sums, times = map(pa.concat_tables, zip(*pairs, strict=True))
+            yield from minutes_of(sums, times).to_batches()
 
-    counted = (
-        touched.select("queue", "trace", "acked_at", "ended_at", "ended")
-        .mapInArrow(sums, from_arrow_schema(_SUM_SCHEMA))
-        .groupBy("queue", "minute")
-        .agg(*[f.sum(name).alias(name) for name in (*COUNTS, "change")])
-    )
     rows = (
-        counted.join(_percentiles(touched, "wait", "first_delivered"), ["queue", "minute"], "left")
-        .join(_percentiles(touched, "processing", "acked_at"), ["queue", "minute"], "left")
+        scan(spark, files, _NEEDED, bucketed, _BUCKETED)
+        .repartitionById(buckets, "bucket")
+        .mapInArrow(together, from_arrow_schema(_MINUTE_SCHEMA))
         .where(f.col("minute") >= since)
     )
     depth = f.sum("change").over(Window.partitionBy("queue").orderBy("minute"))
@@ -65,21 +93,97 @@ def queue_minutes(jobs: DataFrame, since: int, before: DataFrame | None) -> Data
     return kept.unionByName(new)
 
 
-def _percentiles(jobs: DataFrame, name: str, when: str) -> DataFrame:
-    minute = f.floor(f.unix_millis(when) / MINUTE) * MINUTE
-    rows = (
-        jobs.where(f.col(f"{name}_ms").isNotNull())
-        .groupBy("queue", minute.alias("minute"))
-        .agg(f.percentile(f"{name}_ms", f.array(*map(f.lit, _SHARES))).alias("shares"))
+def _bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+    """What some jobs say of minutes, a row for each bucket; a minute of a queue is in one."""
+    tables = [_placed(sums_of(jobs), buckets), _placed(times_of(jobs), buckets)]
+    rows = []
+    for bucket in range(buckets):
+        mine = [
+            table.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for table, ends in tables
+        ]
+        if any(map(len, mine)):
+            rows.append((bucket, *map(packed, mine)))
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, _BUCKETED, strict=True)],
+        schema=_BUCKETED,
     )
-    return rows.select("queue", "minute", *_split(name))
 
 
-def _split(name: str) -> list[Column]:
-    return [
-        f.col("shares")[place].alias(f"{name}_p{round(share * 100)}")
-        for place, share in enumerate(_SHARES)
-    ]
+def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
+    """The rows in the order of their buckets, and where each begins."""
+    queues = rows.column("queue").combine_chunks().dictionary_encode()
+    hashes = hashes_of(pc.fill_null(queues.dictionary, ""))
+    queue = np.append(hashes, np.uint64(0))[_places(queues)]
+    minute = rows.column("minute").to_numpy().astype(np.uint64) // np.uint64(MINUTE)
+    place = ((queue + minute) % np.uint64(buckets)).astype(np.int64)
+    order = np.argsort(place, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=buckets))))
+    return rows.take(pa.array(order)), starts.tolist()
+
+
+def _places(values: pa.DictionaryArray) -> Numbers:
+    """The places in the dictionary; that of null is behind the last."""
+    places: Numbers = pc.fill_null(values.indices, len(values.dictionary)).to_numpy()
+    return places.astype(np.int64)
+
+
+def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
+    """A row for each queue and minute in ``sums`` (as `sums_of`) and ``times`` (as `times_of`)."""
+    counts = (*COUNTS, "change")
+    whole = sums.group_by(["queue", "minute"], use_threads=False).aggregate(
+        [(name, "sum") for name in counts]
+    )
+    minutes = pa.table(
+        [whole.column(name) for name in ("queue", "minute", *(f"{name}_sum" for name in counts))],
+        names=_SUM_SCHEMA.names,
+    )
+    row, kind, starts, ms = _grouped(minutes, times)
+    lengths = np.diff(np.append(starts, len(ms)))
+    for number, name in enumerate(_TIMES):
+        mine = kind == number
+        for share in SHARES:
+            values = np.full(len(minutes), np.nan)
+            values[row[mine]] = _percentile(ms, starts[mine], lengths[mine], share / 100)
+            column = pa.array(values, mask=np.isnan(values))
+            minutes = minutes.append_column(f"{name}_p{share}", column)
+    return minutes.cast(_MINUTE_SCHEMA)
+
+
+def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The times of each minute and kind, sorted: the row of the minute and the kind of each group,
+    where it begins, and the times."""
+    # Queues get numbers that are the same for both tables.
+    names = [table.column("queue").combine_chunks() for table in (minutes, times)]
+    queues = _places(pa.concat_arrays(names).dictionary_encode())
+    rows = {
+        key: row
+        for row, key in enumerate(
+            zip(queues[: len(minutes)].tolist(), minutes.column("minute").to_pylist(), strict=True)
+        )
+    }
+    keys = np.stack(
+        [queues[len(minutes) :], *(times.column(name).to_numpy() for name in ("minute", "kind"))]
+    )
+    ms = times.column("ms").to_numpy()
+    order = np.lexsort((ms, *keys[::-1]))
+    keys = keys[:, order]
+    new = np.ones(len(ms), bool)
+    new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    starts = np.flatnonzero(new)
+    # Each time belongs to a minute in which something was counted.
+    row = [rows[queue, minute] for queue, minute, _ in keys[:, starts].T.tolist()]
+    return np.array(row, np.int64), keys[2, starts], starts, ms[order]
+
+
+def _percentile(ms: Numbers, starts: Numbers, counts: Numbers, share: float) -> np.ndarray:
+    """Of each group of sorted values the exact percentile, between two values in proportion."""
+    place = share * (counts - 1)
+    below = np.floor(place).astype(np.int64)
+    above = np.ceil(place).astype(np.int64)
+    low, high = ms[starts + below], ms[starts + above]
+    values: np.ndarray = low + (high - low) * (place - below)
+    return values
 
 
 def _finish(rows: DataFrame) -> DataFrame:
@@ -92,23 +196,34 @@ def _finish(rows: DataFrame) -> DataFrame:
         *COUNTS,
         f.when(f.col("delivered") > 0, retries).alias("retry_rate"),
         f.when(f.col("delivered") > 0, nacks).alias("nack_rate"),
-        *[f"wait_p{share}" for share in (50, 95, 99)],
-        *[f"processing_p{share}" for share in (50, 95, 99)],
+        *_PERCENTILES,
         "depth",
     )
 
 
-def sums_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+def times_of(jobs: pa.RecordBatch) -> pa.Table:
+    """How long some jobs waited, and were processed; and in which minute that was over."""
+    tables = []
+    for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
+        ms = jobs.column(f"{name}_ms")
+        known = pc.is_valid(ms)
+        minute = _ms(jobs.column(over)) // MINUTE * MINUTE
+        columns = [jobs.column("queue"), pa.array(minute), pa.nulls(len(ms), pa.int64()), ms]
+        rows = pa.table(columns, schema=_TIME_SCHEMA).filter(known)
+        tables.append(rows.set_column(2, "kind", pa.array(np.full(len(rows), kind, np.int64))))
+    return pa.concat_tables(tables)
+
+
+def sums_of(batch: pa.RecordBatch) -> pa.Table:
     """What a batch of jobs adds to the minutes of their queues."""
     lists = batch.column("trace")
-    offsets = lists.offsets.to_numpy()
     events = lists.flatten().to_numpy()
-    job = np.repeat(np.arange(batch.num_rows), np.diff(offsets))
+    job = np.repeat(np.arange(batch.num_rows), pc.list_value_length(lists).to_numpy())
     times = tr.times(events)
     codes = tr.codes(events)
     kinds = codes - codes % 10
     queues = batch.column("queue").dictionary_encode()
-    queue = queues.indices.fill_null(len(queues.dictionary)).to_numpy().astype(np.int64)
+    queue = _places(queues)
     names = pa.concat_arrays([queues.dictionary, pa.nulls(1, pa.string())])
     found: list[tuple[str, Numbers, Numbers, Numbers | int]] = []
     for name, kind in _KINDS.items():
@@ -133,7 +248,7 @@ def sums_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, rows, _, by in found:
         np.add.at(columns[name], places[start : start + len(rows)], by)
         start += len(rows)
-    return pa.RecordBatch.from_arrays(
+    return pa.table(
         [names.take(pa.array(keys >> 40)), *[pa.array(column) for column in columns.values()]],
         schema=_SUM_SCHEMA,
     )

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 MANIFEST = "manifest.json"
 _DIGITS = 6
@@ -41,6 +41,8 @@ class Manifest:
         first, last: times of the first and the last event, ms; 0: there is none.
         jobs: rows of the jobs table.
         settings: what the findings depend on.
+        ends: of each segment what its first and last line say, the fields of `audit_gaps.Ends`.
+        aofs: how many append-only files there were.
     """
 
     version: int = 0
@@ -54,6 +56,8 @@ class Manifest:
     last: int = 0
     jobs: int = 0
     settings: dict[str, int] = field(default_factory=dict)
+    ends: dict[str, list[Any]] = field(default_factory=dict)
+    aofs: int = 0
 
     @classmethod
     def read(cls, directory: Path) -> Self:

@@ -17,6 +17,7 @@ CODE_BITS = 8
 NODE_BITS = 11
 TIME_SHIFT = CODE_BITS + NODE_BITS
 MAX_NODES = 1 << NODE_BITS
+MAX_TIME = (1 << 63 - TIME_SHIFT) - 1  # ms, in the year 2527
 
 # Of an event's code the tens are the kind.
 ADDED, COPIED, REPLICATED, IMPORTED, NACKED = 10, 20, 30, 40, 50

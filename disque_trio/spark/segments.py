@@ -121,6 +121,23 @@ def _opened(path: str) -> BinaryIO:
     return cast(BinaryIO, gzip.open(packed, "rb"))
 
 
+def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:
+    """The fields of the lines of ``block`` that ``schema`` names, and the lines that have wrong
+    ones. A line without a field has a null there."""
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(block),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowInvalid:
+        # Somewhere in the block is a line that is no event: look at each.
+        return _one_by_one(block, schema)
+    return table, []
+
+
 def rows_of(block: bytes, schema: pa.Schema, malformed: str, path: str) -> pa.Table:
     """The lines of ``block`` as rows of ``schema``, which is that of events. JSON without a time
     is left out, or kept as no event.
@@ -140,18 +157,7 @@ def rows_of(block: bytes, schema: pa.Schema, malformed: str, path: str) -> pa.Ta
             if field.name not in ("time_ms", MALFORMED)
         ]
     )
-    bad: list[bytes] = []
-    try:
-        table = pyarrow.json.read_json(
-            pa.BufferReader(block),
-            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=lines, unexpected_field_behavior="ignore"
-            ),
-        )
-    except pa.ArrowInvalid:
-        # Somewhere in the block is a line that is no event: look at each.
-        table, bad = _one_by_one(block, lines)
+    table, bad = events_of(block, lines)
     if bad and malformed == "fail":
         raise SegmentError(f"{path}: not an event: {bad[0][:200]!r}")
     if table.column("time").null_count:

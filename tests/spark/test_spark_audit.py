@@ -6,15 +6,16 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from disque_trio.spark.audit import AuditError, Result, audit
-from disque_trio.spark.audit_clocks import Skew, offsets, skews
-from disque_trio.spark.audit_findings import Rules
-from disque_trio.spark.audit_jobs import FACTS, jobs_of
-from disque_trio.spark.audit_queues import sums_of
+from disque_trio.spark.audit_events import Seen, cut, read
+from disque_trio.spark.audit_jobs import FACTS, fold, jobs_of
+from disque_trio.spark.audit_judge import Rules
+from disque_trio.spark.audit_queues import COUNTS, minutes_of, sums_of
 from disque_trio.spark.audit_store import Store, StoreError
 from disque_trio.spark.audit_trace import CODE_BITS, CODES, TIME_SHIFT
 from tools.bench.audit_log import NODES, START, Key, generate
@@ -68,6 +69,11 @@ class Lines:
         facts = {"size": 5, "repl": 1, "retry": 30, "ttl": 3600, "delay": 0, **more}
         self.say(node, "added", job, **facts)
         self.say(node, "queued", job, reason="add")
+
+    def stop(self) -> None:
+        """All nodes say that their logs are complete up to here."""
+        for node in NODES:
+            self.say(node, "stopped", None, after=0)
 
     def close(self, number: int = 0) -> None:
         """Write the segments."""
@@ -169,6 +175,7 @@ def test_a_job_is_young_until_the_log_goes_on_for_a_while(
     log = Lines(tmp_path / "log")
     log.add(A, "lost")
     log.add(A, "late", delay=3600)
+    log.say(A, "stopped", None, after=0)
     log.say(B, "dequeued", None, after=59_000)
     log.close()
     rules = Rules(settled=60)
@@ -299,7 +306,7 @@ def test_a_run_that_dies_leaves_the_tables_of_the_one_before(
 
     with monkeypatch.context() as patch:
         if moment == "before the findings":
-            patch.setattr("disque_trio.spark.audit.findings", die)
+            patch.setattr("disque_trio.spark.audit.clocks_of", die)
         else:
             patch.setattr(Path, "symlink_to", die)
         with pytest.raises(Died):
@@ -390,14 +397,14 @@ def event(at: int, node: int, what: str) -> int:
     return at << TIME_SHIFT | node << CODE_BITS | CODES[what]
 
 
-def rows(events: list[tuple[str, int]]) -> pa.RecordBatch:
+def rows(events: list[tuple[str, int]]) -> pa.Table:
     ids, numbers = zip(*events, strict=True)
     columns = {"id": list(ids), "queue": ["q"] * len(ids), "event": list(numbers)}
     nothing = dict.fromkeys(FACTS, pa.nulls(len(ids), pa.int64()))
-    return pa.RecordBatch.from_pydict({**columns, **nothing})
+    return pa.table({**columns, **nothing})
 
 
-def test_jobs_are_the_same_wherever_batches_are_cut() -> None:
+def test_jobs_are_the_same_however_their_events_come_together() -> None:
     rng = random.Random(3)
     kinds = [what for what in CODES if what != "acked:"]
     events = [
@@ -405,15 +412,101 @@ def test_jobs_are_the_same_wherever_batches_are_cut() -> None:
         for job in range(60)
         for _ in range(rng.randrange(1, 9))
     ]
-    batch = rows(events)
-    expected = pa.Table.from_batches(jobs_of([batch], NODES))
+    expected = jobs_of(fold(rows(events)), NODES).sort_by("id")
     for _ in range(50):
+        rng.shuffle(events)
         cuts = sorted(rng.choices(range(len(events) + 1), k=rng.randrange(9)))
         pieces = [
-            batch.slice(start, end - start)
+            fold(rows(events[start:end]))
             for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True)
+            if start < end
         ]
-        assert pa.Table.from_batches(jobs_of(pieces, NODES)).equals(expected)
+        whole = fold(pa.concat_tables([fold(pa.concat_tables(pieces[:2])), *pieces[2:]]))
+        assert jobs_of(whole, NODES).sort_by("id").equals(expected)
+
+
+def test_what_some_events_of_a_job_do_not_say_others_do() -> None:
+    columns = {"id": ["j", "k", "j", "j"], "queue": [None, None, "q", None], "event": [3, 2, 1, 2]}
+    known = dict.fromkeys(FACTS, pa.nulls(4, pa.int64())) | {"retry": [None, None, 0, 7]}
+    j, k = fold(pa.table({**columns, **known})).to_pylist()
+    assert (j["queue"], j["retry"], j["size"], j["trace"]) == ("q", 7, None, [1, 2, 3])
+    assert (k["queue"], k["retry"], k["trace"]) == (None, None, [2])
+
+
+def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:
+    generate(tmp_path, 6_000, chunk=100)
+    files = sorted(tmp_path.iterdir())
+    slices = cut(files, 1 << 18)
+    assert sorted(piece.path for pieces in slices for piece in pieces) == list(map(str, files))
+    ids: dict[str, int] = {}
+    seen = Seen()
+    for pieces in slices:
+        partial, here = read(pieces, NODES)
+        seen = seen.plus(here)
+        for job in partial.column("id").to_pylist():
+            ids[job] = ids.get(job, 0) + 1
+    assert seen.events == sum(file.read_text().count("\n") for file in files)
+    assert len(slices) > 3
+    assert sum(ids.values()) < len(ids) * 1.7  # most are in one slice only
+
+
+def test_a_segment_that_is_longer_than_a_piece_is_read_once(tmp_path: Path) -> None:
+    generate(tmp_path, 30_000, chunk=1 << 30)
+    files = sorted(tmp_path.iterdir())
+    slices = cut(files, 3 << 20)
+    assert len(slices) > 1
+    seen = Seen()
+    for pieces in slices:
+        seen = seen.plus(read(pieces, NODES)[1])
+    assert seen.events == sum(file.read_text().count("\n") for file in files)
+
+
+def test_lines_that_have_no_time_that_can_be_are_no_events(tmp_path: Path) -> None:
+    log = Lines(tmp_path)
+    for time in (-1, 1 << 44, 9e18, "now", None):
+        log.say(A, "added", "wrong", time=time)
+    log.add(A, "right")
+    log.close()
+    (tmp_path / "events-empty.jsonl").write_text("\n\n")
+    (slices,) = cut(tmp_path.iterdir())
+    partial, seen = read(slices, NODES)
+    assert (seen.events, partial.column("id").to_pylist()) == (2, ["right"])
+
+
+def test_percentiles_are_those_of_numpy_and_counts_those_of_each_minute() -> None:
+    rng = random.Random(5)
+    queues = ["q", "r", None]
+    keys = [(queue, minute * 60_000) for queue in queues for minute in range(4)]
+    sums = [
+        {"queue": queue, "minute": minute, **dict.fromkeys((*COUNTS, "change"), amount)}
+        for queue, minute in keys
+        for amount in (1, 2)
+    ]
+    times = [
+        {"queue": queue, "minute": minute, "kind": kind, "ms": rng.randrange(1000)}
+        for queue, minute in keys
+        for kind in (0, 1)
+        for _ in range(rng.randrange(9))
+    ]
+    rng.shuffle(times)
+    schema = pa.schema([("queue", pa.string())])
+    table = minutes_of(
+        pa.Table.from_pylist(sums, pa.unify_schemas([schema, pa.Table.from_pylist(sums).schema])),
+        pa.Table.from_pylist(times),
+    )
+    assert len(table) == len(keys)
+    for row in table.to_pylist():
+        assert {row[name] for name in COUNTS} == {3}
+        for kind, name in enumerate(("wait", "processing")):
+            ms = [
+                time["ms"]
+                for time in times
+                if (time["queue"], time["minute"], time["kind"])
+                == (row["queue"], row["minute"], kind)
+            ]
+            for share in (50, 95, 99):
+                expected = pytest.approx(np.percentile(ms, share)) if ms else None
+                assert row[f"{name}_p{share}"] == expected
 
 
 def test_the_depth_counts_a_job_once_on_each_node_and_not_after_its_end() -> None:
@@ -430,20 +523,7 @@ def test_the_depth_counts_a_job_once_on_each_node_and_not_after_its_end() -> Non
         [event(10, 2, "queued:add"), event(30, 2, "delivered:"), event(61_000, 2, "queued:retry")],
     ]
     events = [(f"{job}", number) for job, numbers in enumerate(stays) for number in numbers]
-    (jobs,) = pa.Table.from_batches(jobs_of([rows(events)], NODES)).combine_chunks().to_batches()
+    (jobs,) = jobs_of(fold(rows(events)), NODES).combine_chunks().to_batches()
     sums = sums_of(jobs).to_pylist()
     changes = {row["minute"] // 60_000: row["change"] for row in sums if row["change"]}
     assert changes == {0: 1, 1: 2, 2: -2}
-
-
-def test_clocks_are_compared_in_both_directions() -> None:
-    found = skews({(0, 1): 5_010, (1, 0): -4_990, (1, 2): 10, (2, 1): 10})
-    assert found == [Skew(0, 1, 5_000, True), Skew(1, 2, 0, True)]
-    assert offsets(found, 4) == [-5_000, 0, 0, 0]
-
-
-@pytest.mark.parametrize(("source", "target", "ahead"), [(0, 1, 300), (1, 0, -300)])
-def test_a_clock_that_only_one_direction_tells_of_is_not_exact(
-    source: int, target: int, ahead: int
-) -> None:
-    assert skews({(source, target): 300}) == [Skew(0, 1, ahead, False)]

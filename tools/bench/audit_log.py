@@ -224,6 +224,13 @@ class Log:
 
     # ---- files --------------------------------------------------------------------------------
 
+    def all_say(self, event: str, at: int) -> None:
+        """That their logs begin, or end."""
+        for node, lines in enumerate(self._lines):
+            now = at + self._skew[node]
+            lines.append((now, f'{{"time":{now},"node":"{NODES[node]}","event":"{event}"}}\n'))
+            self.count += 1
+
     def flush(self) -> None:
         """Close the segments of all nodes."""
         for node, lines in zip(NODES, self._lines, strict=True):
@@ -267,6 +274,7 @@ def generate(
     log._rng.shuffle(odd)
     every = max(jobs // (len(odd) + 1), 1)
     at = START
+    log.all_say("started", at)
     for number in range(1, jobs + 1):
         at = START + number * 1000 // JOBS_A_SECOND
         log.healthy(at)
@@ -280,6 +288,7 @@ def generate(
     last = at + 2 * RETRY * 1000
     log.healthy(last)
     log.add(last - 1000)
+    log.all_say("stopped", last + 30_000)
     log.flush()
     if skew:
         for node in (0, 1):

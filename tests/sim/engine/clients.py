@@ -43,7 +43,7 @@ class Line:
         self._got = []
         self.asked = list(requests)
         for request in requests:
-            if request[0] in (b"ACKJOB", b"FASTACK", b"NACK"):
+            if request[0] in (b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE"):
                 self._actor.world.oracle.asks(request)
         self.session.send(*requests)
         return self

@@ -108,6 +108,8 @@ class Faults:
     def clock(self) -> None:
         """The clock drifts otherwise, or jumps: the machine was suspended."""
         machine = self._some()
+        if self.world.steady_clocks:
+            return
         rate = 1_000_000 + self.rng.randrange(-50_000, 50_001)
         jump = self.rng.choice((0, 0, 2_000, 20_000, 120_000))
         self.world.note(f"* clock of {machine.index}: rate {rate}, jump {jump} ms")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sim.engine.clocks import NodeClock
 from sim.engine.disk import OFF, Disk
+from sim.engine.eventlog import MachineLog
 from sim.engine.events import MS
 from sim.engine.fabric import End, MachineNetwork
 from sim.engine.mesh import StaticMesh
@@ -48,6 +49,7 @@ class Machine:
         intact: its file had them all.
         leave: it was told to leave the cluster. removed: it did, and is gone for good.
         start_with_queues: the last process wrote a file from which queues are restored.
+        log: its event log, None: it writes none.
     """
 
     def __init__(self, world: "World", index: int, policy: str, maxmemory: int) -> None:
@@ -73,6 +75,7 @@ class Machine:
         self.removed = False
         self.intact = True
         self.start_with_queues = False
+        self.log: MachineLog | None = None
         self._inbox: list[Callable[[int], None]] = []
         self._turn_due = False
         self._wake_at = 0
@@ -120,6 +123,8 @@ class Machine:
         self.disk.load(self.node, queue_jobs)
         self.node.journal.clear()
         self.node.journaling = self.disk.policy != OFF
+        if self.log is not None:
+            self.log.start(self.node, world.loop.now)
         world.note(f"* {self.index} starts with {self.node.jobs.count} jobs")
         self._plan_cron(self.incarnation)
         self.post(lambda now: None)
@@ -158,6 +163,8 @@ class Machine:
             for number in range(len(node.jobs.shards)):
                 records += node.dump_shard(number, 1 << 40)[0]
             self.disk.replace(records)
+        if self.log is not None:
+            self.log.stop(self.node, world.loop.now)
         world.note(f"* {self.index} stops, handover {handover}")
         self.intact = handover or self.disk.policy != OFF
         self._gone(set(), False)
@@ -168,6 +175,8 @@ class Machine:
         stage, machine = self._die
         self._die = None
         lost = self.disk.machine_dies(self.world.loop.now, self.world.rng) if machine else 0
+        if self.log is not None:
+            self.log.dies(self.world.loop.now, machine)
         self.intact = self.disk.policy != OFF and lost == 0
         self.world.note(
             f"* {self.index} dies at stage {stage}, machine {machine}, records lost {lost}"
@@ -365,6 +374,8 @@ class Machine:
         node.unsafe.clear()
         node.woken.clear()
         self._send_replies()
+        if self.log is not None:
+            self.log.turn(node, world.loop.now)
         self._plan_wake()
 
     def _send_replies(self) -> None:

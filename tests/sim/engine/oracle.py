@@ -37,6 +37,7 @@ class JobRecord:
         deletion_asked: a client sent FASTACK for it.
         ack_asked: a client sent ACKJOB for it. nacks: how often it may be
             delivered again: one sent NACK, or could not be in time.
+        asked_for: the names of all commands that clients sent about it.
     """
 
     token: int
@@ -58,6 +59,7 @@ class JobRecord:
     deletion_asked: bool = False
     ack_asked: bool = False
     nacks: int = 0
+    asked_for: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -108,11 +110,12 @@ class Oracle:
         for id in request[1:]:
             record = self.by_id.get(id)
             if record is not None:
+                record.asked_for.add(request[0])
                 if request[0] == b"FASTACK":
                     record.deletion_asked = True
                 elif request[0] == b"NACK":
                     record.nacks += 1
-                else:
+                elif request[0] == b"ACKJOB":
                     record.ack_asked = True
 
     def ended(self, id: bytes) -> bool:

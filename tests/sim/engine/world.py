@@ -7,10 +7,12 @@ faults end; clients take and acknowledge what is left; then the oracle judges.
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from sim.engine.clients import Actor, commander, consumer, drainer, producer
 from sim.engine.clocks import EPOCH
+from sim.engine.eventlog import MachineLog
 from sim.engine.events import MS, SECOND, EventLoop
 from sim.engine.fabric import Fabric
 from sim.engine.faults import Faults
@@ -64,10 +66,12 @@ class World:
     Attributes:
         make_node: makes the node of a machine; tests put worse ones there.
         drops: packets that never arrive, for tests that break the cluster on purpose.
+        steady_clocks: clocks are wrong for ever by what the plan says; they do not jump.
         replies_first: reply before the journal is written, for such tests.
         usable: machines that clients connect to.
         stopping: clients are to end. drained: the last ones too.
         started_s: s since the epoch when the world began, on a good clock.
+        ended_work, ended: when all faults were over, and when the run was, virtual µs.
     """
 
     def __init__(self, plan: Plan, trace: bool = False) -> None:
@@ -80,10 +84,13 @@ class World:
         self.faults = Faults(self)
         self.make_node: MakeNode = Node
         self.drops: Callable[[bytes], bool] | None = None
+        self.steady_clocks = False
         self.replies_first = False
         self.stopping = False
         self.drained = False
         self.started_s = EPOCH // 1000
+        self.ended_work = self.ended = 0
+        self._logs: Path | None = None
         self.clients: list[Actor] = []
         self.operators: list[Actor] = []
         self.machines = [
@@ -92,6 +99,26 @@ class World:
         ]
         self.usable = self.machines
         self.addresses = {machine.id: (machine.ip, machine.port) for machine in self.machines}
+
+    def write_logs(self, directory: Path) -> None:
+        """Let all machines write event logs. They are in ``directory`` in the end: those of the
+        time when all faults were over in ``early``, as if the nodes went on, and in ``late`` those
+        of the whole run, when all nodes have stopped."""
+        self._logs = directory
+        for machine in self.machines:
+            rng = Random(f"log {machine.index} {self.plan.seed}")
+            machine.log = MachineLog(machine.id, rng)
+
+    def _save_logs(self, name: str, stop: bool) -> None:
+        if self._logs is None:
+            return
+        directory = self._logs / name
+        directory.mkdir()
+        for machine in self.machines:
+            assert machine.log is not None
+            if stop and machine.up:
+                machine.log.stop(machine.node, self.loop.now)
+            machine.log.save(directory)
 
     def note(self, text: str) -> None:
         """For the trace."""
@@ -134,6 +161,8 @@ class World:
         self.loop.run_until(end)
         if plan.mode == LIVENESS:
             self._judge_majority(begin)
+        self._save_logs("early", stop=False)
+        self.ended_work = self.loop.now
         self._heal()
         self._drain()
         self._judge()
@@ -267,6 +296,8 @@ class World:
                     oracle.problem(f"a client of {machine.index} still waits for copies")
         if oracle.problems:
             return
+        self._save_logs("late", stop=True)
+        self.ended = self.loop.now
         for machine in self.usable:
             machine.change_clock(1_000_000, TTL_OVER)
         self.loop.run_until(self.loop.now + 5 * SECOND)
@@ -336,7 +367,7 @@ class World:
         machine.settle_death()
         if not machine.up and not machine.removed:
             skew = 0
-            if self.plan.mode != CALM:
+            if self.plan.mode != CALM and not self.steady_clocks:
                 skew = self.rng.choice((0, 0, 300, 3_000, 60_000, -3_000, -60_000))
             if not machine.intact:
                 # A file that lost its end and a clock that went back together hide that the delay

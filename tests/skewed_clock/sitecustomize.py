@@ -1,0 +1,12 @@
+"""The clock of a process is wrong by ``WRONG_CLOCK_MS``. Python reads this file when it starts, if
+its directory is in ``PYTHONPATH``."""
+
+import os
+import time
+
+_wrong = int(os.environ.get("WRONG_CLOCK_MS", "0"))
+_time = time.time
+_time_ns = time.time_ns
+
+time.time = lambda: _time() + _wrong / 1000
+time.time_ns = lambda: _time_ns() + _wrong * 1_000_000

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from disque_trio.spark.leases import LeaseLog, batch_path, leased_ids, read_plan
+from disque_trio.spark.leases import LeaseLog, batch_path, leased_ids, read_plan, was_read
 from disque_trio.spark.nodes import discovered
 from disque_trio.spark.options import local
-from disque_trio.spark.taking import acknowledge, working
+from disque_trio.spark.taking import acknowledge, give_back, working
 from disque_trio.spark.wire import RefusedError, Wire, WireError
 
 HEARTBEAT_SECONDS = 10.0
@@ -45,6 +45,9 @@ class Holder:
         """End the batches up to ``last`` (None: all), and acknowledge them and those whose turn it
         was before. Returns how many jobs each of them had.
 
+        Jobs that no task has read go back to their queues: sinks may leave a batch out, as file
+        sinks do with one whose number they have.
+
         Raises:
             WireError: no node can be reached; they are acknowledged by the next call.
         """
@@ -60,7 +63,7 @@ class Holder:
     def working(self) -> None:
         """Say WORKING for all jobs in leases of batches that are not over."""
         for number in self._log.open_batches():
-            for address, ids in _leases(batch_path(self._log.directory, number)):
+            for _, address, ids in _leases(batch_path(self._log.directory, number)):
                 self._working(address, ids)
 
     def start(self, seconds: float) -> None:
@@ -85,7 +88,12 @@ class Holder:
 
     def _acknowledge(self, batch: Path) -> int:
         count = 0
-        for address, ids in _leases(batch):
+        for number, address, ids in _leases(batch):
+            count += len(ids)
+            if not was_read(batch, number):
+                with Wire([address], self._password, reply_timeout=self._timeout) as wire:
+                    give_back(wire, ids)
+                continue
             # Any node takes an ACKJOB and passes it on.
             nodes = list(dict.fromkeys([address, *self._seeds, *_addresses(batch)]))
             with Wire(nodes, self._password, reply_timeout=self._timeout) as wire:
@@ -97,7 +105,6 @@ class Holder:
                             raise
                     else:
                         break
-            count += len(ids)
         return count
 
     def _working(self, address: str, ids: Sequence[str]) -> None:
@@ -182,12 +189,12 @@ def holding(
     ack(path, seeds, password)
 
 
-def _leases(batch: Path) -> Iterator[tuple[str, list[str]]]:
-    """Address and ids of each lease of a batch that has jobs."""
+def _leases(batch: Path) -> Iterator[tuple[int, str, list[str]]]:
+    """Share, address and ids of each lease of a batch that has jobs."""
     for number, share in enumerate(read_plan(batch) or []):
         ids = leased_ids(batch, number)
         if ids:
-            yield share.address, ids
+            yield number, share.address, ids
 
 
 def _addresses(batch: Path) -> list[str]:

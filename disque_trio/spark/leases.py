@@ -4,6 +4,7 @@ Owns its layout and the files in it; knows no node and no Spark. Each batch is a
 
     batch-00000000000000000007/plan.json     who takes how many from where, written first
                                0.arrow       the jobs that share 0 of the plan has taken
+                             0.read        a task has begun to give them to Spark
     done-00000000000000000006/               over, to be acknowledged; empty when that is done
 
 A batch appears by a rename with its plan in it, and a lease in it by a link when it is complete and
@@ -30,6 +31,7 @@ LOCK_SECONDS = 30.0
 PLAN = "plan.json"
 _BATCH = "batch-"
 _DONE = "done-"
+_READ = ".read"
 
 
 class LeaseError(Exception):
@@ -87,7 +89,10 @@ class LeaseFile:
 
     def close(self) -> None:
         """Remove what is not published."""
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            pass  # a full disk: what it could not keep nobody wants any more
         self._path.unlink(missing_ok=True)
 
 
@@ -133,6 +138,10 @@ class LeaseLog:
         """The highest number that any batch had; 0 if there was none."""
         return max([*self._numbers(_BATCH), *self._numbers(_DONE)], default=0)
 
+    def highest_done(self) -> int:
+        """The highest number of a batch that is over; 0 if there was none."""
+        return max(self._numbers(_DONE), default=0)
+
     def begin(self, number: int, shares: Sequence[Share], first: pa.RecordBatch | None) -> None:
         """Make a batch. ``first`` are jobs that were taken already, for share 0."""
         new = self.directory / f".new-{uuid.uuid4().hex}"
@@ -153,6 +162,12 @@ class LeaseLog:
         """The batch is over: no lease can be added to it any more."""
         batch_path(self.directory, number).rename(self.directory / f"{_DONE}{number:020}")
         sync_directory(self.directory)
+
+    def forget_reads(self) -> None:
+        """What was read of open batches, another query has read."""
+        for number in self.open_batches():
+            for path in batch_path(self.directory, number).glob(f"*{_READ}"):
+                path.unlink(missing_ok=True)
 
     def to_acknowledge(self) -> list[int]:
         """The batches that are over and not yet cleared."""
@@ -249,6 +264,19 @@ def leased_jobs(batch: Path, number: int) -> list[pa.RecordBatch] | None:
             return list(pa.ipc.open_stream(source))
     except FileNotFoundError:
         return None
+
+
+def mark_read(batch: Path, number: int) -> None:
+    """A task is about to give a share's jobs to Spark. Nothing if the batch is over."""
+    try:
+        (batch / f"{number}{_READ}").touch()
+    except FileNotFoundError:
+        pass
+
+
+def was_read(batch: Path, number: int) -> bool:
+    """Whether any task gave a share's jobs to Spark."""
+    return (batch / f"{number}{_READ}").exists()
 
 
 def leased_ids(batch: Path, number: int) -> list[str]:

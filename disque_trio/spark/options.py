@@ -5,11 +5,14 @@ The names of options are those of Spark: case does not matter, all values are te
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from disque_trio.spark.wire import split_address
 
 DEFAULT_NODES = "127.0.0.1:7711"
 
@@ -23,6 +26,13 @@ def nodes_of(options: Mapping[str, str]) -> list[str]:
     nodes = [node.strip() for node in options.get("nodes", DEFAULT_NODES).split(",")]
     if not all(nodes):
         raise OptionError("nodes: expected host:port, separated by commas")
+    for node in nodes:
+        try:
+            host, _ = split_address(node)
+        except ValueError as problem:
+            raise OptionError(f"nodes: {problem}") from problem
+        if not host:
+            raise OptionError(f"nodes: expected host:port, got {node!r}")
     return nodes
 
 
@@ -42,10 +52,18 @@ def paths_of(options: Mapping[str, str]) -> list[str]:
 def local(path: str) -> str:
     """A path of the local file system, of what may be a ``file:`` URL."""
     if path.startswith("file:"):
-        return unquote(urlsplit(path).path)
+        url = urlsplit(path)
+        if url.netloc not in ("", "localhost"):
+            raise OptionError(f"path: expected one of this machine, got {path!r}")
+        return unquote(url.path)
     if "://" in path:
         raise OptionError(f"path: expected one that the workers can open, got {path!r}")
     return path
+
+
+def directory(path: str) -> Path:
+    """A directory as driver and executors name it: they may run in different ones."""
+    return Path(local(path)).absolute()
 
 
 def number(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

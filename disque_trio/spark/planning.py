@@ -14,25 +14,33 @@ import pyarrow as pa
 from disque_trio.spark.holder import Holder
 from disque_trio.spark.leases import LeaseError, LeaseLog, Share, batch_path, read_plan
 from disque_trio.spark.nodes import Nodes
-from disque_trio.spark.taking import Taking, get_jobs, job_rows, times
-from disque_trio.spark.wire import Reply, WireError, accepted
+from disque_trio.spark.taking import FIRST_FETCH, Taking, get_jobs, job_rows, times
+from disque_trio.spark.wire import Arg, Reply, WireError, accepted
+
+_GO_ON = "To go on begin a new one, and a new table for a file sink"
 
 
 class Offset(NamedTuple):
-    """A batch: its number in the lease directory that has this identity."""
+    """A batch: its number in the lease directory that has this identity.
+
+    Where a query begins is no batch of it (``initial``), though the number may be that of a batch
+    of an earlier query.
+    """
 
     seq: int
     log: str
+    initial: bool = False
 
     @classmethod
     def of(cls, offset: Mapping[str, object]) -> Self:
         """From what Spark gives back."""
         seq, log = offset.get("seq"), offset.get("log")
-        return cls(seq if isinstance(seq, int) else 0, str(log))
+        return cls(seq if isinstance(seq, int) else 0, str(log), "initial" in offset)
 
     def json(self) -> dict[str, object]:
         """What Spark keeps."""
-        return {"seq": self.seq, "log": self.log}
+        initial = {"initial": True} if self.initial else {}
+        return {"seq": self.seq, "log": self.log, **initial}
 
 
 @dataclass(frozen=True)
@@ -86,16 +94,25 @@ class Planner:
             self._holder.start(taking.heartbeat)
 
     def initial(self) -> Offset:
-        """Where a query without a checkpoint begins: before what another one left."""
+        """Where a query without a checkpoint begins: before what another one left. It has to read
+        that itself, for it to be acknowledged."""
+        self._log.forget_reads()
         left = self._log.open_batches()
-        return Offset(left[0] - 1 if left else self._log.highest(), self._log.identity)
+        seq = left[0] - 1 if left else self._log.highest()
+        return Offset(seq, self._log.identity, initial=True)
 
     def latest(self, start: Offset) -> Offset:
         """The next batch, or ``start`` if there is none. What is up to ``start`` is over.
 
         Raises:
+            LeaseError: batches after ``start`` are acknowledged already.
             RefusedError: a node refuses to tell how long queues are.
         """
+        if start.log == self._log.identity and self._log.highest_done() > start.seq:
+            raise LeaseError(
+                f"{self._log.directory}: batch {self._log.highest_done()} is acknowledged, and the"
+                f" checkpoint is an old one that knows batches up to {start.seq}. {_GO_ON}"
+            )
         self.finish(start)
         left = self._log.open_batches()
         if left:  # planned before a crash, or left by a query with another checkpoint
@@ -108,7 +125,7 @@ class Planner:
         lengths = self.lengths()
         first = None
         address = ""
-        # Jobs that are queued but not given, of a queue that is paused, are no reason for a batch.
+        # Jobs that are queued but were not given are no reason for another batch.
         if self._nothing or not sum(lengths.values()):
             address, first = self._wait(list(lengths), limit)
             if first is None:
@@ -152,39 +169,48 @@ class Planner:
 
     def shares(self, end: Offset) -> list[tuple[int, int, Share]]:
         """Number of the batch, number of the share, share. None of a batch of another directory:
-        nobody acknowledges its jobs, so they are delivered again.
+        nobody acknowledges its jobs, so they are delivered again. None if ``end`` is where the
+        query began: Spark's first batch is an empty one when there is nothing to read.
 
         Raises:
             LeaseError: the batch was here and is acknowledged. Without its jobs it must not be
                 repeated: sinks would replace it by nothing.
         """
-        if end.log != self._log.identity:
+        if end.log != self._log.identity or end.initial:
             return []
         plan = read_plan(batch_path(self._log.directory, end.seq))
         if plan is None:
             raise LeaseError(
                 f"{self._log.directory} has no batch {end.seq} any more: its jobs are acknowledged."
-                " The checkpoint is an old one; to go on begin a new one"
+                f" The checkpoint is an old one. {_GO_ON}"
             )
         return [(end.seq, number, share) for number, share in enumerate(plan)]
 
     def only_what_is_there(self) -> None:
         """From now on give no more jobs than are in the queues now."""
-        self._target = sum(self.lengths().values())
+        self._target = sum(length for length, _ in self._queued().values())
         self._before = self._log.highest()
         self._taken = 0
 
     def lengths(self) -> dict[str, int]:
-        """How many jobs are queued at each node that can be reached.
+        """How many jobs each node that can be reached would give. A paused queue gives none, and
+        neither does a node that is leaving: its jobs come through the others.
 
         Raises:
             RefusedError: it does not tell.
         """
-        requests = [("QLEN", queue) for queue in self._reading.taking.queues]
-        return {
-            address: sum(_number(reply) for reply in replies)
-            for address, replies in self._nodes.ask(requests).items()
-        }
+        return {address: 0 if leaving else n for address, (n, leaving) in self._queued().items()}
+
+    def _queued(self) -> dict[str, tuple[int, bool]]:
+        """For each node how many jobs are in queues that are not paused, and if it is leaving."""
+        queues = self._reading.taking.queues
+        requests: list[Sequence[Arg]] = [("QSTAT", queue) for queue in queues]
+        requests.append(("CLUSTER", "LEAVING"))
+        found: dict[str, tuple[int, bool]] = {}
+        for address, replies in self._nodes.ask(requests).items():
+            *stats, leaving = [accepted(reply) for reply in replies]
+            found[address] = (sum(_length(stat) for stat in stats), leaving == b"yes")
+        return found
 
     def close(self) -> None:
         """End the thread, close connections, let others use the directory."""
@@ -221,7 +247,7 @@ class Planner:
         address = addresses[self._turn % len(addresses)]
         try:
             wire = self._nodes.wire(address)
-            count = min(limit or taking.fetch, taking.fetch)
+            count = min(limit or taking.fetch, taking.fetch, FIRST_FETCH)
             jobs = get_jobs(wire, taking.queues, count, wait)
             if not jobs:
                 return address, None
@@ -248,7 +274,11 @@ def divided(total: int, parts: int) -> list[int]:
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
-def _number(reply: Reply) -> int:
-    value = accepted(reply)
-    assert isinstance(value, int)
-    return value
+def _length(stat: Reply) -> int:
+    """The jobs that a queue would give, of QSTAT's reply."""
+    if not isinstance(stat, list):
+        return 0  # there is no such queue
+    fields = dict(zip(stat[::2], stat[1::2], strict=True))
+    length = fields[b"len"]
+    paused = fields[b"pause"] in (b"out", b"all")
+    return length if isinstance(length, int) and not paused else 0

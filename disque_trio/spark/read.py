@@ -5,7 +5,6 @@ keeps it, see ``leases``. A batch read leases likewise, and ``disque_trio.spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from disque_trio.spark.leases import LeaseError, Share, batch_path
 from disque_trio.spark.nodes import Nodes
-from disque_trio.spark.options import OptionError, arrow_schema, flag, local, nodes_of, number
+from disque_trio.spark.options import OptionError, arrow_schema, directory, flag, nodes_of, number
 from disque_trio.spark.planning import Offset, Planner, Reading
 from disque_trio.spark.taking import Taking, acknowledge, leased, take
 from disque_trio.spark.wire import Wire, WireError
@@ -169,13 +168,13 @@ def reading_of(options: Mapping[str, str], batch: bool) -> Reading:
     Raises:
         OptionError: one is not what it should be, or missing.
     """
-    directory = options.get("leaseDirectory")
+    leases = options.get("leaseDirectory")
     once = flag(options, "ackOnRead", False)
     if once and not batch:
         raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
     if once and "maxJobsPerBatch" in options:
         raise OptionError("maxJobsPerBatch: with ackOnRead all that is queued is taken")
-    if not directory and not once:
+    if not leases and not once:
         raise OptionError(
             "leaseDirectory: expected a directory that the driver and all executors share, for"
             " this query alone; on one machine for example one beside the checkpoint"
@@ -185,7 +184,7 @@ def reading_of(options: Mapping[str, str], batch: bool) -> Reading:
         discover=flag(options, "discover", True),
         partitions_per_node=number(options, "partitionsPerNode", 1),
         max_jobs=number(options, "maxJobsPerBatch", 0 if batch else STREAM_JOBS, 0 if batch else 1),
-        directory=Path(local(directory)) if directory and not once else None,
+        directory=directory(leases) if leases and not once else None,
         idle_wait=number(options, "idleWait", 100, 0),
         taking=Taking(
             queues=_queues_of(options),
@@ -204,7 +203,7 @@ def _queues_of(options: Mapping[str, str]) -> tuple[str, ...]:
     queues = [one] if one else [queue.strip() for queue in (several or "").split(",")]
     if (one and several) or not all(queues):
         raise OptionError("queue or queues: expected one name, or several separated by commas")
-    return tuple(queues)
+    return tuple(dict.fromkeys(queues))
 
 
 def _read(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import arrow_schema, choice, flag, nodes_of, number, text, words
 from disque_trio.spark.pushdown import STATES, JobFilters, QueueFilters
 from disque_trio.spark.wire import Arg, Reply, Wire, WireError, accepted
@@ -64,8 +65,8 @@ class QueuesSource(DataSource):
 class NodesReader(DataSourceReader):
     """What both tables share: finding the nodes, and walking over each with a cursor.
 
-    Options: ``nodes``, ``password``, ``discover`` (whether to ask the first that answers for all
-    nodes of its cluster), ``unreachable`` (fail or skip), ``batchSize`` (visited by a call),
+    Options: ``nodes``, ``password``, ``discover`` (whether to ask them for all nodes of
+    their cluster), ``unreachable`` (fail or skip), ``batchSize`` (visited by a call),
     ``timeout`` (seconds to wait for a reply).
     """
 
@@ -83,20 +84,17 @@ class NodesReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each node; its value is the address."""
-        if not self._discover:
-            return [InputPartition(address) for address in self._nodes]
-        with self._wire(self._nodes) as wire:
-            own, entries = wire.hello()
-            return [
-                # Where it answered is surer than what it takes for its own address.
-                InputPartition(wire.address if entry.id == own else entry.address)
-                for entry in entries
-            ]
+        nodes = Nodes(self._nodes, self._password, self._discover, self._timeout)
+        try:
+            return [InputPartition(address) for address in nodes.addresses()]
+        finally:
+            nodes.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one node; each step of its cursor is a batch."""
         schema = arrow_schema(self._schema)
-        with self._wire([partition.value]) as wire:
+        address = [partition.value]
+        with Wire(address, self._password, reply_timeout=self._timeout) as wire:
             try:
                 node, _ = wire.hello()
             except WireError:
@@ -113,9 +111,6 @@ class NodesReader(DataSourceReader):
                     rows = self._rows(wire, step[1], node)
                     if rows:
                         yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-    def _wire(self, nodes: list[str]) -> Wire:
-        return Wire(nodes, self._password, reply_timeout=self._timeout)
 
     @abstractmethod
     def _rows(self, wire: Wire, found: Reply, node: str) -> list[dict[str, Column]]:

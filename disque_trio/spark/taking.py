@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from disque_trio.spark.leases import LeaseFile, Share, leased_jobs
+from disque_trio.spark.leases import LeaseError, LeaseFile, Share, leased_jobs, mark_read
 from disque_trio.spark.options import text
 from disque_trio.spark.wire import Arg, RefusedError, Reply, Wire, WireError, accepted
 
 ACK_IDS = 500  # in one command
+FIRST_FETCH = 16  # jobs to see how large they are
+FETCH_BYTES = (
+    64 << 20
+)  # of bodies in one GETJOB, about; a record batch of Arrow has to be below 2 GiB
 WORKING_AT_ONCE = 2000  # so that answers wait nowhere while requests are sent
 
 
@@ -24,7 +28,7 @@ class Taking:
 
     Attributes:
         queues: in the order of GETJOB's.
-        fetch: jobs in one GETJOB.
+        fetch: jobs in one GETJOB, at most; fewer if they are large.
         wait: ms to wait in GETJOB when there is no job left; 0: not at all.
         with_ctime: whether to ask for each job's time of creation.
         heartbeat: seconds between two WORKINGs while it takes long.
@@ -46,13 +50,19 @@ def leased(
     """The jobs of a share: those in its lease, which is made if there is none.
 
     Raises:
-        LeaseError: the batch is not here.
+        LeaseError: the batch is not here, or its lease cannot be seen.
+        OSError: the lease cannot be written.
     """
     jobs = leased_jobs(batch, number)
     if jobs is None:
         _lease(batch, number, share, taking, schema)
         jobs = leased_jobs(batch, number)
-    yield from jobs or []
+    if jobs is None:
+        # Not to be taken for no jobs: whoever has leased some gets them acknowledged.
+        raise LeaseError(f"{batch}: there is no lease {number}, or it cannot be seen from here")
+    if jobs:
+        mark_read(batch, number)
+        yield from jobs
 
 
 def take(wire: Wire, taking: Taking, limit: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -64,8 +74,9 @@ def take(wire: Wire, taking: Taking, limit: int, schema: pa.Schema) -> Iterator[
     node, _ = wire.hello()
     seen: set[bytes] = set()
     heard = time.monotonic()
+    fetch = min(FIRST_FETCH, taking.fetch)
     while not limit or len(seen) < limit:
-        count = min(taking.fetch, limit - len(seen)) if limit else taking.fetch
+        count = min(fetch, limit - len(seen)) if limit else fetch
         found = get_jobs(wire, taking.queues, count, 0)
         if not found and taking.wait:
             found = get_jobs(wire, taking.queues, count, taking.wait)
@@ -76,6 +87,7 @@ def take(wire: Wire, taking: Taking, limit: int, schema: pa.Schema) -> Iterator[
         seen.update([_id(job) for job in new])
         if new:
             yield job_rows(new, node, times(wire, new) if taking.with_ctime else None, schema)
+        fetch = min(taking.fetch, max(1, FETCH_BYTES // max(_mean_size(found), 1)))
         if time.monotonic() - heard > taking.heartbeat:
             working(wire, list(seen))
             heard = time.monotonic()
@@ -136,6 +148,14 @@ def acknowledge(wire: Wire, ids: Sequence[str | bytes]) -> None:
         accepted(reply)
 
 
+def give_back(wire: Wire, ids: Sequence[str | bytes]) -> None:
+    """Say ENQUEUE for all ``ids``. If that fails they come again by their retry time."""
+    try:
+        wire.pipeline([("ENQUEUE", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)])
+    except WireError:
+        pass
+
+
 def working(wire: Wire, ids: Sequence[str | bytes]) -> None:
     """Say WORKING for all ``ids``. Jobs that are unknown, acknowledged or old stay as they are.
 
@@ -152,23 +172,31 @@ def _lease(batch: Path, number: int, share: Share, taking: Taking, schema: pa.Sc
     try:
         with Wire([share.address], taking.password, reply_timeout=taking.timeout) as wire:
             try:
-                for jobs in take(wire, taking, share.limit, schema):
+                for jobs in _until_lost(take(wire, taking, share.limit, schema)):
                     taken += jobs.column(0).to_pylist()
                     file.append(jobs)
-            except WireError:
-                pass  # what came until then is enough for this batch
-            if not file.publish(number) and taken:
-                _give_back(wire, taken)
+                published = file.publish(number)
+            except OSError:  # a full disk
+                give_back(wire, taken)
+                raise
+            # Another attempt has leased other jobs: these need not wait for their retry time.
+            if not published:
+                give_back(wire, taken)
     finally:
         file.close()
 
 
-def _give_back(wire: Wire, ids: Sequence[str]) -> None:
-    """Another attempt has leased other jobs: these need not wait for their retry time."""
+def _until_lost(jobs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What comes until the node is lost is enough for a batch."""
     try:
-        wire.pipeline([("ENQUEUE", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)])
+        yield from jobs
     except WireError:
         pass
+
+
+def _mean_size(jobs: Sequence[list[Reply]]) -> int:
+    """Of the bodies, in bytes."""
+    return sum([len(job[2]) for job in jobs if isinstance(job[2], bytes)]) // len(jobs)
 
 
 def _id(job: list[Reply]) -> bytes:

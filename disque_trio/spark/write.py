@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,7 +29,7 @@ from pyspark.sql.types import (
 
 from disque_trio.spark.adding import Adder, Refusal, code_of
 from disque_trio.spark.letters import DeadLetters
-from disque_trio.spark.options import OptionError, choice, flag, local, nodes_of, number
+from disque_trio.spark.options import OptionError, choice, directory, flag, nodes_of, number
 from disque_trio.spark.wire import Arg
 
 NUMBERS = ("delay", "retry", "ttl", "replicate", "maxlen")
@@ -85,9 +84,9 @@ class Sink:
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):
             raise OptionError("deadLetterPath: goes with onRefused=deadletter, and only with it")
-        self._letters = Path(local(letters)) if letters else None
+        self._letters = directory(letters) if letters else None
         report = options.get("reportPath")
-        self._report = Path(local(report)) if report else None
+        self._report = directory(report) if report else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
         """Add the rows of a task.

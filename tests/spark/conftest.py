@@ -51,7 +51,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.ui.showConsoleProgress", "false")
             .config(
                 "spark.driver.extraJavaOptions",
-                f"-Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={directory}",
+                # Compiling well does not pay for jobs that are as short as these.
+                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+                f" -Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={directory}",
             )
             .getOrCreate()
         )

@@ -1,4 +1,5 @@
-"""A stream that archives a queue, as a process of its own that can be killed where it hurts.
+"""Programs that archive, drain or fill a queue, as processes of their own that can be killed where
+it hurts.
 
 The product has no place to stop at; the classes here add some. A point is armed by a file
 ``arm-<point>``: who comes by leaves ``at-<point>`` with its process id, and waits to be killed, or
@@ -9,22 +10,37 @@ import json
 import os
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from disque_trio.spark import holder, taking
+from disque_trio.spark import holder, holding, taking, write
+from disque_trio.spark.adding import Adder, Refusal
 from disque_trio.spark.leases import LeaseFile
 from disque_trio.spark.planning import Planner
-from disque_trio.spark.read import DisqueSource, StreamReader
-from disque_trio.spark.wire import Wire
+from disque_trio.spark.read import BatchReader, DisqueSource, StreamReader
+from disque_trio.spark.wire import Arg, Wire
+from disque_trio.spark.write import Added, BatchWriter, StreamWriter
+
+ROWS = 600  # that are written
+FILLING = {"pipeline": "100", "replicate": "2"}
 
 
 class Points:
@@ -41,6 +57,10 @@ class Points:
         path = self.directory / f"at-{point}"
         return int(path.read_text()) if path.exists() else 0
 
+    def release(self, point: str) -> None:
+        """Who waits there, if it lives, goes on."""
+        (self.directory / f"at-{point}").unlink()
+
     def pass_by(self, point: str) -> None:
         """Wait, if the point is armed."""
         own = self.directory / f".{point}-{os.getpid()}"
@@ -56,31 +76,59 @@ class Points:
 
 
 class CrashingSource(DisqueSource):
-    """``disque`` whose reader stops at points."""
+    """``disque`` that stops at points."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "disque-crashing"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return CrashingBatchReader(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return CrashingReader(schema, self.options)
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return CrashingBatchWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return CrashingStreamWriter(schema, self.options, overwrite)
+
+
+def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What ``rows`` reads, stopping after GETJOB before the lease, and mid read."""
+
+    class CrashingLease(LeaseFile):
+        def publish(self, number: int) -> bool:
+            points.pass_by("got")
+            return super().publish(number)
+
+    taking.LeaseFile = CrashingLease  # type: ignore[misc]
+    for some in rows:
+        yield some
+        points.pass_by("reading")
+
+
+def stop_in_ack(points: Points) -> None:
+    """From now on this process stops between two ACKJOBs."""
+
+    def half(wire: Wire, ids: Sequence[str | bytes]) -> None:
+        taking.acknowledge(wire, ids[: len(ids) // 2])
+        points.pass_by("acking")
+        taking.acknowledge(wire, ids)
+
+    holder.acknowledge = half
+
 
 class CrashingReader(StreamReader):
-    """Stops after GETJOB before the lease, mid read, with a batch planned, between two ACKJOBs."""
+    """Stops where any reader does, with a batch planned, and between two ACKJOBs."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         super().__init__(schema, options)
         self.points = Points(Path(options["points"]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        points = self.points
-
-        class CrashingLease(LeaseFile):
-            def publish(self, number: int) -> bool:
-                points.pass_by("got")
-                return super().publish(number)
-
-        taking.LeaseFile = CrashingLease  # type: ignore[misc]
-        for rows in super().read(partition):
-            yield rows
-            points.pass_by("reading")
+        return stopping(self.points, super().read(partition))
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         latest = super().latestOffset(start, limit)
@@ -89,68 +137,194 @@ class CrashingReader(StreamReader):
         return latest
 
     def _plan(self) -> Planner:
-        def half(wire: Wire, ids: Sequence[str | bytes]) -> None:
-            taking.acknowledge(wire, ids[: len(ids) // 2])
-            self.points.pass_by("acking")
-            taking.acknowledge(wire, ids)
-
-        holder.acknowledge = half
+        stop_in_ack(self.points)
         return super()._plan()
 
 
-def main(directory: Path, nodes: str, queue: str) -> None:
-    """Archive ``queue`` until the file ``stop`` is there. A query that fails is started again."""
-    points = Points(directory)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.local.dir", str(directory / "local"))
-        .getOrCreate()
-    )
-    session.dataSource.register(CrashingSource)
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    jvm = directory / ".jvm"
-    jvm.write_text(str(gateway.proc.pid))  # type: ignore[attr-defined]
-    jvm.rename(directory / "jvm")
+class CrashingBatchReader(BatchReader):
+    """Stops where any reader does, and with a batch planned."""
 
-    def archive(frame: DataFrame, batch: int) -> None:
-        frame.write.mode("overwrite").parquet(str(directory / "archive" / f"batch={batch}"))
-        points.pass_by("sunk")
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        super().__init__(schema, options)
+        self.points = Points(Path(options["points"]))
 
-    while not (directory / "stop").exists():
-        query = (
-            session.readStream.format("disque")
-            .options(
-                nodes=nodes,
-                queue=queue,
-                leaseDirectory=str(directory / "leases"),
-                maxJobsPerBatch="400",
-                fetch="100",
-                heartbeat="1",
-                points=str(directory),
-            )
-            .load()
-            .writeStream.foreachBatch(archive)
-            .option("checkpointLocation", str(directory / "checkpoint"))
-            .start()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return stopping(self.points, super().read(partition))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        parts = super().partitions()
+        self.points.pass_by("planned")
+        return parts
+
+
+def add_stopping(points: Points) -> None:
+    """From now on this process stops when some jobs are added."""
+
+    class CrashingAdder(Adder):
+        def add(self, jobs: Sequence[Sequence[Arg]]) -> list[Refusal]:
+            refused = super().add(jobs)
+            points.pass_by("adding")
+            return refused
+
+    write.Adder = CrashingAdder  # type: ignore[misc]
+
+
+class CrashingBatchWriter(BatchWriter):
+    """Stops when some jobs are added, and when all are."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        super().__init__(schema, options, overwrite)
+        self.points = Points(Path(options["points"]))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
+        add_stopping(self.points)
+        return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.points.pass_by("added")
+        super().commit(messages)
+
+
+class CrashingStreamWriter(StreamWriter):
+    """Stops as the writer of a frame."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        super().__init__(schema, options, overwrite)
+        self.points = Points(Path(options["points"]))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
+        add_stopping(self.points)
+        return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.points.pass_by("added")
+        super().commit(messages, batchId)
+
+
+class Program:
+    """What the process does until the file ``stop`` is there; what fails is begun again.
+
+    Args:
+        directory: of all its files.
+        nodes, queue: where jobs are.
+        master: of Spark.
+    """
+
+    def __init__(self, directory: Path, nodes: str, queue: str, master: str) -> None:
+        self.directory = directory
+        self.points = Points(directory)
+        self.options = {"nodes": nodes, "queue": queue, "points": str(directory)}
+        # Compiling well does not pay for a process of half a minute.
+        java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        self.session = (
+            SparkSession.builder.master(master)
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "512m")
+            .config("spark.executor.memory", "512m")
+            .config("spark.driver.extraJavaOptions", java)
+            .config("spark.executor.extraJavaOptions", java)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.local.dir", str(directory / "local"))
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
         )
-        print(json.dumps({"time": time.time(), "started": str(query.runId)}), flush=True)
+        self.session.dataSource.register(CrashingSource)
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        jvm = directory / ".jvm"
+        jvm.write_text(str(gateway.proc.pid))  # type: ignore[attr-defined]
+        jvm.rename(directory / "jvm")
+
+    def say(self, **what: object) -> None:
+        print(json.dumps({"time": time.time(), **what}), flush=True)
+
+    def stopped(self) -> bool:
+        return (self.directory / "stop").exists()
+
+    def follow(self, query: StreamingQuery) -> None:
+        self.say(started=str(query.runId))
         try:
-            while not query.awaitTermination(0.2) and not (directory / "stop").exists():
+            while not query.awaitTermination(0.2) and not self.stopped():
                 pass
             query.stop()
         except StreamingQueryException as problem:
-            print(json.dumps({"time": time.time(), "failed": str(problem)[:2000]}), flush=True)
-    session.stop()
+            self.say(failed=str(problem)[:2000])
+
+    def archive(self) -> None:
+        """A stream out of the queue into ``archive/batch=<number>``."""
+
+        def sink(frame: DataFrame, batch: int) -> None:
+            frame.write.mode("overwrite").parquet(
+                str(self.directory / "archive" / f"batch={batch}")
+            )
+            self.points.pass_by("sunk")
+
+        reader = self.session.readStream.format(CrashingSource.name()).options(
+            leaseDirectory=str(self.directory / "leases"),
+            maxJobsPerBatch="400",
+            fetch="100",
+            heartbeat="1",
+            **self.options,
+        )
+        checkpoint = str(self.directory / "checkpoint")
+        stream = reader.load().writeStream.foreachBatch(sink)
+        self.follow(stream.option("checkpointLocation", checkpoint).start())
+
+    def drain(self) -> None:
+        """A frame of what is queued into a new directory, and again."""
+        leases = self.directory / "leases"
+        path = self.directory / "archive" / f"batch={uuid.uuid4().hex}"
+        stop_in_ack(self.points)
+        try:
+            with holding(leases, self.options["nodes"], heartbeat=1):
+                reader = self.session.read.format(CrashingSource.name())
+                frame = reader.options(leaseDirectory=str(leases), **self.options).load()
+                frame.write.parquet(str(path))
+                self.points.pass_by("sunk")
+        except (PySparkException, Py4JJavaError) as problem:
+            self.say(failed=str(problem)[:2000])
+
+    def fill(self) -> None:
+        """A frame into the queue, once."""
+        if (self.directory / "filled").exists():
+            time.sleep(0.05)
+            return
+        frame = self.session.range(ROWS).selectExpr("concat('body ', id) as body").repartition(2)
+        try:
+            writer = frame.write.format(CrashingSource.name()).mode("append")
+            writer.options(**FILLING, **self.options).save()
+        except (PySparkException, Py4JJavaError) as problem:
+            self.say(failed=str(problem)[:2000])
+        else:
+            (self.directory / "filled").touch()
+
+    def sink(self) -> None:
+        """A stream of the lines of the files in ``in`` into the queue."""
+        lines = self.session.readStream.text(str(self.directory / "in"))
+        writer = lines.withColumnRenamed("value", "body").writeStream
+        checkpoint = str(self.directory / "checkpoint")
+        options = {"checkpointLocation": checkpoint, **FILLING, **self.options}
+        self.follow(writer.format(CrashingSource.name()).options(**options).start())
+
+
+def main(directory: Path, nodes: str, queue: str, what: str, master: str) -> None:
+    """Do one of the things that a ``Program`` can do, until the file ``stop`` is there."""
+    program = Program(directory, nodes, queue, master)
+    act = {
+        "archive": program.archive,
+        "drain": program.drain,
+        "fill": program.fill,
+        "sink": program.sink,
+    }[what]
+    while not program.stopped():
+        act()
+    program.session.stop()
 
 
 if __name__ == "__main__":
     # What is pickled has to be found by workers under the name of the module.
     import crash_app
 
-    crash_app.main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
+    crash_app.main(Path(sys.argv[1]), *sys.argv[2:])

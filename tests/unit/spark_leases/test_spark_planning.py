@@ -1,20 +1,37 @@
 """Whose turn it is in a read, and what is acknowledged when."""
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness import LiveNode, free_port, wait_until
+from harness import (
+    ClusterFactory,
+    LiveNode,
+    NodeFactory,
+    free_port,
+    start_process,
+    wait_for_ping,
+    wait_until,
+)
 from scripted_node import ScriptedNode
 
 from disque_trio.spark.holder import Holder, ack
-from disque_trio.spark.leases import LeaseError, LeaseFile, LeaseLog, Share, batch_path, leased_ids
+from disque_trio.spark.leases import (
+    LeaseError,
+    LeaseFile,
+    LeaseLog,
+    Share,
+    batch_path,
+    leased_ids,
+    mark_read,
+)
 from disque_trio.spark.options import OptionError
 from disque_trio.spark.planning import Offset, Planner, Reading, divided
 from disque_trio.spark.read import reading_of
-from disque_trio.spark.taking import Taking, leased
-from disque_trio.spark.wire import WireError
+from disque_trio.spark.taking import Taking, leased, take
+from disque_trio.spark.wire import RefusedError, Wire, WireError
 
 SCHEMA = pa.schema(
     [
@@ -32,7 +49,7 @@ SCHEMA = pa.schema(
 class Reader:
     """A planner, and the tasks of its batches."""
 
-    def __init__(self, directory: Path, nodes: list[str], **taking: int) -> None:
+    def __init__(self, directory: Path, nodes: list[str], **taking: object) -> None:
         self.reading = Reading(
             nodes=tuple(nodes),
             discover=False,
@@ -120,6 +137,88 @@ def test_a_batch_reads_the_same_after_a_restart_and_with_a_new_checkpoint(
     assert reader.read(one) == jobs
 
 
+def test_jobs_that_no_task_has_read_are_not_acknowledged_but_go_back(
+    reader: Reader, node: LiveNode
+) -> None:
+    """A sink may leave a whole batch out; the driver itself leased these."""
+    start = reader.planner.initial()
+    assert reader.planner.latest(start) == start
+    add(node, 4)
+    taken = node.ask("GETJOB", "COUNT", 4, "FROM", "q")
+    assert isinstance(taken, list)
+    wait_until(lambda: node.ask("QLEN", "q") == 4)
+    one = Offset(1, start.log)
+    reader.planner.close()
+    with LeaseLog(reader.directory) as log:
+        share = Share(reader.reading.nodes[0], 4)
+        ids = [job[1].decode() for job in taken]
+        log.begin(1, [share], pa.RecordBatch.from_pydict({"id": ids}))
+    reader.again()
+    reader.planner.finish(one)
+    assert node.ask("QLEN", "q") == 4
+
+
+def test_a_batch_that_another_query_has_read_counts_when_it_is_read_again(
+    reader: Reader, node: LiveNode
+) -> None:
+    """A file sink that has seen the numbers of the new query's batches leaves them out."""
+    add(node, 4)
+    one = reader.planner.latest(reader.planner.initial())
+    assert len(reader.read(one)) == 4
+    reader.again()
+    begin = reader.planner.initial()  # as with a new checkpoint
+    assert reader.planner.latest(begin) == one
+    reader.planner.finish(one)
+    assert node.ask("QLEN", "q") == 4
+
+
+def test_jobs_of_nodes_out_of_reach_come_through_the_others(
+    tmp_path: Path, cluster: ClusterFactory
+) -> None:
+    near, far = cluster(2)
+    reader = Reader(tmp_path / "leases", [f"127.0.0.1:{near.port}"])
+    try:
+        add(far, 30)
+        found: list[str] = []
+        offset = reader.planner.initial()
+
+        def all_came() -> bool:
+            nonlocal offset
+            latest = reader.planner.latest(offset)
+            if latest != offset:
+                found.extend(reader.read(latest))
+            offset = latest
+            return len(set(found)) == 30
+
+        wait_until(all_came, 30)
+    finally:
+        reader.planner.close()
+
+
+def test_a_password_is_used_for_all_that_is_asked(
+    tmp_path: Path, disque_server: NodeFactory
+) -> None:
+    node = disque_server("--requirepass", "secret")
+    wire = node.wire()
+    wire("AUTH", "secret")
+    wire("ADDJOB", "q", "body 0", 0)
+    address = f"127.0.0.1:{node.port}"
+    reader = Reader(tmp_path / "leases", [address], password="secret")
+    try:
+        one = reader.planner.latest(reader.planner.initial())
+        assert reader.read(one) == ["body 0"]
+        reader.planner.finish(one)
+        assert wire("JSCAN", 0, "BUSYLOOP", "STATE", "active") == [b"0", []]
+    finally:
+        reader.planner.close()
+    other = Reader(tmp_path / "others", [address])
+    try:
+        with pytest.raises(RefusedError, match="NOAUTH"):
+            other.planner.latest(other.planner.initial())
+    finally:
+        other.planner.close()
+
+
 def test_the_offset_of_another_directory_acknowledges_nothing(
     reader: Reader, node: LiveNode
 ) -> None:
@@ -130,6 +229,57 @@ def test_the_offset_of_another_directory_acknowledges_nothing(
     assert reader.planner.shares(other) == []
     assert reader.planner.latest(other) == one
     assert jobs_at(node) == 20
+
+
+def test_a_query_that_begins_without_jobs_has_an_empty_batch(
+    reader: Reader, node: LiveNode
+) -> None:
+    start = reader.planner.initial()
+    assert reader.planner.latest(start) == start
+    # Spark runs its first batch though there is nothing new, also again after a crash.
+    assert reader.read(start) == []
+    reader.again()
+    assert reader.read(start) == []
+    add(node, 3)
+    one = reader.planner.latest(start)
+    assert len(reader.read(one)) == 3
+    assert reader.planner.latest(one) == one
+    assert jobs_at(node) == 0
+    # A query with another checkpoint begins behind what is over.
+    begin = reader.planner.initial()
+    assert reader.planner.latest(begin) == begin
+    assert reader.read(begin) == []
+    assert Offset.of(begin.json()) == begin
+
+
+def test_an_empty_first_batch_is_not_one_whose_jobs_are_acknowledged(
+    reader: Reader, node: LiveNode
+) -> None:
+    """A checkpoint went back to before its first batch: that was not an empty one."""
+    add(node, 3)
+    one = reader.planner.latest(reader.planner.initial())
+    reader.read(one)
+    reader.planner.finish(one)
+    reader.again()
+    assert reader.planner.initial().seq == one.seq
+    with pytest.raises(LeaseError, match="no batch 1"):
+        reader.read(one)
+
+
+def test_a_checkpoint_that_went_back_by_whole_batches_is_refused(
+    reader: Reader, node: LiveNode
+) -> None:
+    """Its next batch would have a number that sinks have seen, and other jobs."""
+    offsets = [reader.planner.initial()]
+    for _ in range(3):
+        add(node, 3)
+        offsets.append(reader.planner.latest(offsets[-1]))
+        reader.read(offsets[-1])
+    reader.planner.finish(offsets[-1])
+    for old in offsets[:-1]:
+        with pytest.raises(LeaseError, match="old"):
+            reader.planner.latest(old)
+    assert reader.planner.latest(offsets[-1]) == offsets[-1]
 
 
 def test_a_checkpoint_that_went_back_does_not_repeat_a_batch_without_its_jobs(
@@ -154,6 +304,37 @@ def test_without_a_node_nothing_comes_and_acknowledging_is_put_off(
     assert reader.to_acknowledge() == [1]
 
 
+def test_a_node_that_restarts_in_the_middle_of_a_batch_loses_nothing(
+    tmp_path: Path, disque_server: NodeFactory
+) -> None:
+    files = ("--appendonly", "yes", "--appendfsync", "always")
+    node = disque_server(*files)
+    reader = Reader(tmp_path / "leases", [f"127.0.0.1:{node.port}"])
+    options = ("--port", str(node.port), "--bind", "127.0.0.1", *files)
+    again = None
+    try:
+        add(node, 120)
+        one = reader.planner.latest(reader.planner.initial())
+        found = reader.read(one)
+        node.kill()
+        assert reader.planner.latest(one) == one  # nothing to be had, nobody to tell
+        again = start_process(node.directory, node.port, *options)
+        assert wait_for_ping(again)
+        reader.planner.finish(one)
+        assert jobs_at(again) == 20
+        wait_until(lambda: again.ask("QLEN", "q") == 20)
+        reader.again()  # it would leave the node alone for some seconds
+        two = reader.planner.latest(one)
+        found += reader.read(two)
+        reader.planner.finish(two)
+        assert sorted(found) == sorted(f"body {n}" for n in range(120))
+        assert jobs_at(again) == 0
+    finally:
+        reader.planner.close()
+        if again is not None:
+            again.close()
+
+
 def test_a_job_that_comes_while_nothing_is_there_starts_a_batch(
     reader: Reader, node: LiveNode
 ) -> None:
@@ -167,12 +348,94 @@ def test_a_job_that_comes_while_nothing_is_there_starts_a_batch(
 def test_jobs_of_a_paused_queue_are_no_reason_for_batches(reader: Reader, node: LiveNode) -> None:
     add(node, 5)
     node.ask("PAUSE", "q", "out")
+    start = reader.planner.initial()
+    assert reader.planner.latest(start) == start
+    node.ask("PAUSE", "q", "in")
+    one = reader.planner.latest(start)
+    assert len(reader.read(one)) == 5
+
+
+def test_a_queue_that_is_paused_after_the_plan_gives_an_empty_batch(
+    reader: Reader, node: LiveNode
+) -> None:
+    add(node, 5)
     one = reader.planner.latest(reader.planner.initial())
+    node.ask("PAUSE", "q", "all")
     assert reader.read(one) == []
     assert reader.planner.latest(one) == one
     node.ask("PAUSE", "q", "none")
-    two = reader.planner.latest(one)
-    assert len(reader.read(two)) == 5
+    assert len(reader.read(reader.planner.latest(one))) == 5
+
+
+def test_a_queue_that_others_empty_after_the_plan_gives_an_empty_batch(
+    reader: Reader, node: LiveNode
+) -> None:
+    ids = add(node, 5)
+    one = reader.planner.latest(reader.planner.initial())
+    node.ask("ACKJOB", *ids)
+    assert reader.read(one) == []
+    assert reader.planner.latest(one) == one
+
+
+def test_what_a_leaving_node_has_takes_no_place_in_batches(
+    tmp_path: Path, disque_server: NodeFactory
+) -> None:
+    staying, leaving = disque_server(), disque_server()
+    add(staying, 2)
+    add(leaving, 500)
+    leaving.ask("CLUSTER", "LEAVING", "yes")
+    nodes = [f"127.0.0.1:{node.port}" for node in (leaving, staying)]
+    reader = Reader(tmp_path / "leases", nodes)
+    try:
+        one = reader.planner.latest(reader.planner.initial())
+        assert len(reader.read(one)) == 2
+    finally:
+        reader.planner.close()
+
+
+def test_large_jobs_are_fetched_a_few_at_a_time(
+    reader: Reader, node: LiveNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disque_trio.spark.taking.FETCH_BYTES", 100_000)
+    wire = node.wire()
+    for _ in range(40):
+        wire("ADDJOB", "q", b"x" * 30_000, 0)
+    with Wire(reader.reading.nodes) as own:
+        taken = [rows.num_rows for rows in take(own, Taking(("q",)), 0, SCHEMA)]
+    assert taken == [16] + [3] * 8
+
+
+def test_a_full_disk_fails_the_task_and_gives_the_jobs_back(tmp_path: Path, node: LiveNode) -> None:
+    wire = node.wire()
+    for _ in range(10):
+        wire("ADDJOB", "q", b"x" * 50_000, 0, "RETRY", 600)
+    share = Share(f"127.0.0.1:{node.port}", 10)
+    with LeaseLog(tmp_path) as log:
+        log.begin(1, [share], None)
+        batch = batch_path(tmp_path, 1)
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                list(leased(batch, 0, share, Taking(("q",)), SCHEMA))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert [path.name for path in batch.iterdir()] == ["plan.json"]
+        assert node.ask("QLEN", "q") == 10
+        again = list(leased(batch, 0, share, Taking(("q",)), SCHEMA))
+        assert sum(rows.num_rows for rows in again) == 10
+
+
+def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: LiveNode) -> None:
+    add(node, 3)
+    share = Share(f"127.0.0.1:{node.port}", 3)
+    with LeaseLog(tmp_path) as log:
+        log.begin(1, [share], None)
+        batch = batch_path(tmp_path, 1)
+        log.finish(1)
+        with pytest.raises(LeaseError):
+            list(leased(batch, 0, share, Taking(("q",)), SCHEMA))
+        assert node.ask("QLEN", "q") == 3
 
 
 @pytest.mark.parametrize(
@@ -184,6 +447,9 @@ def test_jobs_of_a_paused_queue_are_no_reason_for_batches(reader: Reader, node: 
         ({"leaseDirectory": "/x", "queue": "q", "queues": "a,b"}, False, "queue or queues"),
         ({"leaseDirectory": "/x", "queues": "a,,b"}, False, "queue or queues"),
         ({"leaseDirectory": "hdfs://x/y", "queue": "q"}, False, "workers can open"),
+        ({"leaseDirectory": "file://other/y", "queue": "q"}, False, "this machine"),
+        ({"leaseDirectory": "/x", "queue": "q", "nodes": "a:7711,b:x"}, False, "nodes: .*b:x"),
+        ({"leaseDirectory": "/x", "queue": "q", "nodes": ":7711"}, False, "nodes"),
         ({"leaseDirectory": "/x", "queue": "q", "fetch": "0"}, False, "fetch"),
         ({"leaseDirectory": "/x", "queue": "q", "maxJobsPerBatch": "0"}, False, "maxJobsPerBatch"),
         ({"leaseDirectory": "/x", "queue": "q", "ackOnRead": "true"}, False, "ackOnRead"),
@@ -195,6 +461,12 @@ def test_options_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(OptionError, match=reason):
         reading_of(options, batch)
+
+
+def test_driver_and_executors_name_the_same_directory_and_each_queue_once() -> None:
+    reading = reading_of({"leaseDirectory": "leases", "queues": "a, b,a"}, batch=False)
+    assert reading.directory == Path.cwd() / "leases"
+    assert reading.taking.queues == ("a", "b")
 
 
 def test_a_target_counts_what_was_taken_and_not_what_was_planned(
@@ -255,6 +527,7 @@ def test_acknowledging_goes_on_where_a_lost_node_ended_it(tmp_path: Path, node: 
     with ScriptedNode(dies) as gone, LeaseLog(tmp_path) as log:
         rows = pa.RecordBatch.from_pydict({"id": ids})
         log.begin(1, [Share(gone.address, 10)], rows)
+        mark_read(batch_path(tmp_path, 1), 0)
         with pytest.raises(WireError):
             Holder(log).finish()
         assert log.open_batches() == []

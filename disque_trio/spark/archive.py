@@ -1,22 +1,47 @@
-"""Queues into a table: a stream that acknowledges jobs when they are in committed files.
+"""Queues into a table: a stream that acknowledges jobs when they are in files that stay.
 
-The table is partitioned by queue and day. Its checkpoint and its leases are beside the files, in
-directories that readers of the table skip. A job that was delivered twice is there twice: see
-``read_archive``.
+The table is partitioned by queue and day. Beside its files are directories that readers of the
+table skip: the checkpoint and the leases of the stream, and what of a batch is not complete. A job
+that was delivered twice is there twice: see ``read_archive``.
+
+A batch is written aside. Its files are brought to the disk, and each gets its place by a rename,
+under a name that the same batch has again when it is repeated. So readers never see a part of a
+file, nor, after a crash, a batch twice.
 """
 
+import json
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from disque_trio.spark.holder import Holder
+from disque_trio.spark.leases import LeaseLog, sync_directory
+from disque_trio.spark.planning import Offset
+from disque_trio.spark.session import told
+
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
+STAGING = "_staging"
 PARTITIONS = ("queue", "day")
+FORMATS = ("parquet", "delta")
+# Spark would take a queue that is called 007 for the number 7.
+ARCHIVE_SCHEMA = """
+    id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
+    archived_at TIMESTAMP, queue STRING, day DATE
+"""
 _LOOK_SECONDS = 1
+
+
+class ArchiveError(Exception):
+    """An archive cannot be written or read; the text says which and why."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,8 @@ class Archive:
         nodes: ``host:port`` each.
         queues: names.
         table: its directory.
-        source, format: of Spark: where jobs come from, and what the files are.
+        source: of Spark: where jobs come from.
+        format: parquet, or delta if Spark has it.
         seconds: between batches; 0: one after the other.
         available_now: end when what is queued now is in the table.
         options: more, for the source.
@@ -41,66 +67,185 @@ class Archive:
     seconds: int = 10
     available_now: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    _state: "_State" = field(default_factory=lambda: _State(), init=False, repr=False)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
         """The rows of the table, as a stream."""
         options = {
             "nodes": ",".join(self.nodes),
-            "queues": ",".join(self.queues),
             "leaseDirectory": str(self.table / LEASES),
             **self.options,
         }
+        if len(self.queues) == 1:  # its name may have commas
+            options["queue"] = self.queues[0]
+        else:
+            options["queues"] = ",".join(self.queues)
         rows = spark.readStream.format(self.source).options(**options).load()
         # The time of the batch: a batch that is repeated has the same.
         now = f.current_timestamp()
         return rows.select("*", now.alias("archived_at"), f.to_date(now).alias("day"))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Begin, or go on where an earlier run has ended."""
+        """Begin, or go on where an earlier run has ended.
+
+        Raises:
+            ArchiveError: Spark does not have the format.
+        """
         writer = (
             self.jobs(spark)
-            .writeStream.format(self.format)
-            .partitionBy(*PARTITIONS)
-            .option("checkpointLocation", str(self.table / CHECKPOINT))
-            .option("path", str(self.table))
-            .outputMode("append")
+            .writeStream.option("checkpointLocation", str(self.table / CHECKPOINT))
             .queryName(f"archive {','.join(self.queues)}")
         )
+        if self.format == "parquet":
+            writer = writer.foreachBatch(self._add)
+        else:
+            writer = writer.format(self.format).partitionBy(*PARTITIONS).outputMode("append")
+            writer = writer.option("path", str(self.table))
         if self.available_now:
             writer = writer.trigger(availableNow=True)
         elif self.seconds:
             writer = writer.trigger(processingTime=f"{self.seconds} seconds")
-        return writer.start()
+        try:
+            return writer.start()
+        except Py4JJavaError as failure:
+            if "DATA_SOURCE_NOT_FOUND" not in str(failure):
+                raise
+            raise ArchiveError(f"Spark has no format {self.format}: it needs its package") from None
+
+    def acknowledge(self) -> None:
+        """Acknowledge the last batch of a stream that has ended, if it is complete. Spark tells the
+        source of it only with the next batch; until then its jobs would come again after RETRY.
+
+        Raises:
+            LeaseError: a stream is running.
+            WireError: no node can be reached; the next run does it.
+        """
+        offset = _committed(self.table / CHECKPOINT)
+        if offset is None:
+            return
+        with LeaseLog(self.table / LEASES) as log:
+            if log.identity == offset.log:
+                password = self.options.get("password")
+                Holder(log, self.nodes, password).finish(offset.seq)
+
+    def follow(
+        self,
+        query: StreamingQuery,
+        progress: Callable[[str], None],
+        stop: Callable[[], object] = lambda: False,
+    ) -> int:
+        """Wait for the end of the stream. Returns how many rows it wrote.
+
+        Args:
+            progress: is told now and then.
+            stop: whether the stream shall end; the batch that it is at is finished first.
+
+        Raises:
+            StreamingQueryException: it failed.
+        """
+        total = 0
+        seen = ""
+        over = -1
+        ended = False
+        state = self._state
+        while not ended:
+            try:
+                ended = bool(query.awaitTermination(_LOOK_SECONDS))
+            except StreamingQueryException:
+                if not state.closing:
+                    raise
+                ended = True
+            for done in query.recentProgress:
+                over = max(over, done["batchId"])
+                # Not the number of the batch: an idle stream tells that of the next one.
+                if done["timestamp"] > seen:
+                    seen = done["timestamp"]
+                    total += done["numInputRows"]
+                    progress(f"batch {done['batchId']}: {total} jobs")
+            if not ended and stop():
+                state.closing = True
+                if not state.adding and state.added <= over:
+                    query.stop()
+        return total
+
+    def _add(self, batch: DataFrame, number: int) -> None:
+        """Bring a batch into the table."""
+        state = self._state
+        if state.closing:
+            raise ArchiveError("the stream is being stopped")
+        state.adding = True
+        staging = self.table / STAGING
+        try:
+            batch.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(str(staging))
+            # A new checkpoint counts from 0 again.
+            query = json.loads((self.table / CHECKPOINT / "metadata").read_text())["id"]
+            publish(staging, self.table, f"{number:06}-{query}")
+        except Exception as failure:
+            # In short: Spark looks through the text with an expression that long ones break.
+            raise ArchiveError(told(failure)) from None
+        finally:
+            state.added = number
+            state.adding = False
 
 
-def follow(query: StreamingQuery, progress: Callable[[str], None]) -> int:
-    """Wait for the end of a stream. Returns how many rows it wrote.
+class _State:
+    """What the thread that adds batches and the one that waits for it tell each other.
 
-    Args:
-        progress: is told now and then.
-
-    Raises:
-        StreamingQueryException: it failed.
+    Attributes:
+        closing: no batch shall begin any more. adding: one is being added.
+        added: the number of the last one; -1: none.
     """
-    total = 0
-    batch = -1
-    ended = False
-    while not ended:
-        ended = bool(query.awaitTermination(_LOOK_SECONDS))
-        for done in query.recentProgress:
-            if done["batchId"] > batch:
-                batch = done["batchId"]
-                total += done["numInputRows"]
-                progress(f"batch {batch}: {total} jobs")
-    return total
+
+    def __init__(self) -> None:
+        self.closing = False
+        self.adding = False
+        self.added = -1
 
 
-def read_archive(spark: SparkSession, table: Path, format: str = "parquet") -> DataFrame:
+def publish(staging: Path, table: Path, name: str) -> None:
+    """Move the files that Spark has written to ``staging`` into the table: on the disk, and each
+    in one step. Files of an earlier attempt, which had the same name, are replaced."""
+    places = set()
+    for file in sorted(staging.glob("*=*/*=*/part-*.parquet")):
+        task = file.name.split("-")[1]
+        place = table / file.parent.relative_to(staging)
+        place.mkdir(parents=True, exist_ok=True)
+        sync_file(file)
+        file.rename(place / f"part-{name}-{task}{file.name[file.name.index('.') :]}")
+        places |= {place, place.parent, table}
+    for place in places:
+        sync_directory(place)
+    shutil.rmtree(staging)
+
+
+def sync_file(path: Path) -> None:
+    """Bring a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_archive(spark: SparkSession, table: Path) -> DataFrame:
     """The jobs of an archive, each once.
 
     Raises:
-        FileNotFoundError: there is none.
+        ArchiveError: there is none.
     """
-    if not table.is_dir():
-        raise FileNotFoundError(f"no archive at {table}")
-    return spark.read.format(format).load(str(table)).dropDuplicates(["id"])
+    if (table / "_delta_log").is_dir():
+        return spark.read.format("delta").load(str(table)).dropDuplicates(["id"])
+    if not any(table.glob("**/*.parquet")):
+        raise ArchiveError(f"no archive at {table}")
+    return spark.read.schema(ARCHIVE_SCHEMA).parquet(str(table)).dropDuplicates(["id"])
+
+
+def _committed(checkpoint: Path) -> Offset | None:
+    """Where the last batch ended that Spark has committed."""
+    commits = [path.name for path in checkpoint.glob("commits/*") if path.name.isdecimal()]
+    if not commits:
+        return None
+    last = max(commits, key=int)
+    # A version, properties of the batch, and a line for each source.
+    lines = (checkpoint / "offsets" / last).read_text().splitlines()
+    return Offset.of(json.loads(lines[-1]))

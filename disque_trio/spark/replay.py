@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -37,20 +38,18 @@ class Choice:
         audit: the output directory of an audit: the columns of its table ``jobs`` can be used in
             ``where``, and ``findings``, an array of the kinds of findings on the job.
         where: a filter in SQL.
-        limit: at most so many.
     """
 
     archive: Path | None = None
     aof: Sequence[str] = ()
     audit: Path | None = None
     where: str = "true"
-    limit: int | None = None
 
     def jobs(self, spark: SparkSession) -> DataFrame:
         """Columns id, queue, body; body is null where none was found.
 
         Raises:
-            FileNotFoundError, StoreError: something is not there.
+            FileNotFoundError, StoreError, ArchiveError: something is not there.
             ReplayError: there is nowhere to take bodies from.
         """
         bodies = self._bodies(spark)
@@ -60,8 +59,9 @@ class Choice:
             known = [name for name in bodies.columns if name not in ("id", "body")]
             bodies = bodies.withColumnsRenamed({name: f"body_{name}" for name in known})
             rows = audited(spark, self.audit).join(bodies, "id", "left")
-        chosen = rows.where(self.where).select("id", "queue", "body").dropDuplicates(["id"])
-        return chosen if self.limit is None else chosen.limit(self.limit)
+            # A log that begins in the middle of a job's life may not name it.
+            rows = rows.withColumn("queue", f.coalesce("queue", "body_queue"))
+        return rows.where(self.where).select("id", "queue", "body").dropDuplicates(["id"])
 
     def _bodies(self, spark: SparkSession) -> DataFrame:
         found: DataFrame | None = None
@@ -145,7 +145,10 @@ def replay(
     jobs: DataFrame,
     target: Target,
     *,
+    limit: int | None = None,
     dry_run: bool = False,
+    outcome: Outcome | None = None,
+    whole: Callable[[], AbstractContextManager[None]] = nullcontext,
     progress: Callable[[str], None] = lambda text: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
@@ -154,15 +157,19 @@ def replay(
 
     Args:
         jobs: columns id, queue, body.
+        limit: at most so many, not counting those that cannot be added or have been.
         dry_run: only count.
+        outcome: what to count in, for those who want to know when this is stopped.
+        whole: entered to add a chunk and to note it: what must not be torn apart.
+        progress: is told now and then.
         sleep, clock: of the time module.
 
     Raises:
         WireError: no node can be reached.
     """
-    outcome = Outcome()
+    outcome = Outcome() if outcome is None else outcome
     before = _noted(target.done)
-    chosen = _wanted(jobs, before, outcome)
+    chosen = islice(_wanted(jobs, before, outcome), limit)
     if dry_run:
         for row in chosen:
             outcome.added += 1
@@ -170,16 +177,17 @@ def replay(
         return outcome
     chunk = CHUNK if target.rate is None else max(1, min(CHUNK, int(target.rate / _TICKS)))
     adder = Adder(target.nodes, target.password, failover=target.failover)
-    started = clock()
-    sent = 0
+    due = clock()
     try:
         while rows := list(islice(chosen, chunk)):
             if target.rate is not None:
-                early = started + sent / target.rate - clock()
+                early = due - clock()
                 if early > 0:
                     sleep(early)
-            _add(adder, rows, target, outcome)
-            sent += len(rows)
+                # From now on: what was late is not made up for.
+                due = max(due, clock()) + len(rows) / target.rate
+            with whole():
+                _add(adder, rows, target, outcome)
             progress(f"{outcome.added} jobs added")
     finally:
         adder.close()

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 
-from disque_trio.spark.audit_findings import KINDS
+from disque_trio.spark.audit_judge import KINDS
 from disque_trio.spark.audit_store import Manifest, Store, StoreError
 from disque_trio.spark.report_page import page
 

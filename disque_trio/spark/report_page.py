@@ -12,11 +12,14 @@ from disque_trio.spark.report_plots import (
     line_plot,
     moment,
     number,
+    shortened,
 )
 
 Numbers = Mapping[str, Any]  # what report.make_report gives
 
+_MINUTE = 60_000
 _HOUR = 3_600_000
+_UNITS = {"settled": "s", "poison": "NACKs", "skew": "ms", "tolerance": "ms"}
 _MEANING = {
     "never-delivered": "The producer was told that the job is added, and nobody ever got it.",
     "delivered-after-ack": "A worker got it although it had been acknowledged.",
@@ -39,7 +42,7 @@ p.sub,p.hint{color:#666;margin:2px 0 10px;font-size:13px}p.none{color:#888}
 table{border-collapse:collapse;width:100%;font-size:12.5px;margin:6px 0}
 th{text-align:left;color:#555;border-bottom:1px solid #bbb}
 td,th{padding:3px 8px 3px 0;vertical-align:top}td{border-bottom:1px solid #eee}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td:first-child{overflow-wrap:anywhere}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 code{font-size:11.5px}td.t{white-space:nowrap}td.w{overflow-wrap:anywhere}
 svg{width:100%;height:auto;display:block}svg text{font-size:11px;fill:#555}
 .rule{stroke:#e3e3e3}.legend{font-size:12.5px;margin:2px 0 0 64px}
@@ -52,8 +55,11 @@ def page(numbers: Numbers) -> str:
     """The page."""
     title = "Disque audit"
     if numbers["events"]:
-        title += f", {moment(numbers['first'], '%Y-%m-%d %H:%M')} to "
-        title += moment(numbers["last"], "%Y-%m-%d %H:%M") + " UTC"
+        title += f", {_period(numbers['first'], numbers['last'])} UTC"
+    step = "the same " + _duration_word(numbers["step"])
+    count = len(numbers["queues"])
+    some = _of(len(numbers["depth"]), count)
+    most = _of(len(numbers["hours"]["queues"]), count)
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         "<meta name=viewport content='width=device-width'>",
@@ -61,18 +67,21 @@ def page(numbers: Numbers) -> str:
         f"<h1>{escape(title)}</h1>",
         _summary(numbers),
         _findings(numbers),
-        "<h2>Waiting</h2><p class=hint>From the first queue to the first worker. Half of the jobs"
-        " waited less than p50, one of a hundred longer than p99.</p>",
-        _percentiles(numbers["wait"], numbers["step"], "wait over time"),
-        "<h2>Processing</h2><p class=hint>From the delivery to the acknowledge.</p>",
-        _percentiles(numbers["processing"], numbers["step"], "processing over time"),
-        "<h2>Depth</h2><p class=hint>Jobs in the queues of all nodes, of the busiest queues.</p>",
+        "<h2>Waiting</h2><p class=hint>From the first queue to the first worker, of the jobs that"
+        f" were first delivered in {step}. Half of them waited less than p50, one of a hundred"
+        " longer than p99. The axis is logarithmic.</p>",
+        _percentiles(numbers, "wait", "wait over time"),
+        f"<h2>Processing</h2><p class=hint>From the delivery to the acknowledge, of the jobs that"
+        f" were acknowledged in {step}. The axis is logarithmic.</p>",
+        _percentiles(numbers, "processing", "processing over time"),
+        f"<h2>Depth</h2><p class=hint>Jobs in the queues of all nodes together{some}.</p>",
         _depth(numbers),
-        "<h2>Deliveries per job</h2><p class=hint>The bars grow with the logarithm.</p>",
-        bar_plot([(str(name), count) for name, count in numbers["deliveries"]], "deliveries"),
-        "<h2>Deliveries by queue and hour</h2>",
+        "<h2>Deliveries per job</h2><p class=hint>How many jobs were delivered how often. The bars"
+        " grow with the logarithm.</p>",
+        bar_plot([(_times(str(name)), count) for name, count in numbers["deliveries"]], "jobs"),
+        f"<h2>Deliveries by queue and hour</h2><p class=hint>The darker the more{most}.</p>",
         _hours(numbers["hours"]),
-        "<h2>Queues</h2>",
+        "<h2>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries.</p>",
         _queues(numbers["queues"]),
         _nodes(numbers),
         "</html>\n",
@@ -87,7 +96,7 @@ def _summary(numbers: Numbers) -> str:
         f"{number(numbers['events'])} events of {len(numbers['nodes'])} nodes in"
         f" {number(numbers['segments'])} segments"
     )
-    text = f"<p class=sub>{sub}</p>"
+    text = f"<p class=sub>{sub}. All times are UTC.</p>"
     if numbers["dropped"]:
         text += (
             f"<p class=warn>{number(numbers['dropped'])} events are missing: the logs say that"
@@ -104,6 +113,14 @@ def _summary(numbers: Numbers) -> str:
     elif count:
         text += "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered,"
         text += " ended before, or are still young.</p>"
+    else:
+        text += "<p class=warn>The logs have no jobs.</p>"
+    expired = numbers["findings"]["expired-undelivered"]
+    if expired:
+        text += (
+            f"<p class='verdict bad'><b>{number(expired)} jobs expired before anybody got them.</b>"
+            "</p>"
+        )
     tiles = [("jobs", number(count))]
     if count:
         tiles += [
@@ -130,7 +147,7 @@ def _findings(numbers: Numbers) -> str:
     if not any(counts.values()):
         return text + "<p>None.</p>"
     rows = [
-        [escape(kind), number(count), escape(_MEANING[kind])]
+        [escape(kind), number(count), escape(_MEANING.get(kind, ""))]
         for kind, count in counts.items()
         if count
     ]
@@ -150,7 +167,7 @@ def _found(shown: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             "" if found["time"] is None else moment(found["time"]),
-            escape(found["queue"] or ""),
+            _name(found["queue"] or ""),
             f"<code>{escape(found['job'] or '')}</code>",
             escape(found["reason"] or ""),
             escape(found["detail"]),
@@ -166,31 +183,39 @@ def _found(shown: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _percentiles(points: Sequence[Sequence[int]], step: int, title: str) -> str:
+def _percentiles(numbers: Numbers, name: str, title: str) -> str:
+    points, step = numbers[name], numbers["step"]
     lines = []
-    for place, name in enumerate(("p50", "p95", "p99"), 1):
+    for place, share in enumerate(("p50", "p95", "p99"), 1):
         line: list[tuple[int, float | None]] = []
         for point in points:
             if line and point[0] - line[-1][0] > 3 * step:
                 line.append((point[0] - step, None))
             line.append((point[0], max(point[place], 1)))
-        lines.append(Line(name, line))
-    return line_plot(lines, title, log=True, times=True)
+        lines.append(Line(share, line))
+    return line_plot(lines, title, log=True, times=True, span=_span(numbers))
 
 
 def _depth(numbers: Numbers) -> str:
     lines = []
+    step = max(numbers["step"], _MINUTE)
     for queue, points in numbers["depth"].items():
         line: list[tuple[int, float | None]] = []
-        for at, depth in points:
-            # It stays as it is until something happens.
-            if line and at - line[-1][0] > 120_000:
-                line.append((at - 60_000, line[-1][1]))
+        for begin, depth in points:
+            at = min(begin + step, numbers["last"])  # it is the depth at the end of it
+            if not line:
+                line.append((max(begin, numbers["first"]), 0))
+            elif begin > line[-1][0]:  # it stays as it is until something happens
+                line.append((begin, line[-1][1]))
             line.append((at, depth))
         if line and numbers["last"] > line[-1][0]:
             line.append((numbers["last"], line[-1][1]))
         lines.append(Line(queue or "?", line))
-    return line_plot(lines, "depth over time")
+    return line_plot(lines, "depth over time", span=_span(numbers))
+
+
+def _span(numbers: Numbers) -> tuple[int, int]:
+    return numbers["first"], numbers["last"]
 
 
 def _hours(hours: Mapping[str, Any]) -> str:
@@ -205,7 +230,7 @@ def _queues(queues: Sequence[Mapping[str, Any]]) -> str:
         deliveries = row["deliveries"] or 0
         rows.append(
             [
-                escape(row["queue"] or "?"),
+                _name(row["queue"]),
                 number(row["jobs"]),
                 _pair(row, "wait"),
                 _pair(row, "processing"),
@@ -216,8 +241,40 @@ def _queues(queues: Sequence[Mapping[str, Any]]) -> str:
             ]
         )
     heads = ["queue", "#jobs", "#wait p50 / p99", "#processing p50 / p99"]
-    heads += ["#retries", "#nacks", "#most depth", "#depth at the end"]
-    return _table(heads, rows) if rows else "<p class=none>None.</p>"
+    heads += ["#retries", "#NACKs", "#most depth", "#depth at the end"]
+    if not rows:
+        return "<p class=none>None.</p>"
+    some = f"<p class=hint>The first {len(rows)} of {len(queues)}.</p>"
+    return _table(heads, rows) + (some if len(queues) > len(rows) else "")
+
+
+def _period(first: int, last: int) -> str:
+    """From when to when, as short as it is clear."""
+    time = "%H:%M" if last - first >= 600_000 else "%H:%M:%S"
+    same = moment(first, "%F") == moment(last, "%F")
+    return f"{moment(first, '%F ' + time)} to {moment(last, time if same else '%F ' + time)}"
+
+
+def _name(queue: str | None) -> str:
+    """The name of a queue in a table, as markup."""
+    name = "?" if queue is None else queue
+    short = shortened(name, 60)
+    return escape(name) if name == short else f"<span title='{escape(name)}'>{escape(short)}</span>"
+
+
+def _of(shown: int, all: int) -> str:
+    """What is left out."""
+    return f"; the {shown} busiest of {number(all)} queues" if shown < all else ""
+
+
+def _times(times: str) -> str:
+    """How often a job was delivered."""
+    return {"0": "never", "1": "once", "2": "twice"}.get(times, f"{times} times")
+
+
+def _duration_word(ms: int) -> str:
+    """A step of time: second, 5 s, minute."""
+    return {1000: "second", _MINUTE: "minute", _HOUR: "hour"}.get(ms, duration(ms))
 
 
 def _share(part: int | None, whole: int) -> str:
@@ -226,7 +283,10 @@ def _share(part: int | None, whole: int) -> str:
 
 def _nodes(numbers: Numbers) -> str:
     items = "".join(f"<li><code>{escape(node)}</code></li>" for node in numbers["nodes"])
-    rules = ", ".join(f"{name} {value}" for name, value in numbers["settings"].items())
+    rules = ", ".join(
+        f"{name} {value} {_UNITS.get(name, '')}".strip()
+        for name, value in numbers["settings"].items()
+    )
     return (
         f"<h2>Nodes</h2><ul>{items}</ul><p class=hint>Rules of the findings: {escape(rules)}.</p>"
     )

@@ -12,6 +12,7 @@ HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
 _STEPS = (1, 2, 5, 10)
 _TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
+_HALF_LABEL = 30
 _MS = 1000
 _ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 
@@ -38,21 +39,35 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u2009")
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
 def moment(ms: int, format: str = "%Y-%m-%d %H:%M:%S") -> str:
     """A time in UTC."""
     return datetime.fromtimestamp(ms / _MS, UTC).strftime(format)
 
 
-def line_plot(lines: Sequence[Line], title: str, *, log: bool = False, times: bool = False) -> str:
+def line_plot(
+    lines: Sequence[Line],
+    title: str,
+    *,
+    log: bool = False,
+    times: bool = False,
+    span: tuple[int, int] | None = None,
+) -> str:
     """Values over time.
 
     Args:
         log: a logarithmic axis. times: the values are ms.
+        span: from when to when; it becomes longer where there are points.
     """
     points = [(at, value) for line in lines for at, value in line.points if value is not None]
     if not points:
         return "<p class=none>Nothing to show.</p>"
-    first, last = min(at for at, _ in points), max(at for at, _ in points)
+    places: list[int] = [*(at for at, _ in points), *(span or ())]
+    first, last = min(places), max(places)
     if first == last:
         first, last = first - 30 * _MS, last + 30 * _MS
     most = max(value for _, value in points)
@@ -69,12 +84,15 @@ def line_plot(lines: Sequence[Line], title: str, *, log: bool = False, times: bo
 
     parts = [_head(title, WIDTH, HEIGHT)]
     for tick in ticks:
-        label = duration(tick) if times else number(tick)
+        label = duration(tick) if times else _round_number(tick)
         parts.append(
             _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
         )
     for at, label in _moments(first, last):
-        parts.append(_text(x(at), HEIGHT - _BOTTOM + 18, label, "middle"))
+        # What would stick out of the picture ends at its edge.
+        near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
+        place = WIDTH if near else x(at)
+        parts.append(_text(place, HEIGHT - _BOTTOM + 18, label, "end" if near else "middle"))
     for colour, line in zip(COLOURS, lines, strict=False):
         parts.append(_path(line, x, y, colour))
     parts.append("</svg>")
@@ -133,8 +151,7 @@ def heat_map(
     most = max(cells.values(), default=1) or 1
     parts = [_head(title, WIDTH, height)]
     for place, name in enumerate(rows):
-        short = name if len(name) <= 20 else name[:19] + "…"
-        parts.append(_text(left - 8, place * row + 16, short, "end"))
+        parts.append(_text(left - 8, place * row + 16, shortened(name, 20), "end"))
         for column, hour in enumerate(columns):
             count = cells.get((name, hour), 0)
             share = math.sqrt(count / most)
@@ -163,7 +180,7 @@ def heat_map(
 def legend(names: Sequence[str]) -> str:
     """What the colours mean."""
     items = [
-        f'<span><i style="background:{colour}"></i>{escape(name)}</span>'
+        f'<span><i style="background:{colour}"></i>{escape(shortened(name, 40))}</span>'
         for colour, name in zip(COLOURS, names, strict=False)
     ]
     return f"<p class=legend>{''.join(items)}</p>"
@@ -177,6 +194,13 @@ def _short(count: int) -> str:
     if count < 10_000:
         return str(count)
     return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.1f}M"
+
+
+def _round_number(value: float) -> str:
+    """For an axis, where there is little room."""
+    if value < 10_000_000:
+        return number(value)
+    return f"{value / 1e6:g} M" if value < 10_000_000_000 else f"{value / 1e9:g} G"
 
 
 def _ticks(most: float) -> list[float]:

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.audit import audit
 from disque_trio.spark.audit_store import StoreError
 from disque_trio.spark.report import Json, make_report, write_report
-from disque_trio.spark.report_plots import Line, bar_plot, duration, heat_map, line_plot
+from disque_trio.spark.report_page import page
+from disque_trio.spark.report_plots import WIDTH, Line, bar_plot, duration, heat_map, line_plot
 from tools.bench.audit_log import generate
 
 pytestmark = pytest.mark.timeout(400)
@@ -82,13 +83,13 @@ def test_the_page_is_well_formed_and_loads_nothing(
 ) -> None:
     write_report(numbers, tmp_path / "new" / "report.html", tmp_path / "report.json")
     text = (tmp_path / "new" / "report.html").read_text()
-    page = Page(text)
-    assert set(page.opened) <= MAY_STAY_OPEN
-    assert page.links == []
-    assert "script" not in page.counts
+    parsed = Page(text)
+    assert set(parsed.opened) <= MAY_STAY_OPEN
+    assert parsed.links == []
+    assert "script" not in parsed.counts
     assert not re.search(r"url\(|@import|https?:", text)
-    assert page.counts["svg"] == 5
-    shown = " ".join(page.texts)
+    assert parsed.counts["svg"] == 5
+    shown = " ".join(parsed.texts)
     for found in numbers["findings_shown"]:
         assert (found["job"] or "") in shown
     assert json.loads((tmp_path / "report.json").read_text()) == json.loads(json.dumps(numbers))
@@ -97,13 +98,56 @@ def test_the_page_is_well_formed_and_loads_nothing(
 def test_names_of_queues_are_only_text_on_the_page(
     numbers: dict[str, Json], tmp_path: Path
 ) -> None:
-    evil = "<script>alert('&\"')</script>"
+    evil = "<script>alert('&\"\\xff')</script>"
     queue = numbers["queues"][0]["queue"]
     changed = json.loads(json.dumps(numbers).replace(json.dumps(queue), json.dumps(evil)))
     write_report(changed, tmp_path / "report.html", None)
-    page = Page((tmp_path / "report.html").read_text())
-    assert "script" not in page.counts
-    assert evil in "".join(page.texts)
+    parsed = Page((tmp_path / "report.html").read_text())
+    assert "script" not in parsed.counts
+    assert evil in "".join(parsed.texts)
+
+
+def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) -> None:
+    changed = json.loads(json.dumps(numbers))
+    changed["findings"].update({"never-delivered": 0, "expired-undelivered": 2})
+    changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
+    text = page(changed)
+    assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
+    assert text.index("7 events are missing") < text.index("<h2>")
+    assert text.index("2 jobs expired before anybody got them") < text.index("<h2>")
+    assert "No job was lost" in text
+    changed["findings"]["never-delivered"] = 1
+    assert "No job was lost" not in page(changed)
+
+
+def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
+    numbers: dict[str, Json],
+) -> None:
+    changed = json.loads(json.dumps(numbers))
+    row = changed["queues"][0]
+    names = ["x" * 300 + "end", *(f"queue {n}" for n in range(299))]
+    changed["queues"] = [{**row, "queue": name} for name in names]
+    changed["depth"] = dict.fromkeys(names[:6], numbers["depth"][row["queue"]])
+    text = page(changed)
+    assert "the 6 busiest of 300 queues" in text.replace("\u2009", "")
+    assert "The first 200 of 300" in text
+    shown = "".join(Page(text).texts)
+    assert "x" * 30 in shown
+    assert "x" * 100 not in shown
+    assert f"title='{names[0]}'" in text
+
+
+def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
+    first = 1_795_290_000_000
+    changed = json.loads(json.dumps(numbers))
+    changed.update(first=first, last=first + 120_000, step=1000, wait=[], processing=[])
+    changed["depth"] = {"q": [[first, 10], [first + 60_000, 0]]}
+    path = re.search(r'<path d="([^"]+)"', page(changed))
+    assert path is not None
+    places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])]
+    left, middle, right = 64.0, 404.0, 744.0
+    assert [x for x, _ in places] == [left, middle, right]
+    assert places[1][1] < places[0][1] == places[2][1]
 
 
 def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
@@ -133,6 +177,20 @@ def test_all_points_of_a_line_are_inside_of_the_plot() -> None:
         places = re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])
         assert len(places) == len(points)
         assert all(64 <= float(x) <= 744 and 0 <= float(y) <= 230 for x, y in places)
+
+
+@pytest.mark.parametrize("seconds", [1, 20, 59, 103, 3600, 90_000, 40 * 86_400])
+def test_no_label_sticks_out_of_the_picture(seconds: int) -> None:
+    first = 1_795_290_000_123
+    points = [(first, 1.0), (first + seconds * 1000, 10.0**9)]
+    text = line_plot([Line("x", list(points))], "t")
+    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([^<]+)', text)
+    assert len(labels) >= 4
+    for place, anchor, label in labels:
+        width = 6.5 * len(label)
+        start = float(place) - {"start": 0, "middle": width / 2, "end": width}[anchor]
+        assert start >= 0, label
+        assert start + width <= WIDTH, label
 
 
 def test_a_gap_breaks_a_line_and_a_lone_point_is_a_dot() -> None:

@@ -1,17 +1,20 @@
-"""The package reaches the executors of a cluster as a zip file."""
+"""Programs and commands on a cluster: the package reaches the executors as a zip file."""
 
 import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
+import pyarrow.dataset
 import pyspark
 import pytest
+from harness import NodeFactory
 
-import disque_trio
 from disque_trio.protocol.serialjob import encode_job, encode_nodes, loadjob
+from disque_trio.spark import pipeline
+from disque_trio.spark.session import packed
+from tools.bench.audit_log import generate
 
 SCRIPT = """
 import json
@@ -45,13 +48,61 @@ spark.stop()
 """
 
 
-@pytest.mark.timeout(400)
-def test_a_submitted_program_has_the_sources_on_all_executors(tmp_path: Path) -> None:
-    package = Path(disque_trio.__file__).parent
-    archive = tmp_path / "disque_trio.zip"
-    with zipfile.ZipFile(archive, "w") as out:
-        for path in package.rglob("*.py"):
-            out.write(path, path.relative_to(package.parent))
+LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
+LOCAL_CLUSTER = (
+    *("--master", "local-cluster[2,1,512]"),
+    *("--conf", "spark.executor.memory=512m"),
+    *("--conf", "spark.driver.memory=512m"),
+    *("--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.driver.bindAddress=127.0.0.1"),
+    *("--conf", "spark.driver.host=127.0.0.1"),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+)
+
+
+class Home:
+    """Spark's home: its workers write below it, which is no place for what tests leave behind."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        for path in Path(pyspark.__file__).parent.iterdir():
+            (directory / path.name).symlink_to(path)
+
+    def run(self, *command: str | Path) -> str:
+        """What a program that ends well writes."""
+        clean = {n: v for n, v in os.environ.items() if not n.startswith(("PY", "SPARK"))}
+        result = subprocess.run(
+            list(map(str, command)),
+            cwd=self.directory.parent,
+            env={
+                **clean,
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_HOME": str(self.directory),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr[-5000:]
+        return result.stdout
+
+    def submit(self, *arguments: str | Path) -> str:
+        """Run ``spark-submit`` on a cluster, with the package as a zip file."""
+        archive = packed(self.directory.parent)
+        submit = self.directory / "bin" / "spark-submit"
+        return self.run(submit, *LOCAL_CLUSTER, "--py-files", archive, *arguments)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "spark")
+
+
+@pytest.mark.skipif(not LONG, reason="takes half a minute; set DISQUE_SPARK_LONG")
+@pytest.mark.timeout(600)
+def test_a_submitted_program_has_the_sources_on_all_executors(tmp_path: Path, home: Home) -> None:
     data = tmp_path / "data"
     data.mkdir()
     id = b"D-cccccccc-%024d-05a1" % 7
@@ -62,39 +113,32 @@ def test_a_submitted_program_has_the_sources_on_all_executors(tmp_path: Path) ->
     )
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PY", "SPARK"))
-    }
-    # Its workers write below Spark's home, which is no place for what tests leave behind.
-    home = tmp_path / "spark"
-    home.mkdir()
-    for path in Path(pyspark.__file__).parent.iterdir():
-        (home / path.name).symlink_to(path)
-    result = subprocess.run(
-        [
-            str(home / "bin" / "spark-submit"),
-            *("--master", "local-cluster[1,1,640]"),
-            *("--driver-memory", "512m"),
-            *("--conf", "spark.executor.memory=512m"),
-            *("--conf", "spark.ui.enabled=false"),
-            *("--conf", "spark.driver.bindAddress=127.0.0.1"),
-            *("--conf", "spark.driver.host=127.0.0.1"),
-            *("--py-files", str(archive)),
-            *(str(script), str(data)),
-        ],
-        cwd=tmp_path,
-        env={
-            **environment,
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        capture_output=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr.decode()[-5000:]
-    answer = json.loads(result.stdout.decode().splitlines()[-1])
+    answer = json.loads(home.submit(script, data).splitlines()[-1])
     assert answer["jobs"] == [id.decode()]
     assert (answer["by source"], answer["by spark"]) == (2, 2)
     assert "disque_trio.zip" in answer["driver"]
     assert "disque_trio.zip" in answer["executor"]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(600)
+def test_an_archive_is_submitted_to_a_cluster(
+    tmp_path: Path, home: Home, disque_server: NodeFactory
+) -> None:
+    node = disque_server()
+    for n in range(50):
+        node.ask("ADDJOB", "q", f"body {n}", 0, "RETRY", 600)
+    table = tmp_path / "table"
+    archive = ("archive", "--nodes", f"127.0.0.1:{node.port}", "--queue", "q", "--output", table)
+    assert "50 jobs archived" in home.submit(pipeline.__file__, *archive, "--available-now")
+    bodies = pyarrow.dataset.dataset(table).to_table(["body"]).column("body").to_pylist()
+    assert sorted(bodies) == sorted(b"body %d" % n for n in range(50))
+    assert node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active") == [b"0", []]
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_on_a_cluster_sends_the_package_along(tmp_path: Path, home: Home) -> None:
+    planted = generate(tmp_path / "log", 2_000, anomalies=2, skew=0)
+    audit = ("audit", tmp_path / "log", "--output", tmp_path / "audit")
+    out = home.run(Path(sys.executable).with_name("disque-pipeline"), *audit, *LOCAL_CLUSTER)
+    assert f"never-delivered: {len(planted['never-delivered', ''])}\n" in out

@@ -15,7 +15,8 @@ help:
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
 	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
 	@echo "make soak   simulate 100000 clusters (SEEDS=...), let faults happen to real ones, then"
-	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\")"
+	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\"),"
+	@echo "            audit clusters in faults, and kill all that takes part in a Spark pipeline"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
@@ -28,9 +29,14 @@ run:
 test:
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest --ignore=tests/spark $(ARGS)
+ifdef ARGS
+	$(PY) -m pytest $(ARGS)
+else
+	$(PY) -m pytest --ignore=tests/spark
+	$(PY) -m pytest tests/spark
+endif
 
-# With a real Spark: minutes of their own.
+# A part of `make test`.
 test-spark:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/spark $(ARGS)
@@ -61,6 +67,8 @@ soak:
 	$(PY) tools/simulate.py --first 1000 --seeds $(SEEDS)
 	$(PY) tools/soak_cluster.py
 	$(PY) -m tools.soak_kill $(ARGS)
+	$(PY) tools/soak_audit.py
+	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/spark
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.
 compiled:

@@ -63,9 +63,9 @@ class _Report:
         manifest = self._manifest
         queues = self._queues()
         busiest = [row["queue"] for row in queues[:MOST_QUEUES]]
-        counts = {
-            row["kind"]: row["count"] for row in self._findings.groupBy("kind").count().collect()
-        }
+        reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+        for row in self._findings.groupBy("kind", "reason").count().collect():
+            reasons[row["kind"]][row["reason"] or ""] = row["count"]
         return {
             "events": manifest.events,
             "dropped": manifest.dropped,
@@ -76,7 +76,8 @@ class _Report:
             "segments": len(manifest.segments),
             "settings": manifest.settings,
             "jobs": self._totals(),
-            "findings": {kind: counts.get(kind, 0) for kind in KINDS},
+            "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
+            "reasons": reasons,
             "findings_shown": self._shown(),
             "queues": queues,
             "step": self._step,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from disque_trio.spark.audit_judge import HELD, LOG_END, LOG_GAP, NEVER_DELIVERED
 from disque_trio.spark.report_plots import (
     Line,
     bar_plot,
@@ -104,17 +105,29 @@ def _summary(numbers: Numbers) -> str:
         )
     if numbers["unknown"]:
         text += f"<p class=warn>{number(numbers['unknown'])} events are of unknown kinds.</p>"
-    lost = numbers["findings"]["never-delivered"]
+    undelivered = numbers["reasons"][NEVER_DELIVERED]
+    held = undelivered.get(HELD, 0)
+    unclear = undelivered.get(LOG_GAP, 0) + undelivered.get(LOG_END, 0)
+    lost = sum(undelivered.values()) - held - unclear
     if lost:
         text += (
             f"<p class='verdict bad'><b>{number(lost)} jobs were confirmed and never delivered."
             "</b></p>"
         )
+    elif unclear:
+        pass
     elif count:
         text += "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered,"
         text += " ended before, or are still young.</p>"
     else:
         text += "<p class=warn>The logs have no jobs.</p>"
+    if unclear:
+        text += (
+            f"<p class=warn><b>Of {number(unclear)} jobs the logs do not say whether they were"
+            " delivered:</b> lines of a node that had them are missing, or not there yet.</p>"
+        )
+    if held:
+        text += f"<p class=warn>{number(held)} jobs wait: nodes still have them.</p>"
     expired = numbers["findings"]["expired-undelivered"]
     if expired:
         text += (
@@ -141,17 +154,23 @@ def _pair(row: Mapping[str, Any], name: str) -> str:
     return "-" if low is None else f"{duration(low)} / {duration(high)}"
 
 
+def _reasons(numbers: Numbers, kind: str) -> str:
+    """As ``3 retry, 1 nack``."""
+    counts = sorted(numbers["reasons"][kind].items())
+    return ", ".join(f"{number(count)} {reason}" for reason, count in counts if reason)
+
+
 def _findings(numbers: Numbers) -> str:
     counts = numbers["findings"]
     text = "<h2>Findings</h2>"
     if not any(counts.values()):
         return text + "<p>None.</p>"
     rows = [
-        [escape(kind), number(count), escape(_MEANING.get(kind, ""))]
+        [escape(kind), number(count), escape(_reasons(numbers, kind)), escape(_MEANING[kind])]
         for kind, count in counts.items()
         if count
     ]
-    text += _table(["kind", "#count", "what it means"], rows)
+    text += _table(["kind", "#count", "reasons", "what it means"], rows)
     for kind, count in counts.items():
         shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
         if not shown:

@@ -110,14 +110,30 @@ def test_names_of_queues_are_only_text_on_the_page(
 def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) -> None:
     changed = json.loads(json.dumps(numbers))
     changed["findings"].update({"never-delivered": 0, "expired-undelivered": 2})
+    changed["reasons"]["never-delivered"] = {}
     changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
     text = page(changed)
     assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
     assert text.index("7 events are missing") < text.index("<h2>")
     assert text.index("2 jobs expired before anybody got them") < text.index("<h2>")
     assert "No job was lost" in text
-    changed["findings"]["never-delivered"] = 1
-    assert "No job was lost" not in page(changed)
+    changed["reasons"]["never-delivered"] = {"": 1}
+    assert "1 jobs were confirmed and never delivered" in page(changed)
+
+
+def test_a_job_that_waits_or_of_which_the_log_is_silent_is_not_called_lost(
+    numbers: dict[str, Json],
+) -> None:
+    changed = json.loads(json.dumps(numbers))
+    changed["reasons"]["never-delivered"] = {"held": 3}
+    text = page(changed)
+    assert "No job was lost" in text
+    assert "3 jobs wait" in text
+    changed["reasons"]["never-delivered"] = {"held": 3, "log-gap": 1, "log-end": 1}
+    text = page(changed)
+    assert "No job was lost" not in text
+    assert "never delivered.</b>" not in text
+    assert "Of 2 jobs the logs do not say" in text
 
 
 def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(

@@ -23,8 +23,7 @@ STOPPED = "stopped"  # all events up to now are in the log, but for those that i
 
 _ADDED = "added"
 _ALONE = 3  # the most fields of what happens to no job
-_QUEUE = 2  # where things are in a tuple
-_REASON = 3
+_REASON = 3  # where things are in a tuple
 _SIZE = 7
 _CTIME = 13
 _FACTS = tuple(f',"{name}":' for name in ("size", "repl", "copies", "retry", "ttl", "delay"))

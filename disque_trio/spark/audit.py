@@ -5,7 +5,9 @@ A run reads the segments that no run before has read, and makes the next version
 they are. What a run has not finished leaves no trace.
 """
 
+import gzip
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -49,7 +51,7 @@ from disque_trio.spark.audit_stages import (
     scan,
     write_jobs,
 )
-from disque_trio.spark.audit_store import Store, link_tree
+from disque_trio.spark.audit_store import COMPRESSED, Store, link_tree
 from disque_trio.spark.audit_trace import MAX_NODES
 from disque_trio.spark.segments import PACKED, find_segments
 
@@ -65,8 +67,8 @@ class Result:
         path: of the current version of the tables.
         segments, events: that were new.
         jobs: rows of the jobs table.
-        dropped, unknown: events of all runs that the logs say are missing, and that this program
-            does not know.
+        dropped, unknown, damaged: events of all runs that the logs say are missing, that this
+            program does not know; and lines that are no events.
         findings: how many of each kind. reasons: likewise, of each kind and reason.
         held, unlogged: jobs that append-only files have, and those of them that the logs do not;
             None: no such files were given.
@@ -78,6 +80,7 @@ class Result:
     jobs: int
     dropped: int
     unknown: int
+    damaged: int
     findings: Counter[str]
     reasons: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     held: int | None = None
@@ -115,6 +118,8 @@ def audit(
     found = find_segments(paths, False)
     store = Store(output)
     with store.locked():
+        if not found and store.current is None:
+            raise AuditError(f"no closed segment at {', '.join(paths)}")
         run = _Run(spark, store, found, rules, progress, find_aofs(aofs))
         settings = {name: int(value) for name, value in asdict(rules).items()}
         different = store.manifest.settings != settings or store.manifest.aofs or run.aofs
@@ -161,12 +166,31 @@ class _Run:
             ends=dict(old.ends),
             aofs=len(aofs),
         )
-        self.new: list[Path] = []
+        self.new = self._unread(found)
+
+    def _unread(self, found: Sequence[Path]) -> list[Path]:
+        """The segments that are not in the manifest; they are noted there. A segment is known by
+        its name, wherever it lies, and whether it is compressed or not."""
+        paths: dict[str, Path] = {}
+        new = []
         for path in found:
-            name = path.name.removesuffix(PACKED)  # the same events, whether packed or not
-            if name not in self.manifest.segments:
-                self.manifest.segments[name] = path.stat().st_size
-                self.new.append(path)
+            name = path.name.removesuffix(PACKED)
+            other = paths.setdefault(name, path)
+            if other is not path:
+                if other.parent != path.parent and not other.samefile(path):
+                    raise AuditError(f"two segments have one name: {other} and {path}")
+                continue  # it has just been compressed
+            size = COMPRESSED if path.name.endswith(PACKED) else path.stat().st_size
+            known = self.manifest.segments.get(name)
+            if known is None:
+                self.manifest.segments[name] = size
+                new.append(path)
+            elif COMPRESSED not in (known, size) and known != size:
+                raise AuditError(
+                    f"{path} had {known} bytes when it was read, and has {size}: it was not"
+                    " complete; an audit into another directory reads all anew"
+                )
+        return new
 
     def make(self) -> None:
         """Write the version, and make it the current one."""
@@ -211,6 +235,7 @@ class _Run:
             jobs=manifest.jobs,
             dropped=manifest.dropped,
             unknown=manifest.unknown,
+            damaged=manifest.damaged,
             findings=counts,
             reasons=reasons,
             held=self._held,
@@ -276,14 +301,16 @@ class _Run:
         if seen.strange:
             raise AuditError("a segment has events of other nodes than its first line is of")
         manifest = self.manifest
-        if seen.dropped:
+        if seen.dropped or seen.damaged:
             self._learn_ends(True)
         self._events = seen.events
         manifest.events += seen.events
         manifest.dropped += seen.dropped
         manifest.unknown += seen.unknown
-        manifest.first = min(manifest.first or seen.first, seen.first)
-        manifest.last = max(manifest.last, seen.last)
+        manifest.damaged += seen.damaged
+        if seen.events:
+            manifest.first = min(manifest.first or seen.first, seen.first)
+            manifest.last = max(manifest.last, seen.last)
 
     def plan(self) -> str:
         """That of the biggest part of the work."""
@@ -316,10 +343,13 @@ class _Run:
         if len(self.manifest.nodes) > MAX_NODES:
             raise AuditError(f"events of more than {MAX_NODES} nodes")
 
-    def _learn_ends(self, dropped: bool) -> None:
-        """Where the logs begin and end; ``dropped``: they also say that something is missing."""
+    def _learn_ends(self, thorough: bool) -> None:
+        """Where the logs begin and end; ``thorough``: something is missing in them."""
         for path in self.new:
-            ends = ends_of(path, dropped)
+            try:
+                ends = ends_of(path, thorough)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+                raise AuditError(f"{path}: damaged: {problem}") from problem
             if ends is not None:
                 self.manifest.ends[path.name.removesuffix(PACKED)] = list(ends)
 

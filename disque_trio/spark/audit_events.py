@@ -42,7 +42,8 @@ class Seen(NamedTuple):
     Attributes:
         events: lines that are events. first, last: their times, ms; 0 if there are none.
         dropped: events that the log says are missing. unknown: kinds that this program does not
-            know. strange: events of nodes that are not known.
+            know. strange: events of nodes that are not known. damaged: lines that are no events;
+            they do not count with ``events``.
     """
 
     events: int = 0
@@ -51,11 +52,13 @@ class Seen(NamedTuple):
     dropped: int = 0
     unknown: int = 0
     strange: int = 0
+    damaged: int = 0
 
     def plus(self, other: Self) -> "Seen":
         """Of both."""
         if not self.events or not other.events:
-            return self if self.events else other
+            some = self if self.events else other
+            return some._replace(damaged=self.damaged + other.damaged)
         return Seen(
             self.events + other.events,
             min(self.first, other.first),
@@ -63,6 +66,7 @@ class Seen(NamedTuple):
             self.dropped + other.dropped,
             self.unknown + other.unknown,
             self.strange + other.strange,
+            self.damaged + other.damaged,
         )
 
 
@@ -72,16 +76,6 @@ class Seen(NamedTuple):
 def weight(path: Path) -> int:
     """About how many bytes the lines of a segment are."""
     return path.stat().st_size * (PACKING if path.name.endswith(PACKED) else 1)
-
-
-def node_of(path: Path) -> str | None:
-    """Whose segment it is; None if no line says so."""
-    with gzip.open(path) if path.name.endswith(PACKED) else path.open("rb") as file:
-        for line in file:
-            node = _event(line).get("node")
-            if isinstance(node, str):
-                return node
-    return None
 
 
 def cut(files: Iterable[Path], size: int = SLICE_BYTES) -> list[list[Piece]]:
@@ -116,7 +110,7 @@ def cut(files: Iterable[Path], size: int = SLICE_BYTES) -> list[list[Piece]]:
 def _event(line: bytes) -> dict[str, object]:
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
 
@@ -134,11 +128,14 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen]
     tables = []
     for piece in pieces:
         for block in blocks(piece):
-            lines, _ = events_of(block, _LINES)
+            lines, bad = events_of(block, _LINES)
             time = lines.column("time")
             good = pc.and_(pc.greater_equal(time, 0), pc.less_equal(time, tr.MAX_TIME))
-            if time.null_count or not pc.all(good, min_count=0).as_py():  # JSON, but no event
+            good = pc.and_(pc.fill_null(good, False), pc.is_valid(lines.column("node")))
+            wrong = len(lines) - (pc.sum(good).as_py() or 0)  # JSON, but no events
+            if wrong:
                 lines = lines.filter(good)
+            seen = seen.plus(Seen(damaged=len(bad) + wrong))
             if len(lines):
                 rows, here = _rows(lines, nodes)
                 seen = seen.plus(here)

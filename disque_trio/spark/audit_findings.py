@@ -1,6 +1,5 @@
 """What is wrong with jobs: the table ``findings``, many jobs at a time."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,6 @@ from disque_trio.spark.audit_clocks import Clocks
 from disque_trio.spark.audit_gaps import FOR_EVER, Gap
 from disque_trio.spark.audit_judge import (
     CLOCK_SKEW,
-    KINDS,
     Finding,
     Judge,
     Rules,
@@ -136,8 +134,3 @@ def clock_findings(clocks: Clocks, rules: Rules, nodes: Sequence[str]) -> list[F
                 detail += f", give or take {doubt} ms"
                 found.append(Finding(CLOCK_SKEW, None, None, None, None, pair, detail))
     return found
-
-
-def names_of_counts(counts: Counter[str]) -> str:
-    """As ``3 poison, 1 clock-skew``."""
-    return ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or "none"

@@ -3,7 +3,8 @@
 A log says when the node began to write it (``started``), and at its end that it is complete
 (``stopped``). A node that is killed does not say so: between its last event and the next
 ``started`` there is a gap. So is there where the log was switched off, where it says that events
-were ``dropped``, and behind the last event of a node that has not stopped.
+were ``dropped``, where lines are damaged, before the first event of a node that does not begin
+there, and behind the last event of a node that has not stopped.
 """
 
 import gzip
@@ -29,7 +30,8 @@ class Ends(NamedTuple):
         node: id. first, last: times of its first and last line, ms by the node's clock.
         started: it begins with the node's saying that it begins to write.
         stopped: it ends with the node's saying that nothing is missing up to here.
-        dropped: pairs of times, between which it says that events are missing.
+        dropped: pairs of times, between which it says that events are missing, or lines are
+            damaged.
     """
 
     node: str
@@ -49,57 +51,68 @@ class Gap(NamedTuple):
     end: int
 
 
-def ends_of(path: Path, dropped: bool = False) -> Ends | None:
+def ends_of(path: Path, thorough: bool = False) -> Ends | None:
     """The ends of a segment; None when no line of it says whose it is.
 
     Args:
-        dropped: look also for what it says that is missing, which takes reading all of it.
+        thorough: look at all lines, for what they say that is missing, and for damaged ones.
+
+    Raises:
+        EOFError, OSError, zlib.error: it is compressed, and damaged.
     """
     packed = path.name.endswith(PACKED)
-    lines: Iterable[bytes]
     with gzip.open(path) if packed else path.open("rb") as file:
         first = _event(file.readline())
-        if packed or dropped or not first:
-            return _ends(_events(file, first))
+        if packed or thorough or not first:
+            file.seek(0)
+            return _ends_in(file, thorough)
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - _TAIL, 0))
         lines = file.read().splitlines()
-    last = next((event for line in reversed(list(lines)) if (event := _event(line))), first)
-    return _ends([first, last])
+    last = next((event for line in reversed(lines) if (event := _event(line))), first)
+    return _ends(first, last, [])
 
 
-def _events(lines: Iterable[bytes], first: dict[str, object]) -> Iterable[dict[str, object]]:
-    """The events that matter: the first and the last, those about the log, and those before
-    them."""
-    if first:
-        yield first
-    before = b""
+def _ends_in(lines: Iterable[bytes], thorough: bool) -> Ends | None:
+    """The ends of a segment that is read from its beginning."""
+    first: dict[str, object] = {}
+    last: dict[str, object] = {}
+    before = b""  # the line before, if it was not looked at
+    missing: list[tuple[int, int]] = []
+    damaged = False
     for line in lines:
-        if _MARK.search(line):
-            yield _event(before)
-            yield _event(line)
-            before = b""
-        else:
-            before = line
-    yield _event(before)
-
-
-def _ends(events: Iterable[dict[str, object]]) -> Ends | None:
-    known = [event for event in events if event]
-    if not known:
+        if first and not thorough and not _MARK.search(line):
+            before = line if line.startswith(b"{") else before
+            continue
+        event = _event(line)
+        if not event:
+            damaged = damaged or not line.isspace()
+            continue
+        last = _event(before) or last or event
+        if damaged or event["event"] == "dropped":
+            missing.append((_time(last), _time(event)))
+        first = first or event
+        last = event
+        before = b""
+        damaged = False
+    last = _event(before) or last
+    if not first:
         return None
-    times = [_time(event) for event in known]
+    if damaged:
+        missing.append((_time(last), _time(last)))
+    return _ends(first, last, missing)
+
+
+def _ends(
+    first: dict[str, object], last: dict[str, object], missing: list[tuple[int, int]]
+) -> Ends:
     return Ends(
-        str(known[0]["node"]),
-        times[0],
-        times[-1],
-        known[0]["event"] == "started",
-        known[-1]["event"] == "stopped",
-        [
-            (times[max(at - 1, 0)], times[at])
-            for at, event in enumerate(known)
-            if event["event"] == "dropped"
-        ],
+        str(first["node"]),
+        _time(first),
+        _time(last),
+        first["event"] == "started",
+        last["event"] == "stopped",
+        missing,
     )
 
 
@@ -107,7 +120,7 @@ def _event(line: bytes) -> dict[str, object]:
     """An event that has all that is needed here; empty: the line is none."""
     try:
         event = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(event, dict) or not isinstance(event.get("node"), str):
         return {}
@@ -129,7 +142,9 @@ def gaps_of(segments: Mapping[str, Ends], nodes: Sequence[str]) -> list[Gap]:
     for place, node in enumerate(nodes):
         before: Ends | None = None
         for _, ends in sorted(logs.get(node, ())):
-            if before is not None and ends.started and not before.stopped:
+            if before is None and not ends.started:  # what was before has been removed
+                gaps.append(Gap(place, 0, ends.first - 1))
+            elif before is not None and ends.started and not before.stopped:
                 gaps.append(_gap(place, before.last, ends.first))
             gaps += [_gap(place, one, other) for one, other in ends.dropped]
             before = ends

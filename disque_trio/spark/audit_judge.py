@@ -1,5 +1,6 @@
 """What is wrong with one job, and why: the rules of the audit."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -173,9 +174,10 @@ class Judge:
             gap = after[0].time - acks[0].time
             detail = f"{gap} ms after it was acknowledged"
             yield self._finding(AFTER_ACK, after[0], detail, self._why_after(after))
+        late = set(after)
         reasons: dict[str, list[Step]] = {}
         for step, reason in self._again():
-            if step not in after:
+            if step not in late:
                 reasons.setdefault(reason, []).append(step)
         for reason, steps in reasons.items():
             times = "once more" if len(steps) == 1 else f"{len(steps)} times more"
@@ -270,6 +272,8 @@ class Judge:
     def _root(self, entries: "_Entries", at: int) -> Step | None:
         """The entry that a delivery goes back to, over all nodes that gave the job on."""
         entry = entries.delivered[at]
+        if entry is None or entry.reason != "import":
+            return entry
         exported = list(entries.exported)
         while entry is not None and entry.reason == "import":
             latest = entry.time + self._rules.tolerance
@@ -295,11 +299,10 @@ class Judge:
         if _is_new(root):
             return "partition"  # it was in two queues
         if root.reason == "import":
-            again = [
-                entry.reason
-                for entry in entries.queued
-                if entry.reason in _AGAIN and before.time <= entry.time < step.time
-            ]
+            start = bisect_left(entries.queued, before.time, key=_time)
+            end = bisect_left(entries.queued, step.time, key=_time)
+            window = entries.queued[start:end]
+            again = [entry.reason for entry in window if entry.reason in _AGAIN]
             if again:
                 return again[-1]
             return LOG_GAP if self._gaps else "partition"
@@ -309,12 +312,10 @@ class Judge:
             return "partition"
         # A node that hears of the other's queueing waits for a whole retry time.
         soon = root.time - 500 * _int(self._row["retry"])
-        for other in entries.queued:
-            if (
-                other.node != root.node
-                and other.reason == "retry"
-                and soon < other.time < root.time
-            ):
+        start = bisect_right(entries.queued, soon, key=_time)
+        end = bisect_left(entries.queued, root.time, key=_time)
+        for other in entries.queued[start:end]:
+            if other.node != root.node and other.reason == "retry":
                 return "partition"
         return "retry"
 
@@ -352,6 +353,10 @@ class _Entries(NamedTuple):
     queued: list[Step]
     delivered: dict[int, Step | None]
     exported: list[tuple[Step, Step | None]]
+
+
+def _time(step: Step) -> int:
+    return step.time
 
 
 def _is_new(entry: Step | None) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 MANIFEST = "manifest.json"
+COMPRESSED = -1
 _DIGITS = 6
 _KEPT = 2
 
@@ -34,10 +35,10 @@ class Manifest:
     Attributes:
         version: counts from 1; 0: there is none yet.
         nodes: ids; in traces a node is its place in this list.
-        segments: name of each file that was read, and its bytes.
+        segments: name of each file that was read, and its bytes; COMPRESSED if it was that.
         parts: numbers of the parts of the jobs table.
         events, dropped: how many are in the logs, and are said to be missing there.
-        unknown: events that this program does not know.
+        unknown: events that this program does not know. damaged: lines that are no events.
         first, last: times of the first and the last event, ms; 0: there is none.
         jobs: rows of the jobs table.
         settings: what the findings depend on.
@@ -52,6 +53,7 @@ class Manifest:
     events: int = 0
     dropped: int = 0
     unknown: int = 0
+    damaged: int = 0
     first: int = 0
     last: int = 0
     jobs: int = 0
@@ -64,11 +66,14 @@ class Manifest:
         """That of a version. Raises StoreError."""
         path = directory / MANIFEST
         try:
-            return cls(**json.loads(path.read_text()))
+            manifest = cls(**json.loads(path.read_text()))
         except FileNotFoundError:
             raise StoreError(f"no audit at {directory}: it has no {MANIFEST}") from None
         except (ValueError, TypeError) as problem:
             raise StoreError(f"{path}: {problem}") from problem
+        if manifest.version < 1:
+            raise StoreError(f"{path}: it is of no version")
+        return manifest
 
 
 class Store:
@@ -132,6 +137,7 @@ class Store:
         place = self._versions / name
         shutil.rmtree(place, ignore_errors=True)  # complete, but never became the current one
         path.rename(place)
+        _sync_directory(self._versions)
         new = self.directory / ".current"
         new.unlink(missing_ok=True)
         new.symlink_to(Path("versions") / name)

@@ -5,7 +5,11 @@ Owns no session of Spark: this runs in its workers.
 
 import gzip
 import json
+import os
+import re
+import zlib
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from glob import glob, has_magic
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -16,12 +20,13 @@ import pyarrow.json
 
 OPEN = ".open"
 PACKED = ".gz"
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MALFORMED = "malformed"  # the column with lines that are no events
 BLOCK = 4 << 20  # bytes that are parsed at once
 
 
 class SegmentError(Exception):
-    """A line is no event, and the reader was told to fail then."""
+    """A segment cannot be read; or a line is no event, and the reader was told to fail then."""
 
 
 class Piece(NamedTuple):
@@ -46,12 +51,24 @@ def find_segments(paths: Sequence[str], include_open: bool) -> list[Path]:
             raise FileNotFoundError(f"no event log at {path}")
         for entry in map(Path, entries):
             if entry.is_dir():
-                found.update(entry.rglob("events-*.jsonl*"))
+                found.update(_below(entry))
             elif entry.exists():
                 found.add(entry)
             else:
                 raise FileNotFoundError(f"no event log at {entry}")
     return sorted(path for path in found if _wanted(path, found, include_open))
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """The files below ``directory`` that are called like segments. Links are followed."""
+    seen = set()
+    for place, directories, names in os.walk(directory, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            directories.clear()  # a link that leads back
+            continue
+        seen.add(real)
+        yield from (Path(place, name) for name in names if fnmatch(name, "events-*.jsonl*"))
 
 
 def _wanted(path: Path, all: set[Path], include_open: bool) -> bool:
@@ -89,7 +106,17 @@ def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
     """The lines of ``piece``, about ``size`` bytes at a time; each block ends with a line.
 
     The end of a segment that is still written to may be half a line: it is left out.
+
+    Raises:
+        SegmentError: it is compressed, and damaged.
     """
+    try:
+        yield from _blocks(piece, size)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise SegmentError(f"{piece.path}: damaged: {problem}") from problem
+
+
+def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
     with _opened(piece.path) as file:
         at = 0
         if piece.start > 0:
@@ -125,6 +152,8 @@ def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:
     """The fields of the lines of ``block`` that ``schema`` names, and the lines that have wrong
     ones. A line without a field has a null there."""
     try:
+        if not block.isascii():
+            block.decode()
         table = pyarrow.json.read_json(
             pa.BufferReader(block),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(block) + 1),
@@ -132,7 +161,13 @@ def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:
                 explicit_schema=schema, unexpected_field_behavior="ignore"
             ),
         )
-    except pa.ArrowInvalid:
+        if b"\\u" in block and _SURROGATE.search(
+            block
+        ):  # pyarrow takes half of a pair for a character
+            for column in table.columns:
+                if pa.types.is_string(column.type):
+                    column.cast(pa.binary()).cast(pa.string())
+    except (pa.ArrowInvalid, UnicodeDecodeError):
         # Somewhere in the block is a line that is no event: look at each.
         return _one_by_one(block, schema)
     return table, []
@@ -191,19 +226,28 @@ def _one_by_one(block: bytes, schema: pa.Schema, needed: str = "") -> tuple[pa.T
             continue
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             bad.append(line)
             continue
         if (
             isinstance(event, dict)
             and (not needed or event.get(needed) is not None)
-            and all(isinstance(event.get(name, ""), str | None) for name in texts)
+            and all(_is_text(event.get(name)) for name in texts)
             and all(_fits(event.get(name), limit) for name, limit in limits.items())
         ):
             rows.append(event)
         else:
             bad.append(line)
     return pa.Table.from_pylist(rows, schema=schema), bad
+
+
+def _is_text(value: object) -> bool:
+    if value is None:
+        return True
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:  # half of a pair of surrogates
+        return False
 
 
 def _fits(value: object, limit: int) -> bool:

@@ -58,11 +58,11 @@ def test_events_are_missing_between_the_line_that_says_so_and_the_one_before(
     assert ends_of(path, True) == Ends(A, 1, 12, False, False, [(4, 9)])
 
 
-def test_lines_that_are_no_events_do_not_matter(tmp_path: Path) -> None:
+def test_lines_that_are_no_events_are_a_gap_where_they_are_seen(tmp_path: Path) -> None:
     path = segment(tmp_path, (3, "queued"), (4, "stopped"))
     path.write_bytes(b"nonsense\n" + path.read_bytes() + b'{"time":5,"no')
-    assert ends_of(path) == Ends(A, 3, 4, False, True, [])
-    assert ends_of(path, True) == Ends(A, 3, 4, False, True, [])
+    assert ends_of(path) == Ends(A, 3, 4, False, True, [(3, 3)])
+    assert ends_of(path, True) == Ends(A, 3, 4, False, True, [(3, 3), (4, 4)])
     path.write_bytes(b"")
     assert ends_of(path) is None
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,6 +31,7 @@ from disque_trio.spark.session import told
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
 STAGING = "_staging"
+FILES = "*=*/*=*/part-*.parquet"
 PARTITIONS = ("queue", "day")
 FORMATS = ("parquet", "delta")
 # Spark would take a queue that is called 007 for the number 7.
@@ -91,11 +93,11 @@ class Archive:
         Raises:
             ArchiveError: Spark does not have the format.
         """
-        writer = (
-            self.jobs(spark)
-            .writeStream.option("checkpointLocation", str(self.table / CHECKPOINT))
-            .queryName(f"archive {','.join(self.queues)}")
-        )
+        jobs = self.jobs(spark)
+        make_directory(self.table / LEASES if self.format == "parquet" else self.table)
+        writer = jobs.writeStream.option(
+            "checkpointLocation", str(self.table / CHECKPOINT)
+        ).queryName(f"archive {','.join(self.queues)}")
         if self.format == "parquet":
             writer = writer.foreachBatch(self._add)
         else:
@@ -176,9 +178,12 @@ class Archive:
         state.adding = True
         staging = self.table / STAGING
         try:
+            count = Observation()
+            batch = batch.observe(count, f.count("*").alias("rows"))
             batch.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(str(staging))
             # A new checkpoint counts from 0 again.
             query = json.loads((self.table / CHECKPOINT / "metadata").read_text())["id"]
+            check_written(staging, count.get["rows"])
             publish(staging, self.table, f"{number:06}-{query}")
         except Exception as failure:
             # In short: Spark looks through the text with an expression that long ones break.
@@ -202,11 +207,35 @@ class _State:
         self.added = -1
 
 
+def check_written(staging: Path, rows: int) -> None:
+    """All that Spark has written is here. Executors elsewhere write to a directory of their own if
+    it is not shared, and Spark does not notice.
+
+    Raises:
+        ArchiveError: it is not.
+    """
+    files = list(staging.glob(FILES))
+    found = sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)
+    if not (staging / "_SUCCESS").exists() or found != rows:
+        raise ArchiveError(
+            f"{staging}: {found} jobs of {rows} were written, or Spark did not finish: the table"
+            " has to be in a directory that the driver and all executors share"
+        )
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that is not there, and those above it, on the disk."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync_directory(one.parent)
+
+
 def publish(staging: Path, table: Path, name: str) -> None:
     """Move the files that Spark has written to ``staging`` into the table: on the disk, and each
     in one step. Files of an earlier attempt, which had the same name, are replaced."""
     places = set()
-    for file in sorted(staging.glob("*=*/*=*/part-*.parquet")):
+    for file in sorted(staging.glob(FILES)):
         task = file.name.split("-")[1]
         place = table / file.parent.relative_to(staging)
         place.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,13 @@ from disque_trio.spark.segments import find_segments
 from disque_trio.spark.wire import RefusedError, Wire, WireError, split_address
 
 WAIT_SECONDS = LOCK_SECONDS
+_MASTERS = ("local", "spark://", "k8s://", "yarn")
+_PATTERN = re.compile(r"[][{}*?\\]")  # Spark takes paths with these for patterns
+_OWN = ("leasedirectory", "checkpointlocation", "path", "nodes", "queue", "queues")
+# What Spark writes otherwise in the name of a partition's directory: %3A.
+_ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{[\]^]")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_LONGEST_NAME = 255  # bytes, of file systems
 _REPLY_SECONDS = 10.0
 
 
@@ -45,12 +53,14 @@ def check_audit(options: argparse.Namespace) -> None:
     find_segments([local(path) for path in options.log], False)
     if options.aof:
         find_files([local(path) for path in options.aof])
+    check_path("--output", options.output)
     check_directory(options.output)
 
 
 def check_report(options: argparse.Namespace) -> None:
     """There is an audit, and a place for the page."""
     _check_settings(options)
+    check_path("the audit", options.audit)
     if not (options.audit / "current").exists():
         raise FileNotFoundError(f"no audit at {options.audit}")
     for path in (options.html, options.json):
@@ -65,8 +75,10 @@ def check_archive(options: argparse.Namespace) -> None:
     for option in options.option:
         if "=" not in option:
             raise UsageError(f"--option {option}: expected NAME=VALUE")
-    if len(options.queue) > 1 and any("," in queue for queue in options.queue):
-        raise UsageError("--queue: one whose name has a comma needs an archive of its own")
+        if option.partition("=")[0].lower() in _OWN:
+            raise UsageError(f"--option {option}: an archive sets it itself")
+    check_queues(options.queue)
+    check_path("--output", options.output)
     check_directory(options.output)
     if not options.explain:
         leases = options.output / LEASES
@@ -82,8 +94,11 @@ def check_replay(options: argparse.Namespace) -> None:
     nodes = addresses(options)
     if options.archive is None and not options.aof:
         raise UsageError("--archive or --aof: bodies of jobs have to come from somewhere")
-    for path in (options.archive, options.audit):
-        if path is not None and not path.is_dir():
+    for name, path in (("--archive", options.archive), ("--audit", options.audit)):
+        if path is None:
+            continue
+        check_path(name, path)
+        if not path.is_dir():
             raise FileNotFoundError(f"no directory at {path}")
     find_files(options.aof)
     if options.done is not None:
@@ -92,6 +107,39 @@ def check_replay(options: argparse.Namespace) -> None:
         check_directory(options.done.parent)
     if not options.explain and not options.dry_run:
         check_nodes(nodes, options.password)
+
+
+def check_queues(queues: Sequence[str]) -> None:
+    """Their names can be those of partitions, and stand in a list if there are several.
+
+    Raises:
+        UsageError: one cannot.
+    """
+    for queue in queues:
+        try:
+            name = f"queue={_ESCAPED.sub('%XX', queue)}".encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"--queue {queue!r}: its name is not UTF-8") from None
+        if queue in ("", _NULL_PARTITION):
+            raise UsageError(f"--queue {queue!r}: a table cannot have a partition of this name")
+        if len(name) > _LONGEST_NAME:
+            raise UsageError(f"--queue {queue[:20]}...: too long for the name of a directory")
+        if len(queues) > 1 and ("," in queue or queue != queue.strip()):
+            raise UsageError(
+                f"--queue {queue!r}: one whose name has a comma, or a space at its beginning or"
+                " end, needs an archive of its own"
+            )
+
+
+def check_path(argument: str, path: Path) -> None:
+    """Spark finds a directory of this name again.
+
+    Raises:
+        UsageError: it would take the name for a pattern.
+    """
+    found = _PATTERN.search(str(path.absolute()))
+    if found:
+        raise UsageError(f"{argument} {path}: Spark cannot read paths that have {found[0]} in them")
 
 
 def check_directory(path: Path) -> None:
@@ -123,6 +171,8 @@ def check_nodes(nodes: Sequence[str], password: str | None) -> None:
 
 
 def _check_settings(options: argparse.Namespace) -> None:
+    if options.master is not None and not options.master.startswith(_MASTERS):
+        raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
     for setting in options.conf:
         name, equals, _ = setting.partition("=")
         if not name or not equals:

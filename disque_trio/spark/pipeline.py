@@ -95,8 +95,9 @@ def main(
         _say(progress, str(problem))
         return USAGE
     except _TROUBLE as failure:
+        text = told(failure)  # as long as the JVM can be asked for it
         killed = end_java() if own else 0
-        _say(progress, f"Spark's JVM was killed by signal {killed}" if killed else told(failure))
+        _say(progress, f"Spark's JVM was killed by signal {killed}" if killed else text)
         return FAILED
     finally:
         signals.release()
@@ -132,6 +133,8 @@ def _audit(run: Run) -> int:
         print(f"{result.dropped} events are missing in the logs")
     if result.unknown:
         print(f"{result.unknown} events are of unknown kinds")
+    if result.damaged:
+        print(f"{result.damaged} lines in the logs are no events")
     if result.held is not None:
         print(f"{result.held} jobs in append-only files, {result.unlogged} of them not in the logs")
     for kind in KINDS:

@@ -4,6 +4,7 @@ At least once: when it dies, jobs may have been added that are not yet noted as 
 """
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from pyspark.sql import functions as f
 from disque_trio.spark.adding import Adder
 from disque_trio.spark.archive import read_archive
 from disque_trio.spark.audit_store import Store, StoreError
+from disque_trio.spark.leases import sync_directory
 from disque_trio.spark.wire import Arg
 
 CHUNK = 200  # jobs that are added at once, without a rate
@@ -216,9 +218,23 @@ def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) ->
     outcome.added += len(added)
     outcome.queues.update(target.queue or row["queue"] for row in added)
     if target.done is not None and added:
-        target.done.parent.mkdir(parents=True, exist_ok=True)
-        with target.done.open("a") as file:
-            file.write("".join(json.dumps(row["id"]) + "\n" for row in added))
+        _note(target.done, [row["id"] for row in added])
+
+
+def _note(done: Path, ids: Sequence[str]) -> None:
+    """Note what was added, on the disk."""
+    done.parent.mkdir(parents=True, exist_ok=True)
+    new = not done.exists()
+    with done.open("a+b") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # half a line, of a run that died
+                file.write(b"\n")
+        file.write("".join(json.dumps(id) + "\n" for id in ids).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    if new:
+        sync_directory(done.parent)
 
 
 def _noted(done: Path | None) -> set[str]:

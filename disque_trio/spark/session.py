@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -50,6 +50,8 @@ def session(master: str | None = None, settings: Sequence[str] = ()) -> SparkSes
         settings: ``name=value`` each; they come before what is set here.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        speak_utf8(os.environ)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     directory = Path(tempfile.mkdtemp(prefix="disque-pipeline-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -82,6 +84,15 @@ def session(master: str | None = None, settings: Sequence[str] = ()) -> SparkSes
         spark.sparkContext.addPyFile(str(packed(directory)))
     register(spark)
     return spark
+
+
+def speak_utf8(environment: MutableMapping[str, str]) -> None:
+    """Have a JVM that is started with this environment name files in UTF-8: names of queues become
+    names of directories. It goes by the locale; there is no other way to tell it."""
+    names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next(filter(None, names), "C")
+    if not re.search("utf-?8", locale, re.IGNORECASE):
+        environment["LC_ALL"] = "C.UTF-8"
 
 
 def packed(directory: Path) -> Path:
@@ -193,7 +204,11 @@ def quiet() -> None:
 
 def told(failure: BaseException) -> str:
     """What a person wants to know, in a line; Spark adds pages of Java's stack."""
-    text = str(failure).strip() or type(failure).__name__
+    try:
+        text = str(failure).strip()
+    except Exception:  # what Java threw is asked for its text; the JVM may be gone
+        text = ""
+    text = text or type(failure).__name__
     causes = _PYTHON.findall(text) or _JAVA.findall(text)
     line = causes[-1] if causes else _CALL.sub("", text).strip().splitlines()[0]
     return str(line)[:_LONGEST]

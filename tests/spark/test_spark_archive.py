@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 from harness import LiveNode, NodeFactory, wait_until
 from pyspark.errors import StreamingQueryException
@@ -14,6 +16,8 @@ from disque_trio.spark.archive import (
     STAGING,
     Archive,
     ArchiveError,
+    check_written,
+    make_directory,
     publish,
     read_archive,
 )
@@ -213,6 +217,39 @@ def test_files_come_into_the_table_whole_and_replace_only_those_of_their_batch(
         "part-000002-x-00003.c000.snappy.parquet": "again",
     }
     assert not staging.exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "success", "rows"), [(2, True, 6), (1, True, 6), (0, True, 6), (2, False, 6)]
+)
+def test_a_batch_that_is_not_here_as_a_whole_is_not_brought_into_the_table(
+    tmp_path: Path, files: int, success: bool, rows: int
+) -> None:
+    """As when executors on other machines have written to a directory of the same name there."""
+    day = tmp_path / "queue=a" / "day=2026-11-21"
+    day.mkdir(parents=True)
+    for n in range(files):
+        pyarrow.parquet.write_table(pa.table({"id": ["1", "2", "3"]}), day / f"part-{n}.parquet")
+    if success:
+        (tmp_path / "_SUCCESS").touch()
+    if success and files * 3 == rows:
+        check_written(tmp_path, rows)
+        return
+    with pytest.raises(ArchiveError, match="share"):
+        check_written(tmp_path, rows)
+
+
+def test_each_directory_that_is_made_is_brought_to_the_disk_by_the_one_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("disque_trio.spark.archive.sync_directory", synced.append)
+    leases = tmp_path / "new" / "table" / LEASES
+    make_directory(leases)
+    assert leases.is_dir()
+    assert sorted(synced) == [tmp_path, tmp_path / "new", tmp_path / "new" / "table"]
+    make_directory(leases)
+    assert len(synced) == 3
 
 
 def test_what_is_no_archive_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

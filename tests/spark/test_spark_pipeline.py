@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from disque_trio.spark import arguments, pipeline
 from disque_trio.spark.archive import LEASES
 from disque_trio.spark.leases import LeaseLog
+from disque_trio.spark.session import speak_utf8
 from tools.bench.audit_log import generate
 
 PROJECT = Path(__file__).parents[2]
@@ -179,6 +180,94 @@ def test_what_cannot_work_is_told_in_a_line_before_spark_is_started(
         assert str(told) in command.err
         assert command.err.count("\n") == 1
     assert list(log.iterdir()) == []
+
+
+def test_what_spark_would_take_for_something_else_is_refused(
+    command: Command, tmp_path: Path
+) -> None:
+    """Patterns of paths, names of partitions, and what an archive depends on."""
+    log = tmp_path / "log"
+    log.mkdir()
+    audit = tmp_path / "o[1]"
+    (audit / "current").mkdir(parents=True)
+    command.spark = None
+    archive = ("archive", "--output", tmp_path / "table", "--queue")
+    several = (*archive, "q", "--queue")
+    for words, told in (
+        *((("audit", log, "--output", tmp_path / f"a{c}b"), c) for c in "[]{}*?\\"),
+        (("report", audit), "["),
+        (("report", log, "--master", "bogus"), "--master bogus"),
+        (("replay", "--archive", audit), "--archive"),
+        (("replay", "--archive", log, "--audit", audit), "--audit"),
+        (("archive", "--output", tmp_path / "t*", "--queue", "q"), "--output"),
+        ((*archive, "q", "--option", "leaseDirectory=/tmp/x"), "leaseDirectory"),
+        ((*archive, "q", "--option", "CHECKPOINTLOCATION=/tmp/x"), "CHECKPOINTLOCATION"),
+        ((*archive, ""), "''"),
+        ((*archive, "__HIVE_DEFAULT_PARTITION__"), "__HIVE"),
+        ((*archive, "\udcff"), "UTF-8"),
+        ((*archive, "q" * 250), "too long"),
+        ((*archive, "ä" * 125), "too long"),
+        ((*archive, ":" * 84), "too long"),
+        ((*several, " r"), "' r'"),
+        ((*several, "r\n"), "'r\\n'"),
+    ):
+        assert command(*words) == 2, words
+        assert told in command.err
+        assert command.err.count("\n") == 1
+    # As long as it may be, and a space where there is no list: that there is no node comes next.
+    for queue in ("q" * 249, ":" * 83, " r "):
+        assert command(*archive, queue, "--nodes", "127.0.0.1:1") == 1
+        assert ":1: " in command.err
+
+
+class Threw(ValueError):
+    """As those of Java: only the JVM knows what it says."""
+
+    alive = True
+
+    def __str__(self) -> str:
+        if not self.alive:
+            raise ConnectionRefusedError
+        return "too little memory"
+
+
+def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = Threw()
+
+    def session(master: str | None, settings: list[str]) -> SparkSession:
+        raise failure
+
+    def end_java() -> int:
+        failure.alive = False
+        return 0
+
+    monkeypatch.setattr(pipeline, "session", session)
+    monkeypatch.setattr(pipeline, "end_java", end_java)
+    (tmp_path / "current").touch()
+    assert pipeline.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "disque-pipeline: too little memory\n"
+    # A JVM that had gone by itself.
+    assert pipeline.main(["report", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "disque-pipeline: Threw\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "changed"),
+    [
+        ({}, True),
+        ({"LC_ALL": "C", "LANG": "C.UTF-8"}, True),
+        ({"LC_CTYPE": "POSIX"}, True),
+        ({"LC_ALL": "", "LANG": "de_DE.ISO-8859-1"}, True),
+        ({"LANG": "de_DE.utf8"}, False),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, False),
+    ],
+)
+def test_a_jvm_names_files_in_utf_8(before: dict[str, str], changed: bool) -> None:
+    environment = dict(before)
+    speak_utf8(environment)
+    assert environment == (before | {"LC_ALL": "C.UTF-8"} if changed else before)
 
 
 def test_a_node_that_wants_a_password_is_told(

@@ -7,7 +7,7 @@ from harness import LiveNode, NodeFactory
 from pyspark.sql import DataFrame, SparkSession
 
 from disque_trio.spark.audit import audit
-from disque_trio.spark.replay import Choice, ReplayError, Target, replay
+from disque_trio.spark.replay import Choice, ReplayError, Target, _note, _noted, replay
 from disque_trio.spark.wire import WireError
 from tools.bench.audit_log import generate
 
@@ -95,10 +95,26 @@ def test_a_second_run_goes_on_where_the_first_one_ended(
     with done.open("a") as file:
         file.write('"id-1')  # it died here
     second = replay(Choice(archive).jobs(spark), target(node, done=done))
+    third = replay(Choice(archive).jobs(spark), target(node, done=done))
+    assert (third.added, third.already) == (0, 30)
     assert (first.added, second.added, second.already) == (10, 20, 10)
     assert bodies(node, "a") + bodies(node, "b") == sorted(
         b"body %d" % n for n in range(0, 30, 2)
     ) + sorted(b"body %d" % n for n in range(1, 30, 2))
+
+
+def test_a_note_begins_a_line_of_its_own_also_after_half_a_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    done = tmp_path / "done"
+    done.write_text('"id-0"\n"id-1')
+    for ids in (["id-2", "id-3"], ["id-4"]):
+        _note(done, ids)
+    assert done.read_text() == '"id-0"\n"id-1\n"id-2"\n"id-3"\n"id-4"\n'
+    assert _noted(done) == {"id-0", "id-2", "id-3", "id-4"}
+    assert len(synced) == 2
 
 
 def test_no_more_are_added_in_a_second_than_the_rate_says(

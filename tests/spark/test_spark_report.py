@@ -169,6 +169,7 @@ def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
 def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
+    (log / "events-aaaaaaaa-1780000000000-0.jsonl").touch()
     audit(spark, [str(log)], tmp_path / "audit")
     numbers = make_report(spark, tmp_path / "audit")
     write_report(numbers, tmp_path / "report.html", None)

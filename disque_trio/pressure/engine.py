@@ -12,7 +12,7 @@ at the next checkpoint, as Trio's own operations do it.
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import trio
@@ -131,7 +131,7 @@ class Engine:
             if kind != expected:
                 raise WrongTypeError(self.name, text(key), f"a {expected}", f"a {kind}")
 
-    def error(self, reply: ResponseType, hold: Hold | None = None, done: int = 0) -> PressureError:
+    def error(self, reply: ResponseType, hold: Hold | None = None) -> PressureError:
         """The error that a reply with a code means."""
         code, *rest = cast("list[bytes | int]", reply)
         words = [text(word) for word in rest if isinstance(word, bytes)]
@@ -149,7 +149,7 @@ class Engine:
         if code == scripts.IN_USE:
             return QueueInUseError(self.name, words[0], hold.role)
         hold.lost = True
-        return RoleLostError(self.name, hold.role, done)
+        return RoleLostError(self.name, hold.role)
 
     # Roles
 
@@ -223,7 +223,13 @@ class Engine:
 
     # Elements
 
-    async def put(self, hold: Hold, items: Sequence[bytes], timeout: float | None) -> int:
+    async def put(
+        self,
+        hold: Hold,
+        items: Sequence[bytes],
+        timeout: float | None,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
         """Put all elements; gives the role back unless it was held before. See PressureQueue."""
         deadline = until(timeout)
         wait = deadline > 0
@@ -238,18 +244,20 @@ class Engine:
                 reply = await self._as(hold, scripts.put, after, *part)
                 if isinstance(reply, int):
                     done += reply
+                    if progress is not None and reply:
+                        progress(done)
                     whole = reply == len(part)
                     hold.held = after == "always" or (after == "rest" and not whole)
                     if done == len(items):
                         return done
                     if not whole:
-                        full = QueueFullError(self.name, done)
+                        full = QueueFullError(self.name)
                         await self._wait([self.keys.not_full], deadline, full)
                 elif hold.held:
-                    raise self.error(reply, hold, done)
+                    raise self.error(reply, hold)
                 else:
                     await self._until_free(hold, reply, deadline)
-        except PressureConnectionError as error:
+        except PressureError as error:
             error.done = done
             raise
         finally:

@@ -10,11 +10,14 @@ class PressureError(Exception):
 
     Attributes:
         queue: the name of the queue.
+        done: how many elements of a `put_many` are known to be in the queue nevertheless, the
+            first ones; 0 for other operations.
     """
 
     def __init__(self, queue: str, message: str) -> None:
         super().__init__(message)
         self.queue = queue
+        self.done = 0
 
 
 class QueueAlreadyExistsError(PressureError):
@@ -39,15 +42,10 @@ class QueueClosedError(PressureError):
 
 
 class QueueFullError(PressureError):
-    """The queue holds as many elements as its bound allows, and so it stayed until the timeout.
+    """The queue holds as many elements as its bound allows, and so it stayed until the timeout."""
 
-    Attributes:
-        done: how many elements of a `put_many` are in the queue nevertheless.
-    """
-
-    def __init__(self, queue: str, done: int = 0) -> None:
+    def __init__(self, queue: str) -> None:
         super().__init__(queue, f"queue {queue!r} is full")
-        self.done = done
 
 
 class QueueEmptyError(PressureError):
@@ -93,13 +91,11 @@ class RoleLostError(PressureError):
 
     Attributes:
         role: "producer" or "consumer".
-        done: how many elements of a `put_many` are in the queue nevertheless.
     """
 
-    def __init__(self, queue: str, role: str, done: int = 0) -> None:
+    def __init__(self, queue: str, role: str) -> None:
         super().__init__(queue, f"the role of {role} of queue {queue!r} was taken away from us")
         self.role = role
-        self.done = done
 
 
 class WrongTypeError(PressureError):
@@ -126,14 +122,13 @@ class PressureConnectionError(PressureError):
     Roles that were held are given back by the lease if they cannot be now.
 
     Attributes:
-        maybe_executed: the command may have taken effect before the connection broke.
-        done: how many elements of a `put_many` are known to be in the queue.
+        maybe_executed: the command may have taken effect before the connection broke; then more
+            than `done` elements of a `put_many` may be in the queue.
     """
 
     def __init__(self, queue: str, message: str, maybe_executed: bool = False) -> None:
         super().__init__(queue, message)
         self.maybe_executed = maybe_executed
-        self.done = 0
 
 
 class ServerRefusedError(PressureError):

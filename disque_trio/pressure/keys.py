@@ -51,7 +51,7 @@ class Keys:
 
     Raises:
         InvalidNameError: the name is empty or ends like a key that belongs to another queue
-            (`x:bound` would be the bound of the queue `x`).
+            (`x:bound` would be the bound of the queue `x`), or cannot be written as UTF-8.
     """
 
     __slots__ = (
@@ -85,7 +85,9 @@ class Keys:
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidNameError unless `name` can be that of a queue."""
+    """Raises InvalidNameError unless `name` can be that of a queue, TypeError if it is no text."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a queue is a str, not {type(name).__name__}")
     if not name:
         raise InvalidNameError(name, "a queue needs a name")
     for suffix in RESERVED:
@@ -93,6 +95,10 @@ def check_name(name: str) -> None:
             raise InvalidNameError(
                 name, f"queue name {name!r} ends with {suffix!r}, as a key of another queue does"
             )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidNameError(name, f"queue name {name!r} is not UTF-8") from error
 
 
 def tagged_prefix(prefix: str) -> str:

@@ -111,8 +111,8 @@ async def _put(
                     raise problem
                 await trio.lowlevel.checkpoint()
     except PressureError as error:
-        if not isinstance(error, QueueFullError):  # that was counted
-            done += getattr(error, "done", 0)
+        if not isinstance(error, QueueFullError | QueueInUseError):  # those were counted
+            done += error.done
         raise
     finally:
         with trio.move_on_after(SETTLE, shield=True):

@@ -5,10 +5,10 @@ Owns a handle of a queue: its connections and tasks live as long as the `async w
 
 # ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
 
-import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from operator import index
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -38,6 +38,10 @@ from disque_trio.pressure.waiting import Waits
 from disque_trio.pressure.wire import Link, opener
 
 SHORTEST_LEASE = 0.1
+LONGEST_LEASE = 7 * 24 * 3600.0
+"""Seconds; marks of who holds a role are kept for as long."""
+MOST_BOUND = 1 << 53
+"""Up to here numbers of Lua are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class PressureQueue:
         client: a coredis client to connect like, instead: `Redis`, one of a `Sentinel` (inside its
             context), or `RedisCluster`. Its own connections and retries are not used.
         lease: seconds after which other clients of this kind may take a role from us if we died.
-            At least 0.1; a program that stops for longer than this loses its role too.
+            From 0.1 to 7 days; a program that stops for longer than this loses its role too.
         uid: the id of this client in the queue; by default that of the calling task.
 
     Elements are bytes. Times are in seconds; `timeout` None waits for ever, 0 not at all.
@@ -98,7 +102,9 @@ class PressureQueue:
 
     Raises:
         InvalidNameError: the name is empty, or ends like a key of another queue.
-        ValueError: the lease is too short, or a variable of the environment is not a number.
+        TypeError: the name is not text.
+        ValueError: the lease is too short or too long, or a variable of the environment is not a
+            number.
     """
 
     def __init__(
@@ -113,8 +119,8 @@ class PressureQueue:
         lease: float = 30.0,
         uid: str | None = None,
     ) -> None:
-        if not SHORTEST_LEASE <= lease < math.inf:
-            raise ValueError(f"a lease is {SHORTEST_LEASE} seconds or more, not {lease!r}")
+        if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
+            raise ValueError(f"a lease is from {SHORTEST_LEASE} s to 7 days, not {lease!r}")
         settings = resolve(server, port, db, prefix)
         self.name = name
         self.keys = Keys(settings.prefix, name)
@@ -178,11 +184,13 @@ class PressureQueue:
         Raises:
             QueueAlreadyExistsError
             QueueBusyError: keys of a queue of this name are there and do not go.
-            ValueError: the bound is negative.
+            ValueError: the bound is negative, or above 2**53.
+            TypeError: it is no integer.
         """
-        if bound is not None and bound < 0:
-            raise ValueError(f"a bound is 0 (none) or more, not {bound}")
-        reply = await self._engine.create(bound or 0, patience, force)
+        most = 0 if bound is None else index(bound)
+        if not 0 <= most <= MOST_BOUND:
+            raise ValueError(f"a bound is from 0 (none) to 2**53, not {bound}")
+        reply = await self._engine.create(most, patience, force)
         if reply == 1:
             return
         code, *left = cast("list[Any]", reply)
@@ -273,11 +281,17 @@ class PressureQueue:
         self,
         items: Iterable[bytes],
         timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
     ) -> int:
         """Put elements in order, nobody else's in between, and return their number.
 
         They go as there is room, many at once. After an error, the first `done` of them (an
-        attribute of the error) are in the queue; after a cancellation, an unknown number.
+        attribute of the error) are in the queue.
+
+        Args:
+            progress: is called with the number of elements that are in, each time it has grown.
+                After a cancellation its last value is exact: it may not raise.
 
         Raises:
             QueueClosedError
@@ -285,7 +299,7 @@ class PressureQueue:
             RoleLostError: we were stopped for longer than the lease, and somebody took the role.
             TypeError: one of them is not bytes; none was put.
         """
-        return await self._engine.put(Hold(PRODUCER, self.uid), elements(items), timeout)
+        return await self._engine.put(Hold(PRODUCER, self.uid), elements(items), timeout, progress)
 
     async def get(self, timeout: float | None = None) -> bytes:
         """Get the first element; waits while there is none, or there is a consumer.

@@ -7,6 +7,7 @@ Owns the life of a hold: taking the role, renewing its lease, giving it back.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from operator import index
 from typing import Self
 
 import trio
@@ -31,10 +32,12 @@ class Producer:
         self,
         items: Iterable[bytes],
         timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
     ) -> int:
         """As `PressureQueue.put_many`. Raises also RoleLostError."""
         check(self._engine, self._hold)
-        return await self._engine.put(self._hold, elements(items), timeout)
+        return await self._engine.put(self._hold, elements(items), timeout, progress)
 
     async def close(self) -> None:
         """As `PressureQueue.close`. Raises also RoleLostError."""
@@ -138,7 +141,7 @@ def elements(items: Iterable[bytes]) -> list[bytes]:
 
 
 def wanted(count: int) -> int:
-    """`count` if one can get so many. Raises ValueError: it is below 1."""
-    if count < 1:
+    """`count` if one can get so many. Raises ValueError: it is below 1. TypeError: no integer."""
+    if index(count) < 1:
         raise ValueError(f"one can get 1 element or more, not {count}")
     return count

@@ -3,8 +3,11 @@
 Owns the scripts and the codes of their replies. Rules they all follow:
 
 - They read all they touch before they write. A key of a wrong type so ends a script with an error
-  while nothing has changed. The first write is one that Redis refuses when its memory is full, for
-  the same reason.
+  while nothing has changed.
+- Redis asks about its memory at the first write of a script only. A put begins with one that is
+  refused when the memory is full, so that nothing has changed. All that takes elements out, or
+  gives a role back or keeps it, begins with a DEL, which is never refused: else a Redis that is
+  full of elements could not be emptied, and roles would be lost.
 - A role is free while its list has an element; given back, the list has exactly one again.
 - Whether the queue is full is asked of the length and the bound, never of `not_full`. Only while
   the producer's role is free, or ours, nobody can be between taking the permit and pushing; then
@@ -39,7 +42,8 @@ local HELD_MS = {_HELD_MS}
 local function number(key)
   local value = redis.call('GET', key)
   if not value then return '0' end
-  if string.match(value, '^%-?%d+$') then return value end
+  -- What INCRBY takes, and leaves room to grow: it must not fail after something was popped.
+  if #value < 19 and (value == '0' or string.match(value, '^%-?[1-9]%d*$')) then return value end
   return nil, value
 end
 local function one(key, length)
@@ -149,6 +153,7 @@ if length == 0 and closed > 0 then
   if after ~= 'always' then give_back() end
   return {{{CLOSED}}}
 end
+redis.call('DEL', KEYS[9])
 if user ~= uid then redis.call('SET', KEYS[5], uid) end
 local items = {{}}
 local count = math.min(length, tonumber(ARGV[6]))
@@ -183,7 +188,16 @@ leave(false)
 return 1
 """
 )
-TAKE_CONSUMER = _COMMON + _ENTER + "redis.call('SET', KEYS[5], uid)\nleave(false)\nreturn 1\n"
+TAKE_CONSUMER = (
+    _COMMON
+    + _ENTER
+    + """
+redis.call('DEL', KEYS[9])
+redis.call('SET', KEYS[5], uid)
+leave(false)
+return 1
+"""
+)
 
 # Close: as put, without elements.
 CLOSE = (
@@ -194,6 +208,7 @@ if closed > 0 then
   if after ~= 'always' then give_back() end
   return {{{CLOSED}}}
 end
+redis.call('DEL', KEYS[9])
 redis.call('SET', KEYS[5], uid)
 redis.call('LPUSH', KEYS[3], '0', '0')
 leave(true)
@@ -206,6 +221,7 @@ RENEW = (
     _COMMON
     + """
 if redis.call('GET', KEYS[10]) ~= ARGV[1] .. '#' .. ARGV[2] then return 0 end
+redis.call('DEL', KEYS[9])
 keep(KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3])
 return 1
 """
@@ -220,8 +236,9 @@ if redis.call('GET', KEYS[10]) ~= ARGV[1] .. '#' .. ARGV[2] then return 0 end
 local text = redis.call('GET', KEYS[2])
 local length = redis.call('LLEN', KEYS[1])
 local permits = redis.call('LLEN', KEYS[4])
-one(KEYS[6], redis.call('LLEN', KEYS[6]))
+local free = redis.call('LLEN', KEYS[6])
 redis.call('DEL', KEYS[9], KEYS[10])
+one(KEYS[6], free)
 local bound = text and tonumber(text)
 if bound and KEYS[6] == KEYS[11] then
   permit(KEYS[4], permits, bound == 0 or length < bound)
@@ -300,6 +317,7 @@ if p and c then
   redis.call('DEL', unpack(KEYS))
   return 1
 end
+redis.call('DEL', KEYS[17])
 keep(KEYS[17], KEYS[18], ARGV[1], ARGV[2], ARGV[3])
 if ARGV[4] ~= '1' then
   redis.call('LPUSH', KEYS[3], '0', '0')
@@ -320,6 +338,7 @@ if redis.call('GET', KEYS[18]) ~= ARGV[1] .. '#' .. ARGV[2] then return 0 end
 if redis.call('EXISTS', KEYS[2]) == 0 then
   local length, permits = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[4])
   local free = redis.call('LLEN', KEYS[6])
+  redis.call('DEL', KEYS[17], KEYS[18])
   redis.call('SET', KEYS[2], ARGV[3])
   if ARGV[4] == '1' then redis.call('DEL', KEYS[3]) end
   if free > 0 then
@@ -384,8 +403,8 @@ local user = redis.call('GET', KEYS[5]) or ''
 local free = redis.call('LLEN', KEYS[6])
 if free > 0 then return 0 end
 if ARGV[2] == '1' and user ~= ARGV[1] then return {{{IN_USE}, user}} end
-one(KEYS[6], free)
 redis.call('DEL', KEYS[9], KEYS[10])
+one(KEYS[6], free)
 if redis.call('LLEN', KEYS[11]) > 0 then
   permit(KEYS[4], permits, bound == 0 or length < bound)
 end

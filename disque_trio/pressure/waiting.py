@@ -17,6 +17,7 @@ from coredis.exceptions import RedisError, WrongTypeError
 from disque_trio.pressure.wire import REPLY_SECONDS, Link, LinkLost, Open
 
 SLICE = 1.0
+PAUSE = 0.1
 
 
 class _Waiter:
@@ -84,7 +85,12 @@ class Waits:
             if not failure.maybe_executed:
                 error = failure
         except RedisError as failure:
-            error = failure
+            if str(failure).startswith("OOM"):
+                # Its memory is full, and it takes BLMOVE for a command that needs more. Elements
+                # can still be got, so the list is looked at from time to time instead.
+                await trio.sleep(PAUSE)
+            else:
+                error = failure
         finally:
             # Who comes from now on needs a new command.
             del self._waiters[key]

@@ -13,7 +13,12 @@ from pressure_helpers import Spot, until
 from pressure_processes import Redis, Running, create, pressure, wait_for_length
 
 from disque_trio.client import Client, DisqueError, connect
-from disque_trio.pressure import QueueClosedError, QueueEmptyError, QueueFullError
+from disque_trio.pressure import (
+    QueueClosedError,
+    QueueDoesNotExistError,
+    QueueEmptyError,
+    QueueFullError,
+)
 from disque_trio.pressure.pipe import JobOptions, to_disque, to_pressure
 
 
@@ -119,6 +124,31 @@ async def test_jobs_go_back_when_the_queue_is_closed(node: LiveNode, spot: Spot)
         with pytest.raises(QueueClosedError):
             await to_pressure(client, "jobs", queue)
         assert await client.qlen("jobs") == 3
+
+
+@pytest.mark.parametrize("problem", ["closed", "bound"])
+async def test_a_queue_that_ends_in_the_middle_gives_back_only_what_is_not_in_it(
+    node: LiveNode, spot: Spot, problem: str
+) -> None:
+    async with disque(node) as client, spot.queue() as queue, trio.open_nursery() as nursery:
+        await queue.create(3)
+        await client.add_many("jobs", bodies(5), retry=60)
+
+        async def move() -> None:
+            with pytest.raises((QueueClosedError, QueueDoesNotExistError)):
+                await to_pressure(client, "jobs", queue)
+
+        nursery.start_soon(move)
+        await until(lambda: spot.raw.llen(spot.data) == 3)
+        # As a client of another kind that does not wait for the role.
+        if problem == "closed":
+            spot.raw.lpush(spot.key("closed"), 0, 0)
+        else:
+            spot.raw.delete(spot.key("bound"))
+        spot.raw.lpush(spot.key("not_full"), 0)
+        await until(lambda: jobs_known(node) == 2)
+        left = await client.get("jobs", count=5)
+        assert [job.body for job in left] == [b"3", b"4"]
 
 
 async def test_elements_become_jobs_in_their_order_until_the_queue_is_closed(

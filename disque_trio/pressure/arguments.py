@@ -1,0 +1,192 @@
+"""The options of the `pressure` command: their names, defaults and help."""
+
+import argparse
+from collections.abc import Sequence
+
+from disque_trio.version import VERSION
+
+EPILOG = """\
+The environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB and PRESSURE_PREFIX stand in for the
+options that are not given; without either it is 127.0.0.1, 6379, 0 and __pressure__. A password of
+Redis is in REDISCLI_AUTH, that of Disque in DISQUECLI_AUTH.
+
+Exit status: 0 done; 1 failed, a line on standard error says why; 2 wrong arguments; 130, 141, 143
+stopped by SIGINT, because nobody reads the output any more, by SIGTERM.
+
+examples:
+  pressure create lines --bound 1000
+  producer | pressure put lines --close
+  pressure get lines | consumer
+"""
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line as values; ends the program with status 2 if it is wrong."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command == "pipe":
+        to_pressure = options.from_disque is not None and options.to_pressure is not None
+        to_disque = options.from_pressure is not None and options.to_disque is not None
+        given = [options.from_disque, options.to_pressure, options.from_pressure, options.to_disque]
+        if len([name for name in given if name is not None]) != 2 or to_pressure == to_disque:
+            parser.error("pipe: give --from-disque and --to-pressure, or the other two")
+        if options.close and not to_pressure:
+            parser.error("pipe: --close is for --to-pressure")
+    if options.command == "put" and options.bound is not None and not options.create:
+        parser.error("put: --bound is for --create")
+    if options.command == "doctor" and options.user is not None and options.free is None:
+        parser.error("doctor: --user is for --free")
+    return options
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    _common(common)
+    parser = argparse.ArgumentParser(
+        prog="pressure",
+        description="Bounded, exclusive FIFO queues in a Redis, for shell pipelines.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _common(parser)
+    parser.add_argument("--version", action="version", version=f"pressure {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=[common], help=help, description=help)
+
+    create = _named(command("create", "Create a queue."))
+    _bound(create, "most elements it may hold (default: no bound)")
+    create.add_argument(
+        "--force",
+        action="store_true",
+        help="remove what is left of a queue that was half deleted by a client that died",
+    )
+
+    put = _named(command("put", "Put standard input into a queue, line by line."))
+    framing = put.add_mutually_exclusive_group()
+    framing.add_argument("-0", "--null", action="store_true", help="elements end in NUL, not LF")
+    framing.add_argument(
+        "-b", "--block", type=_size, metavar="SIZE", help="blocks of SIZE bytes (k, m: KiB, MiB)"
+    )
+    put.add_argument("--create", action="store_true", help="create the queue if there is none")
+    _bound(put, "with --create: most elements it may hold")
+    put.add_argument("--close", action="store_true", help="close the queue at the end of the input")
+    put.add_argument(
+        "--hold",
+        action="store_true",
+        help="stay the producer all the time: nobody else can put, nor close it, in between",
+    )
+
+    get = _named(command("get", "Take elements out of a queue and write them, one a line."))
+    get.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
+    get.add_argument("--no-wait", action="store_true", help="end when the queue is empty")
+    framing = get.add_mutually_exclusive_group()
+    framing.add_argument("-0", "--null", action="store_true", help="end elements in NUL, not LF")
+    framing.add_argument("-b", "--block", action="store_true", help="write nothing between them")
+
+    tail = _named(command("tail", "Show the newest elements without taking them."))
+    tail.add_argument("-n", "--count", type=_number, default=10, metavar="N", help="(default 10)")
+    tail.add_argument("-f", "--follow", action="store_true", help="go on as elements are put in")
+    tail.add_argument("-0", "--null", action="store_true", help="end elements in NUL, not LF")
+
+    _named(command("length", "Print how many elements a queue holds."))
+    stats = _named(command("stats", "Print the numbers of a queue."))
+    stats.add_argument("--json", action="store_true", help="as one JSON object")
+    _named(command("close", "Close a queue: no more puts, gets until it is empty."))
+    _named(command("delete", "Delete a queue and all that is in it."))
+    listing = command("list", "List all queues with length and bound.")
+    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    doctor = _named(command("doctor", "Show who holds the roles of a queue and what is wrong."))
+    doctor.add_argument(
+        "--free",
+        choices=("producer", "consumer"),
+        help="give back this role for a holder that is dead. Be sure that it is: if it lives, two"
+        " clients have the role afterwards",
+    )
+    doctor.add_argument(
+        "--user", metavar="ID", help="with --free: only if this client (still) holds the role"
+    )
+
+    pipe = command("pipe", "Move elements between Disque and pressure.")
+    pipe.add_argument("--from-disque", metavar="QUEUE", help="take jobs from there")
+    pipe.add_argument("--to-pressure", metavar="NAME", help="and put them here")
+    pipe.add_argument("--from-pressure", metavar="NAME", help="take elements from there")
+    pipe.add_argument("--to-disque", metavar="QUEUE", help="and add them here")
+    pipe.add_argument(
+        "--node",
+        action="append",
+        metavar="HOST:PORT",
+        help="a Disque node, more than once for several (default 127.0.0.1:7711); its password is"
+        " in the environment variable DISQUECLI_AUTH",
+    )
+    pipe.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
+    pipe.add_argument("--no-wait", action="store_true", help="end when there is nothing to take")
+    pipe.add_argument("--close", action="store_true", help="close the pressure queue at the end")
+    pipe.add_argument("--replicate", type=_number, metavar="N", help="copies of each job")
+    pipe.add_argument("--ttl", type=_number, metavar="S", help="seconds of life of each job")
+    pipe.add_argument("--retry", type=_natural, metavar="S", help="RETRY of each job, in seconds")
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    missing = parser.argument_default  # SUPPRESS where it must not overwrite what came before
+    add("--server", metavar="HOST", default=missing, help="where Redis is")
+    add("--port", type=_port, metavar="PORT", default=missing, help="its TCP port")
+    add("--db", type=_natural, metavar="N", default=missing, help="number of its database")
+    add("--prefix", metavar="TEXT", default=missing, help="what all keys begin with")
+    add(
+        "--timeout",
+        type=_seconds,
+        metavar="S",
+        default=missing,
+        help="fail after so many seconds of waiting for a role, room or an element",
+    )
+    quiet = False if missing is None else missing
+    add("-q", "--quiet", action="store_true", default=quiet, help="no progress line")
+
+
+def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser.add_argument("name", metavar="NAME", help="name of the queue")
+    return parser
+
+
+def _bound(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--bound", type=_natural, default=None, metavar="N", help=help)
+
+
+def _natural(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
+    return int(text)
+
+
+def _number(text: str) -> int:
+    value = _natural(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("a number of 1 or more is needed")
+    return value
+
+
+def _port(text: str) -> int:
+    value = _number(text)
+    if value > 65535:
+        raise argparse.ArgumentTypeError(f"{value} is no TCP port")
+    return value
+
+
+def _size(text: str) -> int:
+    factor = {"k": 1 << 10, "m": 1 << 20}.get(text[-1:].lower(), 1)
+    return _number(text if factor == 1 else text[:-1]) * factor
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}")
+    return value

@@ -1,0 +1,119 @@
+"""What the commands share of a terminal: the progress line, the signals, the exit statuses."""
+
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+import trio
+
+OK, FAILED, USAGE = 0, 1, 2
+SIGNALLED = 128  # and the number of the signal
+
+REFRESH = 0.25  # seconds
+
+
+class Failed(Exception):
+    """A command failed; the text says why."""
+
+
+class Progress:
+    """A line on a terminal that counts elements, written anew four times a second.
+
+    It says how many there were in all and how many in each of the last seconds. Nothing is written
+    if the stream is no terminal.
+
+    Attributes:
+        elements: how many there were so far.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._shown = not quiet and self._stream.isatty()
+        self._began = self._last = time.monotonic()
+        self._last_elements = 0
+        self._width = 0
+        self.elements = 0
+
+    def add(self, elements: int) -> None:
+        """Count elements."""
+        self.elements += elements
+
+    async def run(self) -> None:
+        """Keep the line up to date, until cancelled."""
+        while self._shown:
+            await trio.sleep(REFRESH)
+            now = time.monotonic()
+            rate = (self.elements - self._last_elements) / max(now - self._last, 1e-6)
+            self._last, self._last_elements = now, self.elements
+            self._write(f"{self.elements:,} elements, {rate:,.0f}/s")
+        await trio.sleep_forever()
+
+    def end(self) -> None:
+        """Leave the totals on the terminal, and go to the next line."""
+        if self._shown:
+            took = max(time.monotonic() - self._began, 1e-6)
+            rate = f"{self.elements / took:,.0f}/s"
+            self._write(f"{self.elements:,} elements in {took:.1f} s, {rate}")
+            self._stream.write("\n")
+            self._stream.flush()
+            self._shown = False
+
+    def _write(self, text: str) -> None:
+        self._stream.write("\r" + text.ljust(self._width))
+        self._stream.flush()
+        self._width = len(text)
+
+
+class Signals:
+    """Which of SIGINT, SIGTERM and SIGHUP came, if any.
+
+    Attributes:
+        caught: the number of the first, or None.
+    """
+
+    CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+
+
+@asynccontextmanager
+async def stopped_by_signals() -> AsyncIterator[Signals]:
+    """Cancels its body when a signal comes, so that roles are given back, and remembers which.
+
+    The cancellation ends here. A second signal changes nothing: giving back has limits of its own.
+    A signal that was ignored when the program was started (`nohup`) stays so.
+    """
+    signals = Signals()
+    caught = [number for number in Signals.CAUGHT if signal.getsignal(number) != signal.SIG_IGN]
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+
+        async def watch(task_status: trio.TaskStatus[None]) -> None:
+            if not caught:
+                task_status.started()
+                return
+            with trio.open_signal_receiver(*caught) as received:
+                task_status.started()
+                async for number in received:
+                    if signals.caught is None:
+                        signals.caught = number
+                        scope.cancel()
+
+        with trio.CancelScope() as scope:
+            try:
+                await nursery.start(watch)
+                yield signals
+            except Exception as error:
+                failure = error  # kept out of the nursery, which would wrap it in a group
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def say(text: str) -> None:
+    """A line on standard error, after the name of the program."""
+    print(f"pressure: {text}", file=sys.stderr, flush=True)

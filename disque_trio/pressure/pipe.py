@@ -1,0 +1,241 @@
+"""The bridge between Disque and pressure, both ways, at least once.
+
+Owns the order of the steps: what is taken from one side is given up there only when the other side
+has it. A bridge that dies in between moves some elements twice, but loses none.
+
+- From Disque: a job is acknowledged when its element is in the list. While the queue is full its
+  jobs are kept from being delivered again (WORKING).
+- To Disque: an element is removed from the list when the job is added, that is: when as many nodes
+  have it as asked for. See `reading`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from disque_trio.client import AddManyError, Client, DisqueError, Job
+from disque_trio.pressure.errors import (
+    PressureError,
+    QueueClosedError,
+    QueueEmptyError,
+    QueueFullError,
+    QueueInUseError,
+)
+from disque_trio.pressure.queue import PressureQueue
+from disque_trio.pressure.reading import Reader, reading
+from disque_trio.pressure.tasks import aside
+
+BATCH = 100
+"""Most elements on their way at once."""
+SLICE = 0.5
+"""Seconds of one attempt to put elements in; a cancellation waits for its end, which makes it
+certain how many are in."""
+GRACE = 0.05
+"""Seconds before the first WORKING."""
+SETTLE = 5.0
+"""Seconds to settle jobs at the end, also when cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Options of the jobs that are added; None: the node's own default.
+
+    Attributes:
+        replicate: nodes that must have it. ttl, retry: seconds.
+    """
+
+    replicate: int | None = None
+    ttl: int | None = None
+    retry: int | None = None
+
+
+def _ignore(_: int) -> None:
+    pass
+
+
+async def to_pressure(
+    client: Client,
+    source: str,
+    queue: PressureQueue,
+    *,
+    count: int | None = None,
+    wait: bool = True,
+    timeout: float | None = None,  # noqa: ASYNC109 - of each element, not of the call
+    moved: Callable[[int], None] = _ignore,
+) -> None:
+    """Move jobs of the Disque queue `source` into a pressure queue, until cancelled.
+
+    Args:
+        count: end after so many.
+        wait: False ends it when the source is empty.
+        timeout: seconds without room, or without the role, after which it fails.
+        moved: is told how many more are in the queue and acknowledged.
+
+    Raises:
+        PressureError: of a put; the jobs that are not in the list are given back to Disque.
+        DisqueError: no node can be reached any more.
+    """
+    left = count
+    while left is None or left > 0:
+        most = BATCH if left is None else min(BATCH, left)
+        jobs = await client.get(source, count=most, nohang=not wait, withcounters=False)
+        if not jobs:
+            return
+        await _put(client, jobs, queue, timeout, moved)
+        if left is not None:
+            left -= len(jobs)
+
+
+async def _put(
+    client: Client,
+    jobs: list[Job],
+    queue: PressureQueue,
+    seconds: float | None,
+    moved: Callable[[int], None],
+) -> None:
+    done = 0
+    try:
+        async with aside(partial(_keep_working, client, jobs)):
+            patience = trio.current_time() + (float("inf") if seconds is None else seconds)
+            while done < len(jobs):
+                bodies = [job.body for job in jobs[done:]]
+                with trio.CancelScope(shield=True):
+                    some, problem = await _put_some(queue, bodies)
+                done += some
+                now = trio.current_time()
+                if some and seconds is not None:
+                    patience = now + seconds
+                if problem is not None and now >= patience:
+                    raise problem
+                await trio.lowlevel.checkpoint()
+    except PressureError as error:
+        if not isinstance(error, QueueFullError | QueueInUseError):  # those were counted
+            done += error.done
+        raise
+    finally:
+        with trio.move_on_after(SETTLE, shield=True):
+            await _settle(client, jobs[:done], jobs[done:])
+            moved(done)
+
+
+async def _put_some(
+    queue: PressureQueue, elements: list[bytes]
+) -> tuple[int, QueueFullError | QueueInUseError | None]:
+    """Put elements in for a limited time: how many are, and what kept the others out."""
+    try:
+        return await queue.put_many(elements, timeout=SLICE), None
+    except QueueFullError as full:
+        return full.done, full
+    except QueueInUseError as used:
+        return 0, used
+
+
+async def _settle(client: Client, done: Sequence[Job], others: Sequence[Job]) -> None:
+    if done:
+        await client.ack(*(job.id for job in done))
+    if others:
+        await client.nack(*(job.id for job in others))
+
+
+async def _keep_working(client: Client, jobs: Sequence[Job]) -> None:
+    """Keep the node from delivering the jobs to somebody else, until cancelled."""
+    await trio.sleep(GRACE)
+    while True:
+        shortest = float("inf")
+        for job in jobs:
+            try:
+                retry = await client.working(job.id)
+            except DisqueError:
+                continue  # too late for that: it is delivered again, and comes twice
+            if retry > 0:
+                shortest = min(shortest, retry)
+        await trio.sleep(shortest / 2)
+
+
+async def to_disque(
+    queue: PressureQueue,
+    client: Client,
+    target: str,
+    *,
+    count: int | None = None,
+    wait: bool = True,
+    timeout: float | None = None,  # noqa: ASYNC109 - of each element, not of the call
+    options: JobOptions = JobOptions(),
+    moved: Callable[[int], None] = _ignore,
+) -> None:
+    """Move elements of a pressure queue into the Disque queue `target`, until it is closed and
+    empty.
+
+    The bridge is the only consumer of the queue meanwhile.
+
+    Args:
+        count: end after so many.
+        wait: False ends it when the queue is empty.
+        timeout: seconds without the role or an element after which it fails.
+        options: of the jobs.
+        moved: is told how many more are jobs and removed from the list.
+
+    Raises:
+        PressureError: of the queue.
+        DisqueError: jobs were not added. Their elements stay in the queue.
+    """
+    left = count
+    async with reading(queue, timeout) as reader:
+        while left is None or left > 0:
+            most = BATCH if left is None else min(BATCH, left)
+            try:
+                elements = await reader.look(most, timeout if wait else 0)
+            except QueueClosedError:
+                return
+            except QueueEmptyError:
+                if wait:
+                    raise
+                return
+            # Not to be cut by a cancellation: it would leave elements on both sides. The client
+            # and Redis have limits of their own.
+            with trio.CancelScope(shield=True):
+                moved(await _add(reader, elements, client, target, options))
+            await trio.lowlevel.checkpoint()
+            if left is not None:
+                left -= len(elements)
+
+
+async def _add(
+    reader: Reader, elements: list[bytes], client: Client, target: str, options: JobOptions
+) -> int:
+    try:
+        await _add_jobs(client, target, elements, options)
+    except AddManyError as error:
+        # What was added up to the first failure can go; jobs behind it will come twice.
+        added = 0
+        while not isinstance(error.results[added], DisqueError):
+            added += 1
+        if added:
+            await _remove(reader, elements[:added], client, target, options)
+        failed = error.results[added]
+        assert isinstance(failed, DisqueError)
+        raise failed from error
+    await _remove(reader, elements, client, target, options)
+    return len(elements)
+
+
+async def _remove(
+    reader: Reader, elements: list[bytes], client: Client, target: str, options: JobOptions
+) -> None:
+    strays = await reader.remove(elements)
+    if strays:
+        await _add_jobs(client, target, strays, options)
+
+
+async def _add_jobs(
+    client: Client, target: str, elements: list[bytes], options: JobOptions
+) -> list[str]:
+    return await client.add_many(
+        target,
+        elements,
+        replicate=options.replicate,
+        ttl=options.ttl,
+        retry=options.retry,
+    )

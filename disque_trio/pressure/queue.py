@@ -1,0 +1,414 @@
+"""`PressureQueue`: a bounded, synchronised, exclusive FIFO queue in a Redis, for Trio.
+
+Owns a handle of a queue: its connections and tasks live as long as the `async with` block.
+"""
+
+# ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from operator import index
+from types import TracebackType
+from typing import Any, Self, cast
+
+import trio
+from coredis.client import Client
+
+from disque_trio.pressure import scripts
+from disque_trio.pressure.client_id import client_id
+from disque_trio.pressure.engine import Engine, Hold, text
+from disque_trio.pressure.errors import (
+    PressureConnectionError,
+    QueueAlreadyExistsError,
+    QueueBusyError,
+)
+from disque_trio.pressure.keys import CONSUMER, PRODUCER, Keys
+from disque_trio.pressure.roles import (
+    Consumer,
+    Elements,
+    Producer,
+    element,
+    elements,
+    holding,
+    wanted,
+)
+from disque_trio.pressure.settings import resolve
+from disque_trio.pressure.waiting import Waits
+from disque_trio.pressure.wire import Link, opener
+
+SHORTEST_LEASE = 0.1
+LONGEST_LEASE = 7 * 24 * 3600.0
+"""Seconds; marks of who holds a role are kept for as long."""
+MOST_BOUND = 1 << 53
+"""Up to here numbers of Lua are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Numbers of a queue, all of one moment.
+
+    Attributes:
+        length: elements in the queue. bound: most it may hold; None without a bound.
+        closed: whether it was closed.
+        producer, consumer: id of the client that has or last had the role; None if none ever did.
+        producer_free, consumer_free: whether the role is free now.
+        produced_messages, produced_bytes, consumed_messages, consumed_bytes: since its creation;
+            what other clients do not count is missing.
+        producer_lease, consumer_lease: seconds until the lease of a holder of our kind runs out;
+            None if there is none.
+        not_full: whether the permit to put is there.
+    """
+
+    length: int
+    bound: int | None
+    closed: bool
+    producer: str | None
+    consumer: str | None
+    producer_free: bool
+    consumer_free: bool
+    produced_messages: int
+    produced_bytes: int
+    consumed_messages: int
+    consumed_bytes: int
+    producer_lease: float | None
+    consumer_lease: float | None
+    not_full: bool
+
+
+class PressureQueue:
+    """A handle of the queue `name`, for any number of tasks; a context manager.
+
+    Args:
+        name: of the queue; it need not exist yet.
+        server, port, db, prefix: where it is. What is None comes from the environment
+            (REDIS_SERVER, REDIS_PORT, REDIS_DB, PRESSURE_PREFIX) or is the protocol's default.
+        client: a coredis client to connect like, instead: `Redis`, one of a `Sentinel` (inside its
+            context), or `RedisCluster`. Its own connections and retries are not used.
+        lease: seconds after which other clients of this kind may take a role from us if we died.
+            From 0.1 to 7 days; a program that stops for longer than this loses its role too.
+        uid: the id of this client in the queue; by default that of the calling task.
+
+    Elements are bytes. Times are in seconds; `timeout` None waits for ever, 0 not at all.
+
+    All operations may be cancelled: what they had taken is given back before they end, and an
+    element is either got and returned, or still in the queue. No command is sent twice.
+    An operation may raise, besides what it says itself,
+
+    - `QueueDoesNotExistError`: also when the queue is deleted meanwhile,
+    - `PressureConnectionError`: Redis cannot be reached; the handle works again once it can,
+    - `WrongTypeError`: a key of the queue holds something else,
+    - `ServerRefusedError`: Redis refuses the command. It has to be 6.2 or later, or Valkey.
+
+    Raises:
+        InvalidNameError: the name is empty, or ends like a key of another queue.
+        TypeError: the name is not text.
+        ValueError: the lease is too short or too long, or a variable of the environment is not a
+            number.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        server: str | None = None,
+        port: int | None = None,
+        db: int | None = None,
+        prefix: str | None = None,
+        client: "Client[Any] | None" = None,
+        lease: float = 30.0,
+        uid: str | None = None,
+    ) -> None:
+        if not SHORTEST_LEASE <= lease <= LONGEST_LEASE:
+            raise ValueError(f"a lease is from {SHORTEST_LEASE} s to 7 days, not {lease!r}")
+        settings = resolve(server, port, db, prefix)
+        self.name = name
+        self.keys = Keys(settings.prefix, name)
+        self._uid = uid
+        self._lease = lease
+        self._open = opener(settings, client)
+        self._stack = AsyncExitStack()
+        self._nursery: trio.Nursery | None = None
+        self._ready: Engine | None = None
+
+    @property
+    def uid(self) -> str:
+        """The id of the calling task as a client of the queue."""
+        return self._uid if self._uid is not None else client_id()
+
+    async def __aenter__(self) -> Self:
+        nursery = self._nursery = await self._stack.enter_async_context(background())
+        link = Link(nursery, self._open)
+        self._ready = Engine(self.keys, link, Waits(nursery, self._open), self._lease)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+        await self._stack.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections; nothing works after that. Operations that are under way end with
+        PressureConnectionError."""
+        self._end()
+        await trio.lowlevel.checkpoint()
+
+    def _end(self) -> None:
+        self._ready = None
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    @property
+    def _engine(self) -> Engine:
+        if self._ready is None:
+            raise PressureConnectionError(
+                self.name, f"queue {self.name!r}: this handle is not open (use `async with`)"
+            )
+        return self._ready
+
+    # The queue as a whole
+
+    async def create(
+        self, bound: int | None = None, *, patience: float = 5.0, force: bool = False
+    ) -> None:
+        """Create the queue, for `bound` elements at most, or without a bound (None or 0).
+
+        Args:
+            patience: seconds to wait for somebody who is just deleting a queue of this name.
+            force: remove what is left of one that was half deleted.
+
+        Raises:
+            QueueAlreadyExistsError
+            QueueBusyError: keys of a queue of this name are there and do not go.
+            ValueError: the bound is negative, or above 2**53.
+            TypeError: it is no integer.
+        """
+        most = 0 if bound is None else index(bound)
+        if not 0 <= most <= MOST_BOUND:
+            raise ValueError(f"a bound is from 0 (none) to 2**53, not {bound}")
+        reply = await self._engine.create(most, patience, force)
+        if reply == 1:
+            return
+        code, *left = cast("list[Any]", reply)
+        if code == scripts.EXISTS:
+            raise QueueAlreadyExistsError(self.name)
+        raise QueueBusyError(self.name, [text(key) for key in left])
+
+    async def exists(self) -> bool:
+        """Whether the queue exists."""
+        return await self._engine.exists()
+
+    async def length(self) -> int:
+        """How many elements it has."""
+        return (await self.stats()).length
+
+    async def qsize(self) -> int:
+        """The same as `length`."""
+        return await self.length()
+
+    async def closed(self) -> bool:
+        """Whether it is closed; once it is, it remains so."""
+        return (await self.stats()).closed
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Close it: nothing can be put any more, what is in it can still be got.
+
+        Raises:
+            QueueClosedError: it is closed already.
+            QueueInUseError: there was a producer all the time.
+        """
+        await self._engine.close(Hold(PRODUCER, self.uid), timeout)
+
+    async def delete(self, timeout: float | None = None) -> None:
+        """Delete it with all its elements, as soon as nobody is producer or consumer.
+
+        From the beginning nobody can put or get, and whoever waits to is woken. If the roles are
+        not given back in time, or this is cancelled, it is a queue again as it was. If Redis is
+        lost or we die meanwhile, it stays half deleted, and the next `create` finishes it.
+
+        Raises:
+            QueueInUseError: a role was not given back.
+            QueueBusyError: somebody created it again at the same time.
+        """
+        await self._engine.delete(self.uid, timeout)
+
+    async def stats(self) -> Stats:
+        """Its numbers. Takes no role."""
+        reply = cast("list[Any]", await self._engine.run(scripts.stats, self.keys.every))
+        if reply[0] != 0:
+            raise self._engine.error(reply)
+        length, bound, closed, producer, consumer, producer_free, consumer_free = reply[1:8]
+        produced, produced_bytes, consumed, consumed_bytes = map(int, reply[8:12])
+        producer_lease, consumer_lease = (ms / 1000 if ms >= 0 else None for ms in reply[12:14])
+        return Stats(
+            length=length,
+            bound=int(bound) or None,
+            closed=closed > 0,
+            producer=None if producer is None else text(producer),
+            consumer=None if consumer is None else text(consumer),
+            producer_free=producer_free > 0,
+            consumer_free=consumer_free > 0,
+            produced_messages=produced,
+            produced_bytes=produced_bytes,
+            consumed_messages=consumed,
+            consumed_bytes=consumed_bytes,
+            producer_lease=producer_lease,
+            consumer_lease=consumer_lease,
+            not_full=reply[14] > 0,
+        )
+
+    # Elements
+
+    async def put(self, data: bytes, timeout: float | None = None) -> None:
+        """Put an element at the end of the queue; waits while it is full or has a producer.
+
+        Raises:
+            QueueClosedError
+            QueueFullError, QueueInUseError: for `timeout` seconds.
+            TypeError: it is not bytes.
+        """
+        await self._engine.put(Hold(PRODUCER, self.uid), [element(data)], timeout)
+
+    async def put_nowait(self, data: bytes) -> None:
+        """`put` that waits for nothing but the reply of Redis."""
+        await self.put(data, 0)
+
+    async def put_many(
+        self,
+        items: Iterable[bytes],
+        timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Put elements in order, nobody else's in between, and return their number.
+
+        They go as there is room, many at once. After an error, the first `done` of them (an
+        attribute of the error) are in the queue.
+
+        Args:
+            progress: is called with the number of elements that are in, each time it has grown.
+                After a cancellation its last value is exact: it may not raise.
+
+        Raises:
+            QueueClosedError
+            QueueFullError, QueueInUseError: for `timeout` seconds in all.
+            RoleLostError: we were stopped for longer than the lease, and somebody took the role.
+            TypeError: one of them is not bytes; none was put.
+        """
+        return await self._engine.put(Hold(PRODUCER, self.uid), elements(items), timeout, progress)
+
+    async def get(self, timeout: float | None = None) -> bytes:
+        """Get the first element; waits while there is none, or there is a consumer.
+
+        Raises:
+            QueueClosedError: it is closed, and empty.
+            QueueEmptyError, QueueInUseError: for `timeout` seconds.
+        """
+        return (await self._engine.get(Hold(CONSUMER, self.uid), 1, timeout))[0]
+
+    async def get_nowait(self) -> bytes:
+        """`get` that waits for nothing but the reply of Redis."""
+        return await self.get(0)
+
+    async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
+        """Get the first elements: at least one, for which it waits, and at most `count`.
+
+        Raises:
+            QueueClosedError, QueueEmptyError, QueueInUseError: as `get`.
+            ValueError: `count` is below 1.
+        """
+        return await self._engine.get(Hold(CONSUMER, self.uid), wanted(count), timeout)
+
+    def __aiter__(self) -> Elements:
+        """The elements until the queue is closed and empty. The role is free in between."""
+        return Elements(self.get)
+
+    # Roles
+
+    @asynccontextmanager
+    async def producer(self, timeout: float | None = None) -> AsyncIterator[Producer]:
+        """Be the producer for the whole block; waits while there is one.
+
+        Raises:
+            QueueClosedError
+            QueueInUseError: for `timeout` seconds.
+        """
+        hold = Hold(PRODUCER, self.uid)
+        async with self._holding(hold, timeout):
+            yield Producer(self._engine, hold)
+
+    @asynccontextmanager
+    async def consumer(self, timeout: float | None = None) -> AsyncIterator[Consumer]:
+        """Be the consumer for the whole block; waits while there is one.
+
+        Raises:
+            QueueInUseError: for `timeout` seconds.
+        """
+        hold = Hold(CONSUMER, self.uid)
+        async with self._holding(hold, timeout):
+            yield Consumer(self._engine, hold)
+
+    def _holding(
+        self,
+        hold: Hold,
+        timeout: float | None,
+    ) -> AbstractAsyncContextManager[None]:
+        engine = self._engine
+        assert self._nursery is not None
+        return holding(engine, self._nursery, hold, timeout)
+
+    # Looking and repairing
+
+    async def inspect(self) -> dict[str, tuple[str, str, float | None]]:
+        """The keys that exist, each with its type, value or length, and seconds to live (None: for
+        ever). Works whatever state the queue is in."""
+        return await self._engine.inspect()
+
+    async def repair(self, role: str, user: str | None = None) -> str | None:
+        """Give a role back that a dead client has, of whatever kind. Only you can know it is dead:
+        a client that lives will disturb the next one.
+
+        Args:
+            role: "producer" or "consumer".
+            user: do it only if the client with this id has the role.
+
+        Returns:
+            The id of the client that had it ("" if it has not given one); None if it was free.
+
+        Raises:
+            QueueInUseError: it is another client than `user`.
+            ValueError: there is no such role.
+        """
+        if role not in (PRODUCER, CONSUMER):
+            raise ValueError(f"a role is {PRODUCER!r} or {CONSUMER!r}, not {role!r}")
+        keys = self.keys.for_put if role == PRODUCER else self.keys.for_get
+        given = "0" if user is None else "1"
+        reply = await self._engine.run(scripts.repair, keys, user or "", given)
+        if reply == 0:
+            return None
+        if isinstance(reply, bytes):
+            return text(reply)
+        raise self._engine.error(reply, Hold(role, self.uid))
+
+
+@asynccontextmanager
+async def background() -> AsyncIterator[trio.Nursery]:
+    """A nursery for connections that outlive the cancellation of the block, so that what was taken
+    can be given back; it ends with the block."""
+
+    async def stay(task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as inner:
+                inner.start_soon(trio.sleep_forever)
+                task_status.started(inner)
+
+    async with trio.open_nursery() as outer:
+        nursery: trio.Nursery = await outer.start(stay)
+        try:
+            yield nursery
+        finally:
+            nursery.cancel_scope.cancel()

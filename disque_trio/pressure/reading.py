@@ -1,0 +1,99 @@
+"""Taking elements so that none is lost: look at them, secure them elsewhere, then remove them.
+
+Owns the order of these steps. The protocol knows no acknowledgement: an element that was popped is
+gone if its taker dies. So the role of the consumer is held, which keeps everybody else from
+popping, the oldest elements are only read, and they are popped, which counts them and wakes the
+producer, when the caller says that they are safe. A taker that dies in between leaves them in the
+queue: they come twice, but they come.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from disque_trio.pressure.engine import until
+from disque_trio.pressure.errors import (
+    QueueClosedError,
+    QueueDoesNotExistError,
+    QueueEmptyError,
+)
+from disque_trio.pressure.queue import PressureQueue
+from disque_trio.pressure.roles import Consumer
+from disque_trio.pressure.scripts import Script
+
+# KEYS: data, bound, closed. ARGV: how many. The oldest elements are on the right.
+_LOOK = Script("""
+return {
+    redis.call('EXISTS', KEYS[2]),
+    redis.call('EXISTS', KEYS[3]),
+    redis.call('LRANGE', KEYS[1], -tonumber(ARGV[1]), -1),
+}
+""")
+
+
+class Reader:
+    """The consumer of a queue that looks before it takes. Made by `reading`."""
+
+    def __init__(self, queue: PressureQueue, consumer: Consumer) -> None:
+        self._queue = queue
+        self._consumer = consumer
+
+    async def look(
+        self,
+        count: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
+    ) -> list[bytes]:
+        """The oldest 1 to `count` elements, oldest first, left where they are.
+
+        Waits up to `timeout` seconds for the first; for ever if None, not at all if 0.
+
+        Raises:
+            QueueEmptyError: there was none in time.
+            QueueClosedError: there will be none any more.
+            QueueDoesNotExistError: the queue was deleted.
+            PressureConnectionError: Redis cannot be reached.
+        """
+        engine, keys, name = self._queue._engine, self._queue.keys, self._queue.name
+        deadline = until(timeout)
+        while True:
+            reply = await engine.run(_LOOK, [keys.data, keys.bound, keys.closed], count)
+            exists, closed, found = cast("list[Any]", reply)
+            if not exists:
+                raise QueueDoesNotExistError(name)
+            if found:
+                return list(reversed(found))
+            if closed:
+                raise QueueClosedError(name)
+            await engine._wait([keys.data, keys.closed], deadline, QueueEmptyError(name))
+
+    async def remove(self, elements: list[bytes]) -> list[bytes]:
+        """Take away what `look` showed, or the beginning of it, which is safe now.
+
+        Returns:
+            Elements that were taken away though they were not shown. There are none, but if a
+            client took elements without being the consumer.
+
+        Raises:
+            RoleLostError: somebody else is the consumer now, and gets these elements again.
+        """
+        try:
+            taken = await self._consumer.get_many(len(elements), timeout=0)
+        except (QueueEmptyError, QueueClosedError):
+            return []
+        if taken == elements:
+            return []
+        return [element for element in taken if element not in elements]
+
+
+@asynccontextmanager
+async def reading(
+    queue: PressureQueue,
+    timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
+) -> AsyncIterator[Reader]:
+    """Be the consumer of `queue` as long as the block takes, and give a `Reader`.
+
+    Raises:
+        QueueInUseError: another client stayed the consumer for `timeout` seconds.
+    """
+    async with queue.consumer(timeout) as consumer:
+        yield Reader(queue, consumer)

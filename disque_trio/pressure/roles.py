@@ -1,0 +1,147 @@
+"""`Producer` and `Consumer`: a role that is held over many operations.
+
+Owns the life of a hold: taking the role, renewing its lease, giving it back.
+"""
+
+# ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from operator import index
+from typing import Self
+
+import trio
+
+from disque_trio.pressure.engine import Engine, Hold
+from disque_trio.pressure.errors import PressureError, QueueClosedError, RoleLostError
+
+
+class Producer:
+    """The producer of a queue; nobody else is until the context ends. See `PressureQueue`."""
+
+    def __init__(self, engine: Engine, hold: Hold) -> None:
+        self._engine = engine
+        self._hold = hold
+
+    async def put(self, data: bytes, timeout: float | None = None) -> None:
+        """As `PressureQueue.put`. Raises also RoleLostError."""
+        check(self._engine, self._hold)
+        await self._engine.put(self._hold, [element(data)], timeout)
+
+    async def put_many(
+        self,
+        items: Iterable[bytes],
+        timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """As `PressureQueue.put_many`. Raises also RoleLostError."""
+        check(self._engine, self._hold)
+        return await self._engine.put(self._hold, elements(items), timeout, progress)
+
+    async def close(self) -> None:
+        """As `PressureQueue.close`. Raises also RoleLostError."""
+        check(self._engine, self._hold)
+        await self._engine.close(self._hold, 0)
+
+
+class Consumer:
+    """The consumer of a queue; nobody else is until the context ends. See `PressureQueue`."""
+
+    def __init__(self, engine: Engine, hold: Hold) -> None:
+        self._engine = engine
+        self._hold = hold
+
+    async def get(self, timeout: float | None = None) -> bytes:
+        """As `PressureQueue.get`. Raises also RoleLostError."""
+        check(self._engine, self._hold)
+        return (await self._engine.get(self._hold, 1, timeout))[0]
+
+    async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
+        """As `PressureQueue.get_many`. Raises also RoleLostError."""
+        check(self._engine, self._hold)
+        return await self._engine.get(self._hold, wanted(count), timeout)
+
+    def __aiter__(self) -> "Elements":
+        """The elements until the queue is closed and empty."""
+        return Elements(self.get)
+
+
+class Elements:
+    """What comes out of a queue until it is closed and empty."""
+
+    __slots__ = ("_get",)
+
+    def __init__(self, get: Callable[[], Awaitable[bytes]]) -> None:
+        self._get = get
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await self._get()
+        except QueueClosedError:
+            raise StopAsyncIteration from None
+
+
+@asynccontextmanager
+async def holding(
+    engine: Engine,
+    nursery: trio.Nursery,
+    hold: Hold,
+    timeout: float | None,
+) -> AsyncIterator[None]:
+    """Have the role of `hold` in the block; its lease is renewed in `nursery`."""
+    await engine.take(hold, timeout)
+    scope = trio.CancelScope()
+    nursery.start_soon(_renew, engine, hold, scope)
+    try:
+        yield
+    finally:
+        scope.cancel()
+        await engine.release(hold)
+
+
+async def _renew(engine: Engine, hold: Hold, scope: trio.CancelScope) -> None:
+    with scope:
+        while True:
+            await trio.sleep(engine.lease_ms / 3000)
+            try:
+                if not await engine.renew(hold):
+                    return
+            except PressureError:
+                pass  # It is what the next operation will say too, if it lasts.
+
+
+def check(engine: Engine, hold: Hold) -> None:
+    """Raises RoleLostError if the role is known not to be ours any more."""
+    if hold.lost or not hold.held:
+        raise RoleLostError(engine.name, hold.role)
+
+
+def element(data: bytes) -> bytes:
+    """`data` if it can be an element of a queue.
+
+    Raises:
+        TypeError: it is not bytes.
+    """
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    if not isinstance(data, bytes):
+        raise TypeError(f"an element of a queue is bytes, not {type(data).__name__}")
+    return data
+
+
+def elements(items: Iterable[bytes]) -> list[bytes]:
+    """The elements as a list. Raises TypeError: one is not bytes, or `items` is itself bytes."""
+    if isinstance(items, bytes | bytearray | memoryview | str):
+        raise TypeError("put_many takes several elements; for one there is put")
+    return [element(data) for data in items]
+
+
+def wanted(count: int) -> int:
+    """`count` if one can get so many. Raises ValueError: it is below 1. TypeError: no integer."""
+    if index(count) < 1:
+        raise ValueError(f"one can get 1 element or more, not {count}")
+    return count

@@ -1,0 +1,66 @@
+"""Where the Redis is and how keys begin: argument, else environment, else the default."""
+
+import os
+from dataclasses import dataclass
+
+import coredis
+from coredis.retry import NoRetryPolicy
+
+DEFAULT_SERVER = "127.0.0.1"
+DEFAULT_PORT = 6379
+DEFAULT_DB = 0
+DEFAULT_PREFIX = "__pressure__"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A Redis and a prefix. server: host name or address. port: TCP. db: number of the database."""
+
+    server: str
+    port: int
+    db: int
+    prefix: str
+
+
+def resolve(
+    server: str | None = None,
+    port: int | None = None,
+    db: int | None = None,
+    prefix: str | None = None,
+) -> Settings:
+    """The settings; what is None comes from REDIS_SERVER, REDIS_PORT, REDIS_DB, PRESSURE_PREFIX
+    of the environment, or else is the default.
+
+    Raises:
+        ValueError: REDIS_PORT or REDIS_DB is not a number that can be one.
+    """
+    return Settings(
+        server=server if server is not None else os.environ.get("REDIS_SERVER") or DEFAULT_SERVER,
+        port=port if port is not None else _number("REDIS_PORT", DEFAULT_PORT, 65535),
+        db=db if db is not None else _number("REDIS_DB", DEFAULT_DB, 1 << 31),
+        prefix=prefix if prefix is not None else os.environ.get("PRESSURE_PREFIX", DEFAULT_PREFIX),
+    )
+
+
+def _number(variable: str, default: int, most: int) -> int:
+    text = os.environ.get(variable)
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) > most:
+        raise ValueError(f"{variable}={text!r} is not a number from 0 to {most}")
+    return int(text)
+
+
+def connect(settings: Settings) -> "coredis.Redis[bytes]":
+    """A client for that Redis which repeats nothing on its own; a context manager.
+
+    No command may be repeated: one whose reply was lost may have taken effect.
+    """
+    return coredis.Redis(
+        host=settings.server,
+        port=settings.port,
+        db=settings.db,
+        decode_responses=False,
+        connect_timeout=5.0,
+        retry_policy=NoRetryPolicy(),
+    )

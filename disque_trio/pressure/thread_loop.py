@@ -1,0 +1,222 @@
+"""A Trio loop in a thread of its own, for programs that have none.
+
+Owns the thread and the way calls get there and back. Knows nothing of queues.
+"""
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+import trio
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class LoopEnded(RuntimeError):
+    """The loop has been closed, or belongs to another process."""
+
+
+class _Call(Generic[R]):
+    """A call on its way: what to await, and where its outcome goes."""
+
+    __slots__ = ("function", "future", "scope")
+
+    def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
+        self.function = function
+        self.future: Future[R] = Future()
+        self.scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Runs in the loop; the outcome goes into the future, whatever it is."""
+        try:
+            with self.scope:
+                self.future.set_result(await self.function())
+        except Exception as error:
+            self.future.set_exception(error)
+        finally:
+            # Cancelled: by the caller through the scope, or since the loop ends.
+            if not self.future.done():
+                self.future.set_exception(LoopEnded("cancelled"))
+
+
+class Held(Generic[R]):
+    """An asynchronous context that one task of the loop entered and will leave."""
+
+    __slots__ = ("_call", "_done", "_loop", "value")
+
+    def __init__(self, loop: "Loop[Any]", call: "_Call[None]", done: trio.Event, value: R):
+        self._loop = loop
+        self._call = call
+        self._done = done
+        self.value = value
+
+    def leave(self) -> None:
+        """Leave it and wait until it is left. Raises what leaving raises."""
+        self._loop.soon(self._done.set)
+        self._loop.wait(self._call)
+
+
+class _Outside(Generic[T]):
+    """What thread and caller share. The thread has no reference to the `Loop`, so that a forgotten
+    one is collected and its thread ends."""
+
+    def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self.context = context
+        self.opened: Future[tuple[trio.lowlevel.TrioToken, trio.Nursery, trio.Event, T]] = Future()
+
+    def thread(self) -> None:
+        try:
+            trio.run(self.main)
+        except BaseException as error:
+            if not self.opened.done():
+                self.opened.set_exception(error)
+            # Else the calls that were under way have been told, and later ones find no loop.
+
+    async def main(self) -> None:
+        ended = trio.Event()
+        try:
+            async with self.context() as value, trio.open_nursery() as nursery:
+                token = trio.lowlevel.current_trio_token()
+                self.opened.set_result((token, nursery, ended, value))
+                await ended.wait()
+                nursery.cancel_scope.cancel()
+        except Exception as error:
+            if self.opened.done():
+                raise
+            self.opened.set_exception(error)
+
+
+class Loop(Generic[T]):
+    """Runs calls for other threads in a Trio loop, around which `context` is entered.
+
+    It ends with `close`, when it is garbage, or at the exit of the program; calls that are then
+    under way are cancelled and clean up behind them.
+
+    Attributes:
+        value: what the context gave.
+    """
+
+    def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        """Start it. Raises what entering the context raises."""
+        outside = _Outside(context)
+        # A daemon, or else the interpreter would wait for it before it runs our finalizer.
+        self._thread = threading.Thread(target=outside.thread, name="pressure", daemon=True)
+        self._pid = os.getpid()
+        self._thread.start()
+        self._token, self._nursery, ended, self.value = outside.opened.result()
+        self._ended = ended
+        weakref.finalize(self, _end, self._token, ended, self._pid).atexit = False
+        _loops.add(self)
+
+    def run(self, function: Callable[[], Awaitable[R]], keep: Callable[[R], None]) -> R:
+        """Await `function()` in the loop and return or raise its outcome.
+
+        When the wait is broken by an exception in this thread (KeyboardInterrupt), the call is
+        cancelled and has cleaned up before that goes on; a result that was there already goes to
+        `keep`.
+
+        Raises:
+            LoopEnded: there is no loop to run it, or it ended first.
+        """
+        call = self._start(function)
+        try:
+            return self.wait(call)
+        except LoopEnded:
+            raise
+        except BaseException as broken:
+            if call.future.done() and call.future.exception() is broken:
+                raise
+            self.soon(call.scope.cancel)
+            if call.future.exception() is None:
+                keep(call.future.result())
+            raise
+
+    def hold(self, context: Callable[[], AbstractAsyncContextManager[R]]) -> Held[R]:
+        """Enter a context in a task of its own, and keep it open. Raises what entering raises."""
+        entered: Future[R] = Future()
+        done = trio.Event()
+
+        async def holder() -> None:
+            try:
+                async with context() as value:
+                    entered.set_result(value)
+                    await done.wait()
+            except BaseException as error:
+                if not entered.done():
+                    cancelled = isinstance(error, trio.Cancelled)
+                    entered.set_exception(LoopEnded("cancelled") if cancelled else error)
+                    if not cancelled:
+                        return  # told
+                raise
+
+        def ended(_: object) -> None:
+            if not entered.done():
+                entered.set_exception(LoopEnded("it is closed"))
+
+        call = self._start(holder)
+        call.future.add_done_callback(ended)
+        try:
+            value = entered.result()
+        except BaseException:
+            if not entered.done() or entered.exception() is None:
+                # Broken from outside: it is not to be held.
+                self.soon(call.scope.cancel)
+                call.future.exception()
+            raise
+        return Held(self, call, done, value)
+
+    def wait(self, call: "_Call[R]") -> R:
+        """The outcome of a call."""
+        return call.future.result()
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Run a plain function in the loop. Raises LoopEnded when it is over."""
+        if os.getpid() != self._pid:
+            raise LoopEnded("it was opened in another process")
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            raise LoopEnded("it is closed") from None
+
+    def close(self) -> None:
+        """End the loop and wait for its end. May be called again, and from several threads."""
+        # Not by the finalizer, which does nothing any more when the interpreter exits.
+        _end(self._token, self._ended, self._pid)
+        if os.getpid() == self._pid and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _start(self, function: Callable[[], Awaitable[R]]) -> "_Call[R]":
+        call = _Call(function)
+
+        def start() -> None:
+            try:
+                self._nursery.start_soon(call.run)
+            except RuntimeError:  # the nursery is closed
+                call.future.set_exception(LoopEnded("it is closed"))
+
+        self.soon(start)
+        return call
+
+
+def _end(token: trio.lowlevel.TrioToken, ended: trio.Event, pid: int) -> None:
+    if os.getpid() == pid:
+        try:
+            token.run_sync_soon(ended.set)
+        except trio.RunFinishedError:
+            pass
+
+
+_loops: "weakref.WeakSet[Loop[Any]]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # Roles are given back before the interpreter goes and takes the threads with it.
+    for loop in list(_loops):
+        loop.close()

@@ -1,0 +1,258 @@
+"""Connections to Redis that repeat nothing, and the running of scripts over them.
+
+Owns how a connection is opened, lost and opened again. A `Link` has one connection, that all tasks
+of a handle share; commands that block have a link of their own.
+
+coredis' clients and pools are not used for commands: a pool loses a place for each command that
+was cancelled or lost while it had a connection for itself, and a client takes twice the time. What
+a client passed in says about where and how to connect is.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from coredis.client import Client
+from coredis.connection import (
+    BaseConnection,
+    ClusterConnection,
+    SentinelManagedConnection,
+    TCPConnection,
+    TCPLocation,
+)
+from coredis.exceptions import (
+    BusyLoadingError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisError,
+)
+from coredis.exceptions import ConnectionError as RedisConnectionError
+from coredis.pool import ClusterConnectionPool, ConnectionPool, SentinelConnectionPool
+from coredis.typing import ResponseType
+
+from disque_trio.pressure.scripts import Script
+from disque_trio.pressure.settings import Settings
+
+# What goes wrong is raised here; without a handler Python would print coredis' records as well.
+logging.getLogger("coredis").addHandler(logging.NullHandler())
+
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 10.0
+MOST_REDIRECTIONS = 5
+
+Argument = bytes | str | int
+Open = Callable[[TCPLocation | None], Awaitable[BaseConnection]]
+
+
+class LinkLost(Exception):
+    """There is no connection, or it broke. `maybe_executed`: after the command had been sent."""
+
+    def __init__(self, message: str, maybe_executed: bool) -> None:
+        super().__init__(message)
+        self.maybe_executed = maybe_executed
+
+
+def opener(settings: Settings, client: "Client[Any] | None") -> Open:
+    """How to make a connection (not yet running): to the server of `settings`, or as `client`
+    does, which may be a `Redis`, one from a `Sentinel`, or a `RedisCluster`. The function gets the
+    node of a cluster it has to be, or None."""
+
+    async def plain(location: TCPLocation | None) -> BaseConnection:
+        return TCPConnection(
+            location or TCPLocation(settings.server, settings.port),
+            # The nodes of a cluster know no databases.
+            db=None if location else settings.db,
+            connect_timeout=CONNECT_SECONDS,
+        )
+
+    if client is None:
+        return plain
+    pool = client.connection_pool
+    ours = {"noreply": False, "stream_timeout": None, "decode_responses": False}
+    options: Any = {**pool.connection_kwargs, **ours}
+
+    async def like_client(location: TCPLocation | None) -> BaseConnection:
+        if isinstance(pool, ClusterConnectionPool):
+            return ClusterConnection(location or await _any_node(pool.startup_nodes), **options)
+        if isinstance(pool, SentinelConnectionPool):
+            primary = await pool.get_primary_location()
+            return SentinelManagedConnection(primary, pool.service_name, True, **options)
+        assert isinstance(pool, ConnectionPool)
+        place = location or pool.location
+        assert place is not None
+        kind: type[BaseConnection] = pool.connection_class
+        return kind(place, **options)
+
+    return like_client
+
+
+async def _any_node(nodes: list[TCPLocation]) -> TCPLocation:
+    """The first of the nodes that can be reached."""
+    for node in nodes:
+        with trio.move_on_after(CONNECT_SECONDS):
+            if await node.check():
+                return node
+    return nodes[0]
+
+
+class Link:
+    """One connection, opened when it is needed and again after it was lost.
+
+    It lives in `nursery`; when that is cancelled, the connection is closed.
+    """
+
+    __slots__ = ("_attempt", "_connection", "_node", "_nursery", "_open")
+
+    def __init__(self, nursery: trio.Nursery, open_: Open) -> None:
+        self._nursery = nursery
+        self._open = open_
+        self._connection: BaseConnection | None = None
+        self._node: TCPLocation | None = None
+        self._attempt: _Attempt | None = None
+
+    async def command(self, *words: Argument, seconds: float = REPLY_SECONDS) -> ResponseType:
+        """The reply to one command; it has to come within `seconds`.
+
+        May be cancelled only while there is no connection yet: once a command is sent its reply is
+        waited for, since it says what has happened.
+
+        Raises:
+            LinkLost: no connection, or no reply.
+            RedisError: the server answered with an error.
+        """
+        for _ in range(MOST_REDIRECTIONS):
+            connection = self._connection
+            if connection is None or not connection.usable:
+                connection = await self._connect()
+            with trio.CancelScope(shield=True):
+                try:
+                    return await self._exchange(connection, words, seconds)
+                except MovedError as error:
+                    host = error.host or getattr(connection, "host", "")
+                    # The old connection stays open, as others may wait for replies on it.
+                    if self._connection is connection:
+                        self._node = TCPLocation(host, error.port)
+                        self._connection = None
+        raise LinkLost("the nodes of the cluster do not agree who serves the queue", False)
+
+    async def script(
+        self, script: Script, keys: list[bytes], arguments: list[Argument]
+    ) -> ResponseType:
+        """The reply of a script; raises as `command`."""
+        try:
+            return await self.command(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
+        except NoScriptError:
+            # Nothing was executed. The server has it from now on, until it is restarted.
+            return await self.command(b"EVAL", script.source, len(keys), *keys, *arguments)
+
+    async def _exchange(
+        self, connection: BaseConnection, words: tuple[Argument, ...], seconds: float
+    ) -> ResponseType:
+        try:
+            request = connection.create_request(
+                bytes(words[0]) if isinstance(words[0], bytes) else str(words[0]).encode(),
+                *words[1:],
+                decode=False,
+                timeout=seconds,
+                # After a timeout the connection is of no use any more.
+                disconnect_on_cancellation=True,
+            )
+        except Exception as error:
+            raise LinkLost(f"the connection to Redis is lost: {error}", False) from error
+        try:
+            return await request
+        except BusyLoadingError as error:
+            raise LinkLost(f"Redis is still loading its data: {error}", False) from error
+        except ReadOnlyError as error:
+            # A primary that is one no more; ask for the new one next time.
+            self._drop()
+            raise LinkLost(f"Redis takes no writes here: {error}", False) from error
+        except RedisConnectionError as error:
+            raise LinkLost(f"the connection to Redis broke: {error}", True) from error
+        except RedisError:
+            raise
+        except Exception as error:
+            raise LinkLost(f"the connection to Redis broke: {error!r}", True) from error
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.invalidate()
+            self._connection = None
+
+    async def _connect(self) -> BaseConnection:
+        """A new connection, or the one that is just being made.
+
+        It is made by a task of the nursery, which goes on if the caller is cancelled: coredis
+        takes a cancellation in the middle of its handshake for a failure of the connection.
+        """
+        attempt = self._attempt
+        if attempt is None:
+            attempt = _Attempt()
+            try:
+                self._nursery.start_soon(self._establish, attempt)
+            except RuntimeError as error:
+                raise LinkLost("the handle was closed", False) from error
+            self._attempt = attempt
+        await attempt.ended.wait()
+        if attempt.connection is None:
+            raise LinkLost(attempt.error, False) from attempt.cause
+        return attempt.connection
+
+    async def _establish(self, attempt: "_Attempt") -> None:
+        node, self._node = self._node, None
+        connection: BaseConnection | None = None
+        try:
+            connection = await self._open(node)
+            await self._nursery.start(_run, connection)
+            self._node = node
+            self._connection = attempt.connection = connection
+        except Exception as error:
+            attempt.cause = error
+            attempt.error = f"{error} ({error.__cause__ or type(error).__name__})"
+        finally:
+            if attempt.connection is None and connection is not None:
+                _discard(connection)
+            self._attempt = None
+            attempt.ended.set()
+
+
+class _Attempt:
+    """An attempt to connect. connection: once it has succeeded. error, cause: why it has not."""
+
+    __slots__ = ("cause", "connection", "ended", "error")
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.connection: BaseConnection | None = None
+        self.error = "the handle was closed"
+        self.cause: Exception | None = None
+
+
+def _discard(connection: BaseConnection) -> None:
+    """Close what a connection that never came about leaves open; coredis 6 forgets to."""
+    for purpose in ("push_message", "streamed_message", "write"):
+        for end in ("in", "out"):
+            stream = getattr(connection, f"_{purpose}_buffer_{end}", None)
+            if stream is not None:
+                stream.close()
+
+
+async def _run(
+    connection: BaseConnection, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run the connection until it ends. That it does is seen by its next command."""
+    started = False
+
+    class Status:
+        def started(self, value: None = None) -> None:
+            nonlocal started
+            started = True
+            task_status.started(value)
+
+    try:
+        await connection.run(task_status=Status())
+    except Exception:
+        if not started:
+            raise

@@ -10,7 +10,6 @@ file, nor, after a crash, a batch twice.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from disque_trio.spark.disk import sync_directory, sync_file
 from disque_trio.spark.holder import Holder
-from disque_trio.spark.leases import LeaseLog, sync_directory
+from disque_trio.spark.leases import LeaseLog
 from disque_trio.spark.planning import Offset
 from disque_trio.spark.session import told
 
@@ -245,15 +245,6 @@ def publish(staging: Path, table: Path, name: str) -> None:
     for place in places:
         sync_directory(place)
     shutil.rmtree(staging)
-
-
-def sync_file(path: Path) -> None:
-    """Bring a file to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_archive(spark: SparkSession, table: Path) -> DataFrame:

@@ -47,11 +47,7 @@ class Clocks:
 
 def least_of(jobs: pa.RecordBatch) -> pa.RecordBatch:
     """The least difference from each node to each other one that some jobs show."""
-    traces = jobs.column("trace")
-    events = traces.flatten().to_numpy()
-    lengths = pc.list_value_length(traces).to_numpy()
-    starts = np.cumsum(lengths) - lengths
-    job = np.repeat(np.arange(len(traces)), lengths)
+    events, job, starts = tr.flat(jobs.column("trace"))
     codes = tr.codes(events)
     kinds = codes // 10 * 10
     added = _only(events, starts, kinds == tr.ADDED)

@@ -88,9 +88,7 @@ def found_in(
 
 def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:
     """Whether a delivery of each job may have been after its acknowledge."""
-    events = traces.flatten().to_numpy()
-    lengths = pc.list_value_length(traces).to_numpy()
-    starts = np.cumsum(lengths) - lengths
+    events, _, starts = tr.flat(traces)
     times = tr.times(events) - np.array(offsets, np.int64)[tr.nodes(events)]
     codes = tr.codes(events)
 

@@ -81,9 +81,8 @@ def fold(rows: pa.Table) -> pa.Table:
         largest = np.maximum.reduceat(values, starts) if count else values
         columns[name] = _known(largest, -1, pa.int64())
     if "trace" in rows.column_names:
-        traces = rows.column("trace").combine_chunks()
-        events = traces.flatten().to_numpy()
-        job = np.repeat(job, pc.list_value_length(traces).to_numpy())
+        events, row, _ = tr.flat(rows.column("trace").combine_chunks())
+        job = job[row]
     else:
         events = rows.column("event").to_numpy()
     ordered = events[np.lexsort((events, job))]
@@ -115,11 +114,7 @@ def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
         nodes: ids; a number in a trace is a place there.
     """
     names = pa.array(nodes, pa.string())
-    traces = partial.column("trace").combine_chunks()
-    events = traces.flatten().to_numpy()
-    starts = traces.offsets.to_numpy()[:-1] - traces.offsets[0].as_py()
-    lengths = pc.list_value_length(traces).to_numpy()
-    trace = Trace(events, np.repeat(np.arange(len(partial)), lengths), starts)
+    trace = Trace(*tr.flat(partial.column("trace").combine_chunks()))
     columns = {name: partial.column(name) for name in PARTIAL_SCHEMA.names}
     columns |= trace.columns()
     for name, kind in _PLACES.items():

@@ -216,9 +216,7 @@ def times_of(jobs: pa.RecordBatch) -> pa.Table:
 
 def sums_of(batch: pa.RecordBatch) -> pa.Table:
     """What a batch of jobs adds to the minutes of their queues."""
-    lists = batch.column("trace")
-    events = lists.flatten().to_numpy()
-    job = np.repeat(np.arange(batch.num_rows), pc.list_value_length(lists).to_numpy())
+    events, job, _ = tr.flat(batch.column("trace"))
     times = tr.times(events)
     codes = tr.codes(events)
     kinds = codes - codes % 10

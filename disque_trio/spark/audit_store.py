@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from disque_trio.spark.disk import sync_directory, sync_file
+
 MANIFEST = "manifest.json"
 COMPRESSED = -1
 _DIGITS = 6
@@ -137,12 +139,12 @@ class Store:
         place = self._versions / name
         shutil.rmtree(place, ignore_errors=True)  # complete, but never became the current one
         path.rename(place)
-        _sync_directory(self._versions)
+        sync_directory(self._versions)
         new = self.directory / ".current"
         new.unlink(missing_ok=True)
         new.symlink_to(Path("versions") / name)
         new.rename(self._pointer)
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
         self.manifest = manifest
         for old in self._versions.iterdir():
             if old.name.isdecimal() and int(old.name) <= manifest.version - _KEPT:
@@ -166,17 +168,5 @@ def _sync(path: Path) -> None:
     """All below ``path`` is on the disk."""
     for directory, _, names in os.walk(path):
         for name in names:
-            descriptor = os.open(Path(directory) / name, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        _sync_directory(Path(directory))
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync_file(Path(directory) / name)
+        sync_directory(Path(directory))

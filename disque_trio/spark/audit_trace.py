@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Numbers = npt.NDArray[np.int64]
 
@@ -93,6 +95,13 @@ def unpack(trace: Sequence[int], offsets: Sequence[int] = ()) -> list[Step]:
         steps.append(Step(time, node, number & (1 << CODE_BITS) - 1))
     steps.sort()
     return steps
+
+
+def flat(traces: pa.Array) -> tuple[Numbers, Numbers, Numbers]:
+    """The events of many jobs, of which job each is, and where those of each job begin."""
+    lengths = pc.list_value_length(traces).to_numpy()
+    job = np.repeat(np.arange(len(traces)), lengths)
+    return traces.flatten().to_numpy(), job, np.cumsum(lengths) - lengths
 
 
 def times(trace: Numbers) -> Numbers:

@@ -27,6 +27,8 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 
+from disque_trio.spark.disk import sync_directory
+
 LOCK_SECONDS = 30.0
 PLAN = "plan.json"
 _BATCH = "batch-"
@@ -290,12 +292,3 @@ def leased_ids(batch: Path, number: int) -> list[str]:
             return ids
     except FileNotFoundError:
         return []
-
-
-def sync_directory(path: Path) -> None:
-    """Bring the names in a directory to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from disque_trio.spark.adding import Adder
 from disque_trio.spark.archive import read_archive
 from disque_trio.spark.audit_store import Store, StoreError
-from disque_trio.spark.leases import sync_directory
+from disque_trio.spark.disk import sync_directory
 from disque_trio.spark.wire import Arg
 
 CHUNK = 200  # jobs that are added at once, without a rate

@@ -54,7 +54,7 @@ from disque_trio.pressure.reading import Reader, reading
 from disque_trio.pressure.roles import Producer
 from disque_trio.pressure.settings import Settings, resolve
 from disque_trio.pressure.tasks import aside
-from disque_trio.pressure.wire import LinkLost
+from disque_trio.redis_link import LinkLost
 
 if TYPE_CHECKING:
     from disque_trio.client import Client

@@ -36,7 +36,7 @@ from disque_trio.pressure.errors import (
 )
 from disque_trio.pressure.keys import CONSUMER, PRODUCER, PROTOCOL, SIDE, Keys
 from disque_trio.pressure.waiting import Waits
-from disque_trio.pressure.wire import Argument, Link, LinkLost
+from disque_trio.redis_link import Argument, Link, LinkLost, Script
 
 # At most so many elements, and about so many bytes, go into one script: Redis serves nobody else
 # meanwhile, and Lua cannot pass on more than 8000 values at once.
@@ -81,7 +81,7 @@ class Engine:
     # Scripts and their errors
 
     async def run(
-        self, script: scripts.Script, keys: list[bytes], *arguments: Argument
+        self, script: Script, keys: list[bytes], *arguments: Argument
     ) -> ResponseType:
         """The reply of a script.
 
@@ -157,7 +157,7 @@ class Engine:
         return self.keys.for_put if hold.role == PRODUCER else self.keys.for_get
 
     async def _as(
-        self, hold: Hold, script: scripts.Script, after: str, *arguments: Argument
+        self, hold: Hold, script: Script, after: str, *arguments: Argument
     ) -> ResponseType:
         """Run a script that needs a role; what becomes of the role is left to the caller."""
         mine = "1" if hold.held else "0"

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from disque_trio.pressure.errors import QueueDoesNotExistError
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.scripts import Script
+from disque_trio.redis_link import Script
 
 MOST = 10_000
 """Elements of one look."""

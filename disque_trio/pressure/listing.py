@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, cast
 import coredis
 
 from disque_trio.pressure.queue import background
-from disque_trio.pressure.scripts import Script
 from disque_trio.pressure.settings import Settings
-from disque_trio.pressure.wire import Link, opener
+from disque_trio.redis_link import Link, Script, opener
 
 # KEYS: data, bound, closed. A key of the wrong type gives nil.
 _NUMBERS = Script("""

@@ -35,7 +35,7 @@ from disque_trio.pressure.roles import (
 )
 from disque_trio.pressure.settings import resolve
 from disque_trio.pressure.waiting import Waits
-from disque_trio.pressure.wire import Link, opener
+from disque_trio.redis_link import Link, opener
 
 SHORTEST_LEASE = 0.1
 LONGEST_LEASE = 7 * 24 * 3600.0

@@ -19,7 +19,7 @@ from disque_trio.pressure.errors import (
 )
 from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.roles import Consumer
-from disque_trio.pressure.scripts import Script
+from disque_trio.redis_link import Script
 
 # KEYS: data, bound, closed. ARGV: how many. The oldest elements are on the right.
 _LOOK = Script("""

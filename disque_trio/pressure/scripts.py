@@ -23,7 +23,7 @@ what to do with it afterwards: "never" keep it, "rest" keep it unless all was do
 Replies: a number or the elements; or a list that begins with a code, on errors.
 """
 
-import hashlib
+from disque_trio.redis_link import Script
 
 MISSING = 1
 CLOSED = 2
@@ -411,20 +411,6 @@ end
 return user
 """
 )
-
-
-class Script:
-    """A script and the name Redis caches it under.
-
-    Attributes:
-        source: Lua. sha: its SHA-1 in hexadecimal.
-    """
-
-    __slots__ = ("sha", "source")
-
-    def __init__(self, source: str) -> None:
-        self.source = source.encode()
-        self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
 put = Script(PUT)

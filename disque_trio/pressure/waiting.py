@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import trio
 from coredis.exceptions import RedisError, WrongTypeError
 
-from disque_trio.pressure.wire import REPLY_SECONDS, Link, LinkLost, Open
+from disque_trio.redis_link import REPLY_SECONDS, Link, LinkLost, Open
 
 SLICE = 1.0
 PAUSE = 0.1

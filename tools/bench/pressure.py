@@ -31,7 +31,7 @@ import trio
 from disque_trio.pressure import PressureQueue
 from disque_trio.pressure.queue import background
 from disque_trio.pressure.settings import connect, resolve
-from disque_trio.pressure.wire import Link, opener
+from disque_trio.redis_link import Link, opener
 from tools.bench import report
 from tools.bench.load import percentile
 from tools.bench.servers import GENERATOR_CPUS, Server, ServerError, redis_server

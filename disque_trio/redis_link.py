@@ -8,9 +8,10 @@ was cancelled or lost while it had a connection for itself, and a client takes t
 a client passed in says about where and how to connect is.
 """
 
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from coredis.client import Client
@@ -32,9 +33,6 @@ from coredis.exceptions import ConnectionError as RedisConnectionError
 from coredis.pool import ClusterConnectionPool, ConnectionPool, SentinelConnectionPool
 from coredis.typing import ResponseType
 
-from disque_trio.pressure.scripts import Script
-from disque_trio.pressure.settings import Settings
-
 # What goes wrong is raised here; without a handler Python would print coredis' records as well.
 logging.getLogger("coredis").addHandler(logging.NullHandler())
 
@@ -46,6 +44,31 @@ Argument = bytes | str | int
 Open = Callable[[TCPLocation | None], Awaitable[BaseConnection]]
 
 
+class Place(Protocol):
+    """Where a Redis is. server: host name or address. port: TCP. db: number of the database."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def db(self) -> int: ...
+
+
+class Script:
+    """A script and the name Redis caches it under.
+
+    Attributes:
+        source: Lua. sha: its SHA-1 in hexadecimal.
+    """
+
+    __slots__ = ("sha", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source.encode()
+        self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+
+
 class LinkLost(Exception):
     """There is no connection, or it broke. `maybe_executed`: after the command had been sent."""
 
@@ -54,16 +77,16 @@ class LinkLost(Exception):
         self.maybe_executed = maybe_executed
 
 
-def opener(settings: Settings, client: "Client[Any] | None") -> Open:
-    """How to make a connection (not yet running): to the server of `settings`, or as `client`
+def opener(place: Place, client: "Client[Any] | None") -> Open:
+    """How to make a connection (not yet running): to the server at `place`, or as `client`
     does, which may be a `Redis`, one from a `Sentinel`, or a `RedisCluster`. The function gets the
     node of a cluster it has to be, or None."""
 
     async def plain(location: TCPLocation | None) -> BaseConnection:
         return TCPConnection(
-            location or TCPLocation(settings.server, settings.port),
+            location or TCPLocation(place.server, place.port),
             # The nodes of a cluster know no databases.
-            db=None if location else settings.db,
+            db=None if location else place.db,
             connect_timeout=CONNECT_SECONDS,
         )
 
@@ -80,10 +103,10 @@ def opener(settings: Settings, client: "Client[Any] | None") -> Open:
             primary = await pool.get_primary_location()
             return SentinelManagedConnection(primary, pool.service_name, True, **options)
         assert isinstance(pool, ConnectionPool)
-        place = location or pool.location
-        assert place is not None
+        there = location or pool.location
+        assert there is not None
         kind: type[BaseConnection] = pool.connection_class
-        return kind(place, **options)
+        return kind(there, **options)
 
     return like_client
 

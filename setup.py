@@ -13,10 +13,14 @@ from pathlib import Path
 
 from setuptools import setup
 
-PACKAGES = ("core", "protocol", "commands")
+PACKAGES = ("core", "protocol", "commands", "bananaq/core", "bananaq/commands")
 MORE = ("disque_trio/aof/format.py", "disque_trio/aof/loader.py")
 # What surrounds the state machine derives from these, which a compiled class does not allow.
-PURE = {"disque_trio/core/host.py", "disque_trio/core/peers.py"}
+PURE = {
+    "disque_trio/core/host.py",
+    "disque_trio/core/peers.py",
+    "disque_trio/bananaq/core/store.py",
+}
 
 
 def modules() -> list[str]:

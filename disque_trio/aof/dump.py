@@ -11,8 +11,7 @@ import os
 from itertools import count
 
 from disque_trio.aof.disk import Disk
-from disque_trio.core.filing import FiledStore
-from disque_trio.core.registry import SHARDS
+from disque_trio.core.machine import Machine
 
 TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
 _numbers = count(1)
@@ -91,38 +90,27 @@ class NewFile:
 
 
 class Dump(NewFile):
-    """A new file with all jobs of ``store``; there can be one dump of them at a time."""
+    """A new file with all that ``machine`` has; there can be one dump of it at a time."""
 
-    def __init__(self, disk: Disk, path: str, store: FiledStore) -> None:
+    def __init__(self, disk: Disk, path: str, machine: Machine) -> None:
         super().__init__(disk, path)
-        self._store = store
-        self._next = 0
-        store.start_dump()
+        self.complete = False
+        self._machine = machine
+        machine.start_dump()
 
-    @property
-    def complete(self) -> bool:
-        """Whether all jobs are in the file."""
-        return self._next == SHARDS
-
-    def step(self, jobs: int) -> None:
-        """Write about ``jobs`` more jobs, or 1 MB of them if that is less."""
-        records: list[bytes] = []
-        room = STEP_BYTES
-        while self._next < SHARDS and len(records) < jobs and room > 0:
-            more, all_of_it = self._store.dump_shard(self._next, room)
-            records += more
-            room -= sum(map(len, more))
-            self._next += all_of_it
+    def step(self, count: int) -> None:
+        """Write about ``count`` more records, or 1 MB of them if that is less."""
+        records, self.complete = self._machine.dump_step(count, STEP_BYTES)
         self.append(records)
 
 
-def dump_all(disk: Disk, path: str, store: FiledStore) -> Dump:
+def dump_all(disk: Disk, path: str, machine: Machine) -> Dump:
     """A complete dump, made at once, while nothing happens. It has yet to take its name.
 
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
-    dump = Dump(disk, path, store)
+    dump = Dump(disk, path, machine)
     try:
         while not dump.complete:
             dump.step(10_000)

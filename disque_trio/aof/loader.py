@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from disque_trio.aof.format import AofError, RecordReader
-from disque_trio.core.job import is_job_id
-from disque_trio.core.node import Node
-from disque_trio.protocol.serialjob import SerialJobError
+from disque_trio.core.machine import Machine
 
 RECORDS_A_STEP = 1000
 
@@ -18,14 +16,15 @@ class Loader:
 
     Args:
         path: the file; it need not exist.
-        node: where the jobs go; its ``now`` has to be set.
+        node: where its records go; its ``now`` has to be set.
         queue_jobs: queue the jobs that were queued (aof-enqueue-jobs-once).
 
     Attributes:
-        total: bytes in the file. loaded: bytes done with. records: commands. jobs: jobs taken.
+        total: bytes in the file. loaded: bytes done with. records: commands. jobs: jobs, or events,
+            taken.
     """
 
-    def __init__(self, path: str, node: Node, queue_jobs: bool) -> None:
+    def __init__(self, path: str, node: Machine, queue_jobs: bool) -> None:
         self.total = os.stat(path).st_size if os.path.exists(path) else 0  # noqa: PTH110, PTH116
         self.loaded = 0
         self.records = 0
@@ -49,7 +48,7 @@ class Loader:
             reader = RecordReader(file)
             for command in reader:
                 try:
-                    self._execute(command)
+                    self.jobs += self._node.load_record(command, self._queue_jobs)
                 except ValueError as failure:
                     raise AofError(self.loaded, str(failure), False) from failure
                 self.loaded = reader.offset
@@ -57,13 +56,3 @@ class Loader:
                 if self.records % RECORDS_A_STEP == 0:
                     yield
                     self._node.now = self._now  # whatever was served meanwhile
-
-    def _execute(self, command: list[bytes]) -> None:
-        name = command[0].upper()
-        if len(command) == 2 and name == b"LOADJOB":
-            self.jobs += self._node.load_job(command[1], self._queue_jobs)
-        elif name == b"DELJOB" and all(is_job_id(id) for id in command[1:]):
-            for id in command[1:]:
-                self._node.forget_job(id)
-        else:
-            raise SerialJobError(f"not a command of an append-only file: {command[0][:40]!r}")

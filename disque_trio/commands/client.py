@@ -3,13 +3,13 @@
 from disque_trio.commands.parse import SYNTAX, parse_integer, parse_timeout
 from disque_trio.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
 from disque_trio.core.command import CommandError
-from disque_trio.core.node import Node
+from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import OK, Text, encode, integer, null
 
 _FALLBACK = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 
 
-def client_command(node: Node, client: Client, args: list[bytes]) -> None:
+def client_command(node: Machine, client: Client, args: list[bytes]) -> None:
     """CLIENT LIST, INFO, ID, GETNAME, SETNAME, SETINFO, KILL, PAUSE, UNBLOCK, REPLY, NO-EVICT,
     NO-TOUCH."""
     word = args[1].lower()
@@ -64,7 +64,7 @@ def check_name(name: bytes) -> None:
             )
 
 
-def _list(node: Node, filters: list[bytes]) -> bytes:
+def _list(node: Machine, filters: list[bytes]) -> bytes:
     clients = node.host.clients()
     if filters:
         what = filters[0].lower()
@@ -103,7 +103,7 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
         client.lib_ver = value
 
 
-def _kill(node: Node, client: Client, args: list[bytes]) -> None:
+def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
     """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]: all those
     that fit every filter."""
     if len(args) == 3:
@@ -143,7 +143,7 @@ def _kill(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(integer(len(matching)))
 
 
-def _unblock(node: Node, client: Client, args: list[bytes]) -> None:
+def _unblock(node: Machine, client: Client, args: list[bytes]) -> None:
     number = parse_integer(args[2])
     with_error = False
     if len(args) == 4:

@@ -4,6 +4,7 @@ from disque_trio.commands.client import check_name
 from disque_trio.commands.parse import SYNTAX, parse_integer, wrong_arity
 from disque_trio.core.client import REPLY_ON, Client
 from disque_trio.core.command import CommandError
+from disque_trio.core.machine import Machine
 from disque_trio.core.node import Node
 from disque_trio.core.peers import Peer
 from disque_trio.protocol.reply import OK, PONG, Value, bulk, encode
@@ -14,7 +15,7 @@ PRIORITY_OK = 1
 PRIORITY_BAD = 100
 
 
-def auth(node: Node, client: Client, args: list[bytes]) -> None:
+def auth(node: Machine, client: Client, args: list[bytes]) -> None:
     """AUTH [user] password. There is one user, "default"."""
     if len(args) > 3:
         raise CommandError(SYNTAX)
@@ -22,7 +23,7 @@ def auth(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(OK)
 
 
-def _authenticate(node: Node, client: Client, words: list[bytes]) -> None:
+def _authenticate(node: Machine, client: Client, words: list[bytes]) -> None:
     right = node.host.check_password(words[-1])
     if right is None:
         raise CommandError("ERR Client sent AUTH, but no password is set")
@@ -35,14 +36,19 @@ def _authenticate(node: Node, client: Client, words: list[bytes]) -> None:
 
 
 def hello(node: Node, client: Client, args: list[bytes]) -> None:
-    """HELLO: this node and all others with their priorities, as Disque clients expect.
-    HELLO 2|3 [AUTH user password] [SETNAME name]: Redis's handshake."""
+    """HELLO: this node and all others with their priorities, as Disque clients expect. With a
+    version of the protocol it is Redis's handshake."""
     if len(args) == 1:
         if not client.authenticated:
             raise CommandError("NOAUTH Authentication required.")
         _hello_nodes(node, client)
-        return
-    if args[1] not in (b"2", b"3"):
+    else:
+        handshake(node, client, args)
+
+
+def handshake(node: Machine, client: Client, args: list[bytes]) -> None:
+    """HELLO [2|3 [AUTH user password] [SETNAME name]], as Redis has it."""
+    if len(args) > 1 and args[1] not in (b"2", b"3"):
         parse_integer(args[1])
         raise CommandError("NOPROTO unsupported protocol version")
     name: bytes | None = None
@@ -72,9 +78,10 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
     if name is not None:
         client.name = name
         client.label = ""
-    client.resp = int(args[1])
+    if len(args) > 1:
+        client.resp = int(args[1])
     answer: dict[bytes, Value] = {
-        b"server": b"disque",
+        b"server": node.product.encode(),
         b"version": VERSION.encode(),
         b"proto": client.resp,
         b"id": client.id,
@@ -95,32 +102,32 @@ def _hello_nodes(node: Node, client: Client) -> None:
     client.out.append(encode([HELLO_FORMAT, node.id, *lines], client.resp))
 
 
-def ping(node: Node, client: Client, args: list[bytes]) -> None:
+def ping(node: Machine, client: Client, args: list[bytes]) -> None:
     """PING [message]."""
     if len(args) > 2:
         raise wrong_arity("ping")
     client.out.append(PONG if len(args) == 1 else bulk(args[1]))
 
 
-def echo(node: Node, client: Client, args: list[bytes]) -> None:
+def echo(node: Machine, client: Client, args: list[bytes]) -> None:
     """ECHO message."""
     client.out.append(bulk(args[1]))
 
 
-def select(node: Node, client: Client, args: list[bytes]) -> None:
+def select(node: Machine, client: Client, args: list[bytes]) -> None:
     """SELECT 0: there is one database; the command is there for Redis clients."""
     if parse_integer(args[1]) != 0:
         raise CommandError("ERR DB index is out of range")
     client.out.append(OK)
 
 
-def quit(node: Node, client: Client, args: list[bytes]) -> None:
+def quit(node: Machine, client: Client, args: list[bytes]) -> None:
     """QUIT: the reply, then the end of the connection."""
     client.out.append(OK)
     client.close = True
 
 
-def reset(node: Node, client: Client, args: list[bytes]) -> None:
+def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     """RESET: as if newly connected."""
     client.resp = 2
     client.name = b""

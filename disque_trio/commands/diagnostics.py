@@ -3,11 +3,11 @@
 from disque_trio.commands.parse import SYNTAX, parse_integer
 from disque_trio.core.client import Client
 from disque_trio.core.command import CommandError
-from disque_trio.core.node import Node
+from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import OK, Text, Value, encode, integer
 
 
-def slowlog(node: Node, client: Client, args: list[bytes]) -> None:
+def slowlog(node: Machine, client: Client, args: list[bytes]) -> None:
     """SLOWLOG GET [n], LEN, RESET."""
     word = args[1].lower()
     log = node.slowlog
@@ -31,7 +31,7 @@ def slowlog(node: Node, client: Client, args: list[bytes]) -> None:
         )
 
 
-def latency(node: Node, client: Client, args: list[bytes]) -> None:
+def latency(node: Machine, client: Client, args: list[bytes]) -> None:
     """LATENCY HISTORY event, LATEST, GRAPH event, DOCTOR, RESET [event ...]."""
     word = args[1].lower()
     monitor = node.latency
@@ -87,7 +87,7 @@ def _age(seconds: int) -> str:
     return f"{max(seconds, 0)}s"
 
 
-def _doctor(node: Node) -> str:
+def _doctor(node: Machine) -> str:
     monitor = node.latency
     if monitor.threshold == 0:
         return (
@@ -108,7 +108,7 @@ def _doctor(node: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def monitor(node: Node, client: Client, args: list[bytes]) -> None:
+def monitor(node: Machine, client: Client, args: list[bytes]) -> None:
     """MONITOR: from now on a line for every command that the node serves."""
     if not client.monitor:
         client.monitor = True
@@ -116,7 +116,7 @@ def monitor(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(OK)
 
 
-def debug(node: Node, client: Client, args: list[bytes]) -> None:
+def debug(node: Machine, client: Client, args: list[bytes]) -> None:
     """DEBUG FLUSHALL, SLEEP s, ERROR text, SEGFAULT, OOM, ASSERT, RESTART [ms],
     CRASH-AND-RECOVER [ms]."""
     word = args[1].lower()

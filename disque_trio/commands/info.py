@@ -2,25 +2,29 @@
 
 from typing import TypeAlias
 
-from disque_trio.core.node import Node
+from disque_trio.core.machine import Machine
 
 Fields: TypeAlias = "dict[str, str | int | float]"
 
-SECTIONS = ("server", "clients", "memory", "jobs", "queues", "persistence", "stats", "cpu")
+FIRST = ("server", "clients", "memory")  # then those that only this kind of machine has
+LAST = ("persistence", "stats", "cpu")
 
 
-def info_text(node: Node, section: str) -> str:
+def info_text(node: Machine, section: str) -> str:
     """The text of INFO for one section, "default", or "all"; empty for an unknown one."""
+    own = node.counts()
+    default = (*FIRST, *[name for name in own if name not in FIRST + LAST], *LAST)
     wanted: tuple[str, ...]
     if section == "default":
-        wanted = SECTIONS
+        wanted = default
     elif section in ("all", "everything"):
-        wanted = (*SECTIONS, "commandstats")
+        wanted = (*default, "commandstats")
     else:
         wanted = (section,)
-    sections = _own_sections(node)
-    for name, fields in node.host.info().items():
-        sections[name] = sections.get(name, {}) | fields
+    sections = _common_sections(node)
+    for more in (own, node.host.info()):
+        for name, fields in more.items():
+            sections[name] = sections.get(name, {}) | fields
     parts: list[str] = []
     for name in wanted:
         if name in sections:
@@ -29,7 +33,7 @@ def info_text(node: Node, section: str) -> str:
     return "\r\n".join(parts)
 
 
-def _own_sections(node: Node) -> dict[str, Fields]:
+def _common_sections(node: Machine) -> dict[str, Fields]:
     memory = node.memory
     peak = memory.note_peak()
     commandstats: Fields = {}
@@ -49,20 +53,9 @@ def _own_sections(node: Node) -> dict[str, Fields]:
             "used_memory_peak_human": human(peak),
             "maxmemory": memory.limit,
             "maxmemory_human": human(memory.limit),
-            "maxmemory_policy": "acks" if memory.policy_acks else "noeviction",
             "memory_level": memory.level(),
         },
-        "jobs": {"registered_jobs": node.jobs.count},
-        "queues": {"registered_queues": node.queue_index.count},
-        "stats": {
-            "total_commands_processed": node.total_commands,
-            "total_jobs_added": node.total_added,
-            "total_jobs_delivered": node.total_delivered,
-            "total_jobs_acked": node.total_acked,
-            "total_jobs_requeued": node.total_requeued,
-            "total_jobs_expired": node.total_expired,
-            "total_jobs_evicted": node.total_evicted,
-        },
+        "stats": {"total_commands_processed": node.total_commands},
         "commandstats": commandstats,
     }
 

@@ -4,7 +4,7 @@ from disque_trio.commands.info import info_text
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.client import Client
 from disque_trio.core.command import Command, CommandError
-from disque_trio.core.node import Node
+from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import (
     NULL_ARRAY,
     OK,
@@ -15,7 +15,7 @@ from disque_trio.protocol.reply import (
 )
 
 
-def info(node: Node, client: Client, args: list[bytes]) -> None:
+def info(node: Machine, client: Client, args: list[bytes]) -> None:
     """INFO [section]."""
     if len(args) > 2:
         raise CommandError(SYNTAX)
@@ -23,7 +23,7 @@ def info(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(Text(info_text(node, section).encode()), client.resp))
 
 
-def time(node: Node, client: Client, args: list[bytes]) -> None:
+def time(node: Machine, client: Client, args: list[bytes]) -> None:
     """TIME: seconds and microseconds of the wall clock."""
     now = node.host.time_us()
     if now is None:
@@ -31,7 +31,7 @@ def time(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(encode([b"%d" % (now // 1_000_000), b"%d" % (now % 1_000_000)]))
 
 
-def config(node: Node, client: Client, args: list[bytes]) -> None:
+def config(node: Machine, client: Client, args: list[bytes]) -> None:
     """CONFIG GET pattern ..., SET name value ..., REWRITE, RESETSTAT."""
     word = args[1].lower()
     if word == b"get":
@@ -65,7 +65,7 @@ def _config_arity(word: bytes) -> CommandError:
     return CommandError(f"ERR Wrong number of arguments for CONFIG {word.decode()}")
 
 
-def command(node: Node, client: Client, args: list[bytes]) -> None:
+def command(node: Machine, client: Client, args: list[bytes]) -> None:
     """COMMAND, COMMAND COUNT, LIST, INFO [name ...], DOCS [name ...]."""
     word = args[1].lower() if len(args) > 1 else b""
     answer: Value
@@ -114,7 +114,7 @@ def _docs(command: Command) -> Value:
     return docs
 
 
-def shutdown(node: Node, client: Client, args: list[bytes]) -> None:
+def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF]: ends the node, without a reply unless it cannot."""
     if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
         problem = node.host.shutdown(False)
@@ -126,14 +126,14 @@ def shutdown(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(problem)
 
 
-def restart(node: Node, client: Client, args: list[bytes]) -> None:
+def restart(node: Machine, client: Client, args: list[bytes]) -> None:
     """RESTART: a new process goes on with jobs and queues; no reply unless it cannot."""
     problem = node.host.restart()
     if problem is not None:
         raise CommandError(problem)
 
 
-def bgrewriteaof(node: Node, client: Client, args: list[bytes]) -> None:
+def bgrewriteaof(node: Machine, client: Client, args: list[bytes]) -> None:
     """BGREWRITEAOF."""
     problem = node.host.rewrite_aof()
     if problem is not None:

@@ -3,13 +3,13 @@ documentation and its counters. One declaration makes the dispatch, COMMAND, COM
 hints of the command line client and the page in docs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from disque_trio.core.client import Client
-    from disque_trio.core.node import Node
 
-Handler: TypeAlias = "Callable[[Node, Client, list[bytes]], None]"
+# The first is the machine whose commands these are.
+Handler: TypeAlias = "Callable[[Any, Client, list[bytes]], None]"
 
 MANY = 1 << 30
 
@@ -25,7 +25,7 @@ class Command:
         name: lower case.
         arity: arguments with the name; negative: at least so many.
         flags: words of COMMAND: write readonly denyoom admin random loading skip_monitor fast.
-        handler: called with the node, the client and all arguments.
+        handler: called with the machine, the client and all arguments.
         syntax: the arguments as a person reads them.
         summary: one line on what it does.
         group: jobs, queues, server, connection or cluster.

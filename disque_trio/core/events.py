@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from disque_trio.core.client import Client
 from disque_trio.core.job import Job
+from disque_trio.core.machine import Machine
 
 # The first is what happens. Each is one of
 # - a client, as the log calls it, on whose behalf all happens from here on; empty: nobody's;
@@ -20,22 +21,17 @@ from disque_trio.core.job import Job
 Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"
 
 
-class EventSource:
+class EventSource(Machine):
     """Notes events of jobs.
 
     Attributes:
-        now: time of the current turn, ms since the epoch.
-        eventing: note them.
-        events: those since the driver took the list; it leaves an empty one.
-        client: on whose behalf the node acts, None: on its own or on another node's.
+        eventing: note them, in ``events``; the driver takes that list and leaves an empty one.
         peer: id of the node that it reacts to, empty: none.
     """
 
     def __init__(self) -> None:
-        self.now = 0
+        super().__init__()
         self.eventing = False
-        self.events: list[Event] = []
-        self.client: Client | None = None
         self.peer = b""
         # What was noted last, and of which job. A job's own facts never change.
         self._last: Job | None = None

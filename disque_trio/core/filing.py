@@ -7,15 +7,29 @@ from disque_trio.core.job import (
     FLAG_QUEUED_BEFORE,
     QUEUED,
     Job,
+    is_job_id,
 )
+from disque_trio.core.registry import SHARDS
 from disque_trio.core.store import JobStore
-from disque_trio.protocol.serialjob import decode_fields, loadjob
+from disque_trio.protocol.serialjob import SerialJobError, decode_fields, loadjob
 
 TELL_AGAIN = 1_000  # ms after loading an acknowledge: the other nodes have to be there
 
 
 class FiledStore(JobStore):
     """Jobs that outlive their node."""
+
+    _next_shard = 0  # of the dump that is under way
+
+    def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
+        name = record[0].upper()
+        if len(record) == 2 and name == b"LOADJOB":
+            return int(self.load_job(record[1], queue_jobs))
+        if name == b"DELJOB" and all(is_job_id(id) for id in record[1:]):
+            for id in record[1:]:
+                self.forget_job(id)
+            return 0
+        raise SerialJobError(f"not a command of an append-only file: {record[0][:40]!r}")
 
     def load_job(self, data: bytes, queue_it: bool) -> bool:
         """Take a job that a file has, unless it has expired or is known.
@@ -98,6 +112,18 @@ class FiledStore(JobStore):
     def start_dump(self) -> None:
         """Begin to dump all jobs: none is in the dump yet."""
         self.dump_number += 1
+        self._next_shard = 0
+
+    def dump_step(self, count: int, room: int) -> tuple[list[bytes], bool]:
+        records: list[bytes] = []
+        while self._next_shard < SHARDS and len(records) < count and room > 0:
+            more, all_of_it = self.dump_shard(self._next_shard, room)
+            records += more
+            for record in more:
+                room -= len(record)
+            if all_of_it:
+                self._next_shard += 1
+        return records, self._next_shard == SHARDS
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump, no

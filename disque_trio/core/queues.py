@@ -1,7 +1,6 @@
 """The queues of a node: making them, pausing them, and forgetting those that nobody uses."""
 
 from disque_trio.core.events import EventSource
-from disque_trio.core.memory import Memory
 from disque_trio.core.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.core.registry import Registry
 
@@ -18,7 +17,7 @@ class Queues(EventSource):
 
     def __init__(self, maxmemory: int) -> None:
         super().__init__()
-        self.memory = Memory(maxmemory)
+        self.memory.set_limit(maxmemory)
         self.queues: dict[bytes, Queue] = {}
         self.queue_index: Registry[Queue] = Registry()
         self.ready: list[Queue] = []

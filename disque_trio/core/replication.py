@@ -71,7 +71,6 @@ class ReplicatedStore(RequeueStore):
 
     Attributes:
         leaving: CLUSTER LEAVING yes was said: no new jobs are held here.
-        settled: replies that became known this turn; ``settle`` hands them out.
         write_problem: why the append-only file cannot be written, empty: it can.
     """
 
@@ -87,7 +86,6 @@ class ReplicatedStore(RequeueStore):
         super().__init__(id, peers, packets, entropy, rng, maxmemory)
         self.leaving = False
         self.write_problem = ""
-        self.settled: list[Pending] = []
         self._rng = rng
         self._adding: dict[bytes, Adding] = {}
         # Nearly all are settled before they are due; the rest is put behind the others again.

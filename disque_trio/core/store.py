@@ -60,10 +60,6 @@ class JobStore(Queues):
         maxmemory: bytes of jobs and queues, 0: no limit.
 
     Attributes:
-        journaling: note in ``journal`` what has to be in an append-only file.
-        journal: records for the append-only file; the driver takes them once a turn, before the
-            replies leave.
-        flushed: everything was forgotten: what the file has is void. The driver resets it.
         asked_for: queues of which other nodes want jobs and got none, with the nodes' ids and until
             when that holds, ms.
         dump_number: of the dump that is under way, or of the last one (see ``filing``).
@@ -83,9 +79,6 @@ class JobStore(Queues):
         self.jobs: Registry[Job] = Registry()
         self.ids = JobIds(id, entropy)
         self.holders = HolderSets()
-        self.journaling = False
-        self.journal: list[bytes] = []
-        self.flushed = False
         self.dump_number = 0
         self.asked_for: dict[bytes, dict[bytes, int]] = {}
         self._me_alone: tuple[bytes, ...] = (id,)

@@ -1,4 +1,7 @@
-"""The process as the commands see it: clients, settings, INFO, the end."""
+"""The process as the commands see it: clients, settings, INFO, the end.
+
+Owns what any program around a state machine can do, and what the node of a cluster can beyond that.
+"""
 
 import hmac
 import os
@@ -12,7 +15,7 @@ from pathlib import Path
 from socket import socket
 
 from disque_trio.commands.info import Fields, human
-from disque_trio.config import Config, ConfigError, rewrite
+from disque_trio.config import Config, ConfigError, Settings, rewrite
 from disque_trio.core.client import Client
 from disque_trio.core.host import Host
 from disque_trio.eventlog.recorder import EventLog
@@ -28,34 +31,27 @@ from disque_trio.version import VERSION
 _PAGE = resource.getpagesize()
 
 
-class ServerHost(Host):
-    """What commands can do beyond the state machine.
+class ProcessHost(Host):
+    """What commands can do beyond the state machine, in any program.
 
-    ``engine``, ``apply``, ``stop`` and the like are set once the server is put together.
+    ``engine``, ``apply``, ``stop`` and the like are set once the program is put together.
 
     Attributes:
+        product: what it is called, in INFO.
         port: the TCP port that clients connect to, 0 without one.
-        notifier: tells systemd how the node is.
-        activated: listening sockets that are not the node's own; a new process cannot open them.
         apply: called with the names of the settings that changed.
         stop: called when a client asked for the end.
-        check_restart: why a new process could not go on for this one, or None.
-        go_on_anew: called when it is to.
     """
 
-    def __init__(self, config: Config, clock: Clock, stats: Stats, run_id: str) -> None:
+    product = "disque"
+
+    def __init__(self, config: Settings, clock: Clock, stats: Stats, run_id: str) -> None:
         self.engine: Engine
         self.apply: Callable[[list[str]], None]
         self.stop: Callable[[], None]
-        self.check_restart: Callable[[], str | None]
-        self.go_on_anew: Callable[[], None]
         self.persistence: Persistence
-        self.cluster: Cluster
-        self.event_log: EventLog
-        self.port = config.port
-        self.notifier = Notifier()
-        self.activated: Sequence[socket] = ()
-        self._config = config
+        self.port = 0
+        self._settings = config
         self._clock = clock
         self._stats = stats
         self._run_id = run_id
@@ -83,7 +79,7 @@ class ServerHost(Host):
             self.engine.resume()
 
     def check_password(self, password: bytes) -> bool | None:
-        expected = self._config.requirepass.encode("utf-8", "surrogateescape")
+        expected = self.engine.config.requirepass.encode("utf-8", "surrogateescape")
         if not expected:
             return None
         return hmac.compare_digest(password, expected)
@@ -92,33 +88,34 @@ class ServerHost(Host):
         return time.time_ns() // 1000
 
     def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
-        return self._config.config_get(patterns)
+        return self._settings.config_get(patterns)
 
     def config_set(self, pairs: list[tuple[bytes, bytes]]) -> str | None:
         for name, value in pairs:
-            if name.lower() == b"dir" and self.persistence.active:
-                # The file that is written to would stay behind, and be missed at the next start.
-                return (
-                    f"ERR Invalid argument '{value.decode('utf-8', 'surrogateescape')}' for "
-                    "CONFIG SET 'dir' - the append-only file is in the present one"
-                )
             if name.lower() == b"dir":
-                problem = self.cluster.move_problem(os.fsdecode(value))
+                problem = self.move_problem(os.fsdecode(value))
                 if problem:
                     return (
                         f"ERR Invalid argument '{value.decode('utf-8', 'surrogateescape')}' for "
                         f"CONFIG SET 'dir' - {problem}"
                     )
         try:
-            changed = self._config.config_set(pairs)
+            changed = self._settings.config_set(pairs)
         except ConfigError as failure:
             return str(failure)
         self.apply(changed)
         return None
 
+    def move_problem(self, directory: str) -> str:
+        """Why the process cannot go on in another directory, or empty."""
+        if self.persistence.active:
+            # The file that is written to would stay behind, and be missed at the next start.
+            return "the append-only file is in the present one"
+        return ""
+
     def config_rewrite(self) -> str | None:
         try:
-            rewrite(self._config)
+            rewrite(self._settings)
         except ConfigError as problem:
             text = str(problem)
             return text if text.startswith("ERR ") else f"ERR Rewriting config file: {text}"
@@ -139,29 +136,11 @@ class ServerHost(Host):
         self.stop()
         return None
 
-    def restart(self) -> str | None:
-        problem = self.check_restart()
-        if problem is not None:
-            return f"ERR RESTART is not possible: {problem}"
-        if self.persistence.dump_now():
-            return "ERR Errors trying to RESTART. Check logs."
-        self.engine.halted = True
-        self.go_on_anew()
-        return None
-
     def rewrite_aof(self) -> str | None:
         return self.persistence.want_rewrite()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-    def crash(self, restart: bool, delay: int) -> None:
-        if restart:
-            self.cluster.save_changes()
-            time.sleep(delay / 1000)
-            # The node's own sockets close on exec; the new process binds them again.
-            replace_process(self.notifier, self.activated)
-        os.kill(os.getpid(), signal.SIGSEGV)
 
     def info(self) -> dict[str, Fields]:
         engine = self.engine
@@ -173,10 +152,10 @@ class ServerHost(Host):
         used = engine.node.memory.used
         return {
             "server": {
-                "disque_version": VERSION,
-                "disque_git_sha1": "00000000",
-                "disque_git_dirty": 0,
-                "disque_build_id": 0,
+                f"{self.product}_version": VERSION,
+                f"{self.product}_git_sha1": "00000000",
+                f"{self.product}_git_dirty": 0,
+                f"{self.product}_build_id": 0,
                 "os": f"{platform.system()} {platform.release()} {platform.machine()}",
                 "arch_bits": 64 if sys.maxsize > 2**32 else 32,
                 "multiplexing_api": "epoll",
@@ -187,16 +166,15 @@ class ServerHost(Host):
                 "tcp_port": self.port,
                 "uptime_in_seconds": uptime,
                 "uptime_in_days": uptime // 86_400,
-                "hz": self._config.hz,
+                "hz": engine.config.hz,
                 "executable": sys.argv[0],
-                "config_file": self._config.file or "",
+                "config_file": self._settings.file or "",
             },
             "clients": {
                 "connected_clients": len(engine.by_id),
                 "client_longest_output_list": max((len(c.unsent) for c in connections), default=0),
                 "client_biggest_input_buf": max((c.parser.pending for c in connections), default=0),
-                "maxclients": self._config.maxclients,
-                "cluster_connections": engine.bus.links,
+                "maxclients": engine.config.maxclients,
             },
             "memory": {
                 "used_memory_rss": rss,
@@ -204,7 +182,7 @@ class ServerHost(Host):
                 "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
                 "mem_allocator": "python",
             },
-            "persistence": self.persistence.info() | self.event_log.info(),
+            "persistence": self.persistence.info(),
             "stats": self._stats.fields(),
             "cpu": {
                 "used_cpu_sys": f"{usage.ru_stime:.2f}",
@@ -213,3 +191,51 @@ class ServerHost(Host):
                 "used_cpu_user_children": f"{children.ru_utime:.2f}",
             },
         }
+
+
+class ServerHost(ProcessHost):
+    """What the commands of a node can do.
+
+    Attributes:
+        notifier: tells systemd how the node is.
+        activated: listening sockets that are not the node's own; a new process cannot open them.
+        check_restart: why a new process could not go on for this one, or None.
+        go_on_anew: called when it is to.
+    """
+
+    def __init__(self, config: Config, clock: Clock, stats: Stats, run_id: str) -> None:
+        super().__init__(config, clock, stats, run_id)
+        self.check_restart: Callable[[], str | None]
+        self.go_on_anew: Callable[[], None]
+        self.cluster: Cluster
+        self.event_log: EventLog
+        self.port = config.port
+        self.notifier = Notifier()
+        self.activated: Sequence[socket] = ()
+
+    def move_problem(self, directory: str) -> str:
+        return super().move_problem(directory) or self.cluster.move_problem(directory) or ""
+
+    def restart(self) -> str | None:
+        problem = self.check_restart()
+        if problem is not None:
+            return f"ERR RESTART is not possible: {problem}"
+        if self.persistence.dump_now():
+            return "ERR Errors trying to RESTART. Check logs."
+        self.engine.halted = True
+        self.go_on_anew()
+        return None
+
+    def crash(self, restart: bool, delay: int) -> None:
+        if restart:
+            self.cluster.save_changes()
+            time.sleep(delay / 1000)
+            # The node's own sockets close on exec; the new process binds them again.
+            replace_process(self.notifier, self.activated)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def info(self) -> dict[str, Fields]:
+        sections = super().info()
+        sections["clients"]["cluster_connections"] = self.cluster.bus.links
+        sections["persistence"] |= self.event_log.info()
+        return sections

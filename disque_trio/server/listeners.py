@@ -10,11 +10,12 @@ import socket
 import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
 from disque_trio.cluster.addresses import BUS_OFFSET, MAX_PORT
-from disque_trio.config import Config
+from disque_trio.server.bus import Bus
 from disque_trio.server.engine import Engine
 from disque_trio.server.logs import Log
 from disque_trio.server.sockets import is_local, keep_alive, on_all_interfaces
@@ -32,8 +33,21 @@ class ListenError(Exception):
     """A socket cannot be listened on; the text says which and why."""
 
 
+class Places(Protocol):
+    """The settings that say where to listen."""
+
+    @property
+    def bind(self) -> tuple[str, ...]: ...
+    @property
+    def port(self) -> int: ...
+
+    unixsocket: str
+    unixsocketperm: int
+    tcp_backlog: int
+
+
 def open_listeners(
-    config: Config, log: Log, activated: Sequence[socket.socket] = ()
+    config: Places, log: Log, activated: Sequence[socket.socket] = ()
 ) -> list[socket.socket]:
     """Listen on all configured addresses, without ``bind`` on all of the machine.
 
@@ -65,7 +79,7 @@ def open_listeners(
     return listeners
 
 
-def open_bus_listeners(config: Config, listeners: Sequence[socket.socket]) -> list[socket.socket]:
+def open_bus_listeners(config: Places, listeners: Sequence[socket.socket]) -> list[socket.socket]:
     """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above.
 
     Raises:
@@ -128,7 +142,7 @@ def _listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> so
     return listener
 
 
-def _listen_unix(config: Config) -> socket.socket:
+def _listen_unix(config: Places) -> socket.socket:
     path = Path(config.unixsocket)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -197,13 +211,13 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
     await _accept(listener, engine, admit)
 
 
-async def accept_nodes(listener: socket.socket, engine: Engine) -> None:
+async def accept_nodes(listener: socket.socket, engine: Engine, bus: Bus) -> None:
     """Take in connections of other nodes from ``listener`` until cancelled."""
     exposed = on_all_interfaces(listener)
 
     def admit(sock: socket.socket, ip: str, port: int) -> None:
         sock.setblocking(False)
-        engine.bus.admit(sock, ip, exposed)
+        bus.admit(sock, ip, exposed)
 
     await _accept(listener, engine, admit)
 

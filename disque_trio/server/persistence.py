@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -25,8 +26,7 @@ from disque_trio.aof.loader import Loader
 from disque_trio.aof.survey import Survey, begins_whole
 from disque_trio.aof.writer import EVERYSEC, AofWriter
 from disque_trio.commands.info import Fields
-from disque_trio.config import Config
-from disque_trio.core.node import Node
+from disque_trio.core.machine import Machine
 from disque_trio.server.compaction import Compaction
 from disque_trio.server.logs import Log
 from disque_trio.server.systemd import Notifier
@@ -46,6 +46,23 @@ class LoadError(Exception):
     """The file cannot be loaded; the text says where, why and what to do."""
 
 
+class FileSettings(Protocol):
+    """The settings that matter here."""
+
+    @property
+    def appendonly(self) -> bool: ...
+    @property
+    def appendfilename(self) -> str: ...
+    @property
+    def appendfsync(self) -> str: ...
+    @property
+    def aof_load_truncated(self) -> bool: ...
+    @property
+    def auto_aof_rewrite_percentage(self) -> int: ...
+    @property
+    def auto_aof_rewrite_min_size(self) -> int: ...
+
+
 class Persistence:
     """The append-only file of ``node``, as ``config`` wants it.
 
@@ -53,7 +70,9 @@ class Persistence:
         loader: the loading that is under way, or None.
     """
 
-    def __init__(self, node: Node, config: Config, log: Log, disk: Disk | None = None) -> None:
+    def __init__(
+        self, node: Machine, config: FileSettings, log: Log, disk: Disk | None = None
+    ) -> None:
         self.loader: Loader | None = None
         self._node = node
         self._config = config
@@ -113,11 +132,11 @@ class Persistence:
                 await trio.lowlevel.checkpoint()
                 if stopped():
                     # Half of the jobs are no node: it goes on being loaded until its end.
-                    return self._node.jobs.count
+                    return self._node.held()
                 percent = 100 * loader.loaded // loader.total
                 if percent > told:
                     told = percent
-                    notifier.status(f"Loading: {percent}%, {loader.jobs} jobs")
+                    notifier.status(f"Loading: {percent}%, {loader.jobs} {self._node.holds}")
                     notifier.extend(EXTEND_MICROSECONDS)
                     if percent % 10 == 0:
                         self._log.notice("loading", percent=percent, jobs=loader.jobs)
@@ -126,7 +145,7 @@ class Persistence:
         self.loader = None
         self._known = True
         self._node.set_trouble(False, "")
-        return self._node.jobs.count
+        return self._node.held()
 
     def _judge(self, damage: AofError) -> None:
         """Cut the end off that a crash left, or refuse to go on."""
@@ -309,7 +328,7 @@ class Persistence:
         new: NewFile | None = None
         self._rewriting_on = self._config.appendonly
         try:
-            if writer is not None and not writer.distrusted:
+            if writer is not None and not writer.distrusted and self._node.compactable:
                 now = self._node.now // 1000
                 new = self._new = Compaction(self._disk, self.path, writer.size, now)
                 done = await self._compact(new, writer)

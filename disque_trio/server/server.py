@@ -8,14 +8,12 @@ it again.
 
 import os
 import random
-import resource
 import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -40,6 +38,7 @@ from disque_trio.server.listeners import (
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
+from disque_trio.server.process import allow_clients, pidfile
 from disque_trio.server.reload import differences
 from disque_trio.server.restart import Handover
 from disque_trio.server.sockets import on_all_interfaces
@@ -48,7 +47,6 @@ from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
 from disque_trio.version import VERSION
 
-RESERVED_FILES = 256  # descriptors for everything but clients, such as two for each other node
 FLUSH_SECONDS = 2  # for replies that are not sent when the node stops
 
 
@@ -160,7 +158,7 @@ class Server:
             self._check_descriptors()
             self._say_hello(listeners)
             collect_garbage()
-            with _pidfile(self.config):
+            with pidfile(self.config.pidfile if self.config.daemonize else ""):
                 await self._serve(listeners, bus)
             self.log.notice("stopped", jobs=self.node.jobs.count)
         except BaseException:
@@ -199,7 +197,7 @@ class Server:
                     # Other nodes wait, too: half of the jobs is no node.
                     nursery.start_soon(self.cluster.run, self.engine)
                     for listener in bus:
-                        nursery.start_soon(accept_nodes, listener, self.engine)
+                        nursery.start_soon(accept_nodes, listener, self.engine, self.cluster.bus)
                     self.notifier.ready()
                     if self.notifier.enabled:
                         nursery.start_soon(report, self.notifier, self.engine)
@@ -354,24 +352,7 @@ class Server:
         )
 
     def _check_descriptors(self) -> None:
-        """Raise the limit of open files to what maxclients needs, or lower maxclients."""
-        wanted = self.config.maxclients + RESERVED_FILES
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft >= wanted:
-            return
-        try:
-            most = max(hard, wanted) if hard != resource.RLIM_INFINITY else hard
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-        except (OSError, ValueError):
-            soft = hard
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            if soft < wanted:
-                self.config.maxclients = max(soft - RESERVED_FILES, 1)
-                self.log.warning(
-                    "the system allows too few open files: maxclients is lowered",
-                    maxclients=self.config.maxclients,
-                    allowed=soft,
-                )
+        self.config.maxclients = allow_clients(self.config.maxclients, self.log)
 
     def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
         config = self.config
@@ -413,23 +394,6 @@ class Server:
                     "bound to all interfaces without a password and without protected-mode: "
                     "everybody who reaches this machine can use the node"
                 )
-
-
-@contextmanager
-def _pidfile(config: Config) -> Iterator[None]:
-    """The process id in a file for as long as the node runs. It is written when the sockets are
-    there, so that a second node, which finds them taken, leaves the file of the first alone."""
-    if not (config.daemonize and config.pidfile):
-        yield
-        return
-    path = Path(config.pidfile).absolute()
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_text(f"{os.getpid()}\n")
-    new.replace(path)  # who waits for the file must not find it empty
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _rename(commands: dict[bytes, Command], renamed: dict[str, str]) -> dict[bytes, Command]:

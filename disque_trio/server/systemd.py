@@ -127,7 +127,9 @@ async def feed_watchdog(notifier: Notifier, engine: Engine) -> None:
 async def report(notifier: Notifier, engine: Engine) -> None:
     """Keep the status line up to date until the node stops."""
     while not notifier.stops:
-        notifier.status(f"Ready: {engine.node.jobs.count} jobs, {len(engine.by_id)} clients")
+        notifier.status(
+            f"Ready: {engine.node.held()} {engine.node.holds}, {len(engine.by_id)} clients"
+        )
         await trio.sleep(REPORT_SECONDS)
 
 

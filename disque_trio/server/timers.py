@@ -63,7 +63,7 @@ async def run_cron(engine: Engine) -> None:
     collect_at = trio.current_time() + COLLECT_SECONDS
     while True:
         await trio.sleep(1 / engine.config.hz)
-        if trio.current_time() > collect_at and engine.node.jobs.count <= COLLECT_MAX_JOBS:
+        if trio.current_time() > collect_at and engine.node.held() <= COLLECT_MAX_JOBS:
             collect_garbage()
             collect_at = trio.current_time() + COLLECT_SECONDS
         ahead = engine.clock.slew()

@@ -1,0 +1,173 @@
+"""`consumer`: a connection and the loop over its events in one.
+
+Owns the two ways to use it. In an `async with` block the connection lives in a nursery of the
+caller. A bare `async for` has no block that it could live in, so a system task of Trio holds it
+until the loop is done with or Python disposes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+
+import trio
+
+from disque_trio.bananaq.client.client import BananaClient, connect
+from disque_trio.bananaq.client.events import Events, HeldEvent
+from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD, Name
+
+
+def consumer(
+    *queues: Name,
+    group: Name,
+    server: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    password: str | None = None,
+    hold: float = HOLD,
+    ack: bool = True,
+    retry_for: float = 30.0,
+    connect_timeout: float = 5.0,
+) -> Consumer:
+    """Consume the events of one or several queues as a member of a consumer group.
+
+        async with consumer("signups", group="mail") as events:
+            async for event in events:
+                send_mail(event.body)
+
+    or, shorter, `async for event in consumer("signups", group="mail")`. What becomes of events, and
+    how to stop, is with `Events`; `connect` explains the arguments about the connection.
+
+    Args:
+        queues: names, one at least.
+        group: name of the consumer group.
+        hold: seconds after which an event goes to another consumer, should this one die. It is
+            kept up while an event is worked on, however long. 0: events are acknowledged as they
+            are given, so that each is seen at most once.
+        ack: acknowledge an event when the body of the loop is done with it.
+    """
+    link = connect(
+        server, port, password=password, retry_for=retry_for, connect_timeout=connect_timeout
+    )
+    return Consumer(link, queues, group, hold, ack)
+
+
+class Consumer(AsyncIterator[HeldEvent]):
+    """Made by `consumer`; to be used once, in an `async with` block or in a loop."""
+
+    def __init__(
+        self,
+        link: AbstractAsyncContextManager[BananaClient],
+        queues: tuple[Name, ...],
+        group: Name,
+        hold: float,
+        ack: bool,
+    ) -> None:
+        if not queues:
+            raise ValueError("at least one queue is needed")
+        self._link = link
+        self._queues = queues
+        self._group = group
+        self._seconds = hold
+        self._ack = ack
+        self._stack = AsyncExitStack()
+        self._host: _Host | None = None
+        self._events: Events | None = None
+        self._stopped = False
+
+    async def __aenter__(self) -> Events:
+        client = await self._stack.enter_async_context(self._link)
+        return await self._stack.enter_async_context(self._loop(client))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    def __aiter__(self) -> Consumer:
+        return self
+
+    async def __anext__(self) -> HeldEvent:
+        if self._stopped and self._events is None:
+            raise StopAsyncIteration
+        try:
+            if self._events is None:
+                if self._host is None:
+                    self._host = _Host(self._link)
+                    trio.lowlevel.spawn_system_task(self._host.run)
+                self._events = self._loop(await self._host.client())
+            return await self._events.__anext__()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def stop(self) -> None:
+        """As `Events.stop`, for a loop without a block."""
+        self._stopped = True
+        if self._events is not None:
+            await self._events.stop()
+
+    async def aclose(self) -> None:
+        """Give back what is held and close the connection of a loop without a block."""
+        if self._events is not None:
+            await self._events.aclose()
+        if self._host is not None:
+            await self._host.close()
+
+    def __del__(self) -> None:
+        host = getattr(self, "_host", None)
+        if host is not None:
+            host.abandon()
+
+    def _loop(self, client: BananaClient) -> Events:
+        return client.events(*self._queues, group=self._group, hold=self._seconds, ack=self._ack)
+
+
+class _Host:
+    """A task of its own for a connection; does not refer to who uses it."""
+
+    def __init__(self, link: AbstractAsyncContextManager[BananaClient]) -> None:
+        self._link = link
+        self._token = trio.lowlevel.current_trio_token()
+        self._scope = trio.CancelScope()
+        self._opened = trio.Event()
+        self._closed = trio.Event()
+        self._client: BananaClient | None = None
+        self._failure: Exception | None = None
+
+    async def run(self) -> None:
+        """Hold the connection open until it is closed. An exception here would end the run."""
+        try:
+            with self._scope:
+                async with self._link as client:
+                    self._client = client
+                    self._opened.set()
+                    await trio.sleep_forever()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._opened.set()
+            self._closed.set()
+
+    async def client(self) -> BananaClient:
+        """The client, when it is connected. Raises what connecting has raised."""
+        await self._opened.wait()
+        if self._client is None:
+            raise self._failure or trio.ClosedResourceError("the consumer is closed")
+        return self._client
+
+    async def close(self) -> None:
+        """Close the connection, and wait for it also if cancelled: it takes a moment at most."""
+        self._scope.cancel()
+        with trio.CancelScope(shield=True):
+            await self._closed.wait()
+
+    def abandon(self) -> None:
+        """Close it in the background. Safe to call from a finaliser, at any point."""
+        try:
+            self._token.run_sync_soon(self._scope.cancel)
+        except trio.RunFinishedError:
+            pass

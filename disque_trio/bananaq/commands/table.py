@@ -1,0 +1,106 @@
+"""bananaq's command table: every command once, with what people and programs need to know."""
+
+from disque_trio.bananaq.commands import events, okq
+from disque_trio.commands import connection, diagnostics, server
+from disque_trio.commands.client import client_command
+from disque_trio.core.command import Command
+
+
+def build_table(with_okq: bool = True) -> dict[bytes, Command]:
+    """A new command table, names in lower case; ``with_okq``: with okq's commands."""
+    commands = _of_events() + (_of_okq() if with_okq else []) + _common()
+    return {command.name.encode(): command for command in commands}
+
+
+# A command with the flag "overlaps" may begin while earlier ones of its client are under way.
+
+
+def _of_events() -> list[Command]:
+    return [
+        Command("qadd", -4, "write denyoom fast overlaps", events.qadd,
+                "queue expire-seconds contents [NOBLOCK]",
+                "Add an event to a queue; answers its id.", "events"),
+        Command("qget", -3, "write fast overlaps", events.qget,
+                "queue group [EX seconds] [BLOCK seconds]",
+                "Take the next event for a group: id and contents, or null.", "events"),
+        Command("qack", -3, "write fast overlaps", events.qack,
+                "queue group id [REDO]  (okq: queue id [REDO])",
+                "Say that an event was processed (REDO: that it was not, so that it is given "
+                "again at once); answers 1, or 0 if the consumer does not have it any more.",
+                "events"),
+        Command("qworking", -4, "write fast overlaps", events.qworking,
+                "queue group id [EX seconds]",
+                "Keep an event for so much longer; answers 1, or 0 if it is too late.", "events"),
+        Command("qnotify", -2, "readonly", events.qnotify,
+                "group timeout [queue ...]  (okq: timeout)",
+                "Wait until a queue has an event for a group; answers its name, or null.",
+                "events"),
+        Command("qflush", 2, "write", events.qflush, "queue",
+                "Remove all events of a queue.", "events"),
+        Command("qstatus", -1, "readonly", events.qstatus, "[queue ...] [GROUPS group ...]",
+                "Counts for each queue and group.", "events"),
+        Command("qinfo", -1, "readonly", events.qinfo, "[queue ...] [GROUPS group ...]",
+                "The same as lines for people.", "events"),
+    ]  # fmt: skip
+
+
+def _of_okq() -> list[Command]:
+    return [
+        Command("qregister", -1, "readonly fast", okq.qregister, "[queue ...]",
+                "Be a consumer of these queues, for QNOTIFY.", "okq"),
+        Command("qlpush", -4, "write denyoom fast overlaps", okq.qlpush,
+                "queue id contents [NOBLOCK]", "Add an event with an id of one's own.", "okq"),
+        Command("qrpush", -4, "write denyoom fast overlaps", okq.qrpush,
+                "queue id contents [NOBLOCK]", "The same, as the next one to be taken.", "okq"),
+        Command("qrpop", -2, "write fast overlaps", okq.qrpop, "queue [EX seconds]",
+                "Take the next event: id and contents, or null.", "okq"),
+        Command("qlpeek", 2, "readonly fast overlaps", okq.qlpeek, "queue",
+                "Look at the newest event.", "okq"),
+        Command("qrpeek", 2, "readonly fast overlaps", okq.qrpeek, "queue",
+                "Look at the event that QRPOP would take.", "okq"),
+    ]  # fmt: skip
+
+
+def _common() -> list[Command]:
+    return [
+        Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
+                "[username] password", "Give the password.", "connection",
+                unauthenticated=True),
+        Command("hello", -1, "readonly loading skip_monitor fast", connection.handshake,
+                "[2|3 [AUTH username password] [SETNAME name]]",
+                "Redis's handshake.", "connection", unauthenticated=True),
+        Command("ping", -1, "readonly fast", connection.ping, "[message]",
+                "Answers PONG or the message.", "connection"),
+        Command("echo", 2, "readonly fast", connection.echo, "message",
+                "Answers the message.", "connection"),
+        Command("select", 2, "readonly loading fast", connection.select, "0",
+                "There for Redis clients: the only database is 0.", "connection"),
+        Command("quit", -1, "readonly loading fast", connection.quit, "",
+                "End the connection.", "connection", unauthenticated=True),
+        Command("reset", 1, "readonly loading fast", connection.reset, "",
+                "As if newly connected.", "connection", unauthenticated=True),
+        Command("client", -2, "admin readonly", client_command,
+                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY [...]",
+                "Look at and control the connections.", "connection"),
+        Command("info", -1, "readonly loading", server.info, "[section]",
+                "State and counters.", "server"),
+        Command("config", -2, "admin readonly", server.config,
+                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
+                "Read and change the settings.", "server"),
+        Command("command", -1, "readonly loading", server.command,
+                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
+                "The command table.", "server"),
+        Command("time", 1, "readonly fast", server.time, "",
+                "The clock: seconds and microseconds.", "server"),
+        Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
+                "The commands that took long.", "server"),
+        Command("latency", -2, "admin readonly loading", diagnostics.latency,
+                "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
+                "What took long, by event.", "server"),
+        Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
+                "A line for every command that is served.", "server"),
+        Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
+                "End the process.", "server"),
+        Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
+                "Compact the append-only file.", "server"),
+    ]  # fmt: skip

@@ -1,0 +1,130 @@
+"""What has to be done at a time: deadlines of deliveries, and the ends of events.
+
+Most deliveries are acknowledged long before their deadline, so putting one in and taking it out
+are both cheap and leave nothing behind. Time is cut into buckets: lists in which each thing knows
+its place, so that it leaves by changing places with the last one. Near buckets are one millisecond
+long; what is due later is in far buckets of about four seconds, which are spread over near ones
+when their time comes. So an hour ahead costs a thousand buckets, not millions.
+"""
+
+from heapq import heappop, heappush
+
+_FAR = 12  # a far bucket is 4096 ms
+
+
+class Timed:
+    """Something with a time.
+
+    Attributes:
+        when: µs since the epoch.
+        slot, bucket: where it is in a `Deadlines`; bucket None: in none.
+    """
+
+    __slots__ = ("bucket", "slot", "when")
+
+    def __init__(self, when: int) -> None:
+        self.when = when
+        self.slot = 0
+        self.bucket: list[Timed] | None = None
+
+
+class Deadlines:
+    """Things by the millisecond in which their time has come: the first that is not before it."""
+
+    __slots__ = ("_far", "_far_order", "_horizon", "_near", "_near_order")
+
+    def __init__(self) -> None:
+        self._near: dict[int, list[Timed]] = {}  # by ms
+        self._near_order: list[int] = []  # heap of the keys
+        self._far: dict[int, list[Timed]] = {}  # by ms >> _FAR
+        self._far_order: list[int] = []
+        self._horizon = 0  # far buckets up to here are spread, or about to be
+
+    def add(self, item: Timed) -> None:
+        """Put ``item`` in, which must be in none, at its ``when``."""
+        ms = (item.when + 999) // 1000
+        far = ms >> _FAR
+        if far <= self._horizon:
+            _put(self._near, self._near_order, ms, item)
+        else:
+            _put(self._far, self._far_order, far, item)
+
+    def remove(self, item: Timed) -> None:
+        """Take ``item`` out; nothing happens when it is not in."""
+        bucket = item.bucket
+        if bucket is None:
+            return
+        last = bucket.pop()
+        if last is not item:
+            bucket[item.slot] = last
+            last.slot = item.slot
+        item.bucket = None
+
+    def is_due(self, now: int) -> bool:
+        """Whether ``due`` has something to do at ``now`` (ms)."""
+        return (len(self._near_order) > 0 and self._near_order[0] <= now) or (
+            len(self._far_order) > 0 and self._far_order[0] <= (now >> _FAR) + 1
+        )
+
+    def next_due(self) -> int:
+        """When ``due`` has something to do, ms; 0: not before something is put in."""
+        order = self._near_order
+        near = self._near
+        while order and not near[order[0]]:
+            del near[heappop(order)]
+        far_order = self._far_order
+        far = self._far
+        while far_order and not far[far_order[0]]:
+            del far[heappop(far_order)]
+        first = order[0] if order else 0
+        if far_order:
+            spread = max((far_order[0] - 1) << _FAR, 1)
+            if first == 0 or spread < first:
+                first = spread
+        return first
+
+    def due(self, now: int, limit: int) -> list[Timed]:
+        """Take out what is due at ``now`` (ms); looks at no more than ``limit`` things."""
+        found: list[Timed] = []
+        left = limit
+        horizon = (now >> _FAR) + 1
+        if horizon > self._horizon:
+            self._horizon = horizon
+        far_order = self._far_order
+        while far_order and far_order[0] <= horizon and left > 0:
+            bucket = self._far[far_order[0]]
+            left -= 1
+            while bucket and left > 0:
+                item = bucket.pop()
+                left -= 1
+                ms = (item.when + 999) // 1000
+                if ms <= now:
+                    item.bucket = None
+                    found.append(item)
+                else:
+                    _put(self._near, self._near_order, ms, item)
+            if not bucket:
+                del self._far[heappop(far_order)]
+        order = self._near_order
+        while order and order[0] <= now and left > 0:
+            bucket = self._near[order[0]]
+            left -= 1
+            while bucket and left > 0:
+                item = bucket.pop()
+                left -= 1
+                item.bucket = None
+                found.append(item)
+            if not bucket:
+                del self._near[heappop(order)]
+        return found
+
+
+def _put(buckets: dict[int, list[Timed]], order: list[int], number: int, item: Timed) -> None:
+    bucket = buckets.get(number)
+    if bucket is None:
+        bucket = []
+        buckets[number] = bucket
+        heappush(order, number)
+    item.slot = len(bucket)
+    item.bucket = bucket
+    bucket.append(item)

@@ -1,0 +1,48 @@
+"""``bananaq``: the command line of the daemon. Its options are in ``options``."""
+
+import os
+import sys
+
+import trio
+
+from disque_trio.bananaq.daemon import Daemon, StartError
+from disque_trio.bananaq.options import settings_or_exit
+from disque_trio.bananaq.settings import BananaSettings
+from disque_trio.server.listeners import ListenError
+from disque_trio.server.logs import Logging
+from disque_trio.server.systemd import Notifier, SocketError, adopt_sockets
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run bananaq; returns the exit status: 0, 1 when it cannot start, 2 for wrong options."""
+    try:
+        settings = settings_or_exit(argv)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    try:
+        os.chdir(settings.dir)
+        logging = Logging(settings.loglevel, settings.log_format, settings.logfile)
+    except OSError as problem:
+        print(f"bananaq: {problem.filename}: {problem.strerror}", file=sys.stderr)
+        return 1
+    return _run(settings, logging)
+
+
+def _run(settings: BananaSettings, logging: Logging) -> int:
+    notifier = Notifier(os.environ)
+    try:
+        daemon = Daemon(settings, logging, notifier, adopt_sockets(os.environ))
+        trio.run(daemon.run)
+    except (StartError, ListenError, SocketError, OSError) as problem:
+        logging.log.warning("cannot start", reason=str(problem))
+        notifier.status(f"cannot start: {problem}")
+        print(f"bananaq: cannot start: {problem}", file=sys.stderr)
+        return 1
+    finally:
+        notifier.close()
+        logging.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The texts that follow from the table of bananaq's parameters: the help and the example file."""
+
+from __future__ import annotations
+
+import textwrap
+
+import yaml
+
+from disque_trio.bananaq.settings import SECTIONS, TABLE
+from disque_trio.config import Param
+from disque_trio.config.types import YesNo
+from disque_trio.config.yaml_edit import quote_yaml
+
+_WIDTH = 80
+
+_USAGE = """\
+Usage: bananaq [--config FILE] [--name value | --name=value | --switch ...]
+       bananaq --example
+       bananaq --version
+       bananaq -h | --help
+
+Queues of events with consumer groups; any Redis client talks to it.
+
+  bananaq                                  events in this process, on port 4777
+  bananaq --store redis --redis-addr redis.example.com:6379
+  bananaq --example > bananaq.conf         a file with all settings, to be changed
+  bananaq --config bananaq.conf --listen-addr 127.0.0.1:4777
+
+What is on the command line wins over the environment, and that over the file:
+--listen-addr, or BANANAQ_LISTEN_ADDR (bananaq_LISTEN_ADDR as well), or a line
+"listen-addr: ..." in the file. The file is YAML, "name: value", with # comments.
+Switches that are yes or no can stand without a value, for yes.
+
+  --config FILE
+      Read this file (BANANAQ_CONFIG). CONFIG REWRITE writes it.
+  --example
+      Print a file with all settings and their defaults.
+  --version
+      Print the version.
+  -h, --help
+      Print this.
+"""
+
+_EXAMPLE = """\
+# Configuration of bananaq, with all parameters and their defaults.
+#
+#   bananaq --config bananaq.conf
+#   bananaq --config bananaq.conf --listen-addr=127.0.0.1:4777
+#
+# YAML: "name: value". Environment (BANANAQ_LISTEN_ADDR) and command line
+# override this file. Sizes take the units b, k, kb, m, mb, g and gb; 1k is 1000
+# bytes, 1kb is 1024.
+"""
+
+
+def usage() -> str:
+    """Give what ``--help`` prints: every option by section."""
+    lines = [_USAGE]
+    for section, intro in SECTIONS.items():
+        lines.append("\n")
+        lines += [f"{line}\n" for line in _wrap(f"{section}. {_plain(intro)}", _WIDTH)]
+        lines.append("\n")
+        for param in TABLE.values():
+            if param.section == section:
+                lines.append(f"  --{param.name} {_placeholder(param)}\n")
+                lines += [f"      {line}\n" for line in _wrap(_described(param), _WIDTH - 6)]
+    return "".join(lines)
+
+
+def example() -> str:
+    """Give what ``--example`` prints: a file that loads to the defaults."""
+    lines = [_EXAMPLE]
+    for section, intro in SECTIONS.items():
+        lines.append(f"\n{'#' * 20} {section.upper()} {'#' * (_WIDTH - 22 - len(section))}\n\n")
+        lines += [f"# {line}\n" for line in _wrap(_plain(intro), _WIDTH - 2)]
+        for param in TABLE.values():
+            if param.section == section:
+                lines.append("\n")
+                lines += [f"# {line}\n" for line in _wrap(_explained(param), _WIDTH - 2)]
+                lines.append(f"{param.name}: {_yaml(param.default)}\n")
+    return "".join(lines)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
+
+
+def _placeholder(param: Param) -> str:
+    return "[yes|no]" if isinstance(param.type, YesNo) else "VALUE"
+
+
+def _explained(param: Param) -> str:
+    """What it does and what it takes."""
+    takes = param.type.expected
+    if param.unit and param.unit not in takes and param.unit != "bytes":
+        takes += f", {param.unit}"
+    return f"{_plain(param.help)} Value: {takes}"
+
+
+def _described(param: Param) -> str:
+    return f"{_explained(param)}; default: {param.default or 'empty'}"
+
+
+def _yaml(text: str) -> str:
+    """A text as a YAML value: as it is if it reads back as it is, else in quotes."""
+    try:
+        root = yaml.compose(f"a: {text}\n", Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return quote_yaml(text)
+    value = root.value[0][1] if isinstance(root, yaml.MappingNode) else None
+    same = isinstance(value, yaml.ScalarNode) and value.value == text
+    return text if same and text else quote_yaml(text)

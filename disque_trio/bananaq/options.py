@@ -1,0 +1,266 @@
+"""From command line, environment and file to the settings of bananaq, and back into the file.
+
+Owns the precedence: the command line wins over the environment, that over the file, that over the
+defaults. The file is YAML of any name, one ``name: value`` a line. All that is wrong is reported
+together. What ``--help`` and ``--example`` print is in `option_texts`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from pathlib import Path
+
+from disque_trio.bananaq.option_texts import example, usage
+from disque_trio.bananaq.settings import REDIS, TABLE, BananaSettings
+from disque_trio.config.atomic import replace_file
+from disque_trio.config.edits import Setting
+from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors
+from disque_trio.config.load import COMMAND_LINE, evaluate
+from disque_trio.config.params import Param, unknown_parameter
+from disque_trio.config.rewrite import rewritten
+from disque_trio.config.words import to_bytes, to_text
+from disque_trio.config.yaml_format import read_yaml
+from disque_trio.version import VERSION
+
+PREFIXES = ("bananaq_", "BANANAQ_")  # the later wins
+_YES_NO = {"true": "yes", "on": "yes", "false": "no", "off": "no", "yes": "yes", "no": "no"}
+
+
+class Exit(Exception):
+    """The command line asks for a text and not for a server. Holds the `text` for the output."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def settings_or_exit(
+    argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
+) -> BananaSettings:
+    """Give the settings that the process was started with.
+
+    Raises SystemExit: with 0 after a text that was asked for, with 2 after saying all that is
+    wrong, a line each, on the standard error.
+    """
+    try:
+        return parse(
+            sys.argv[1:] if argv is None else argv, os.environ if environ is None else environ
+        )
+    except Exit as wanted:
+        print(wanted.text, end="")
+        raise SystemExit(0) from None
+    except ConfigErrors as problems:
+        for problem in problems.errors:
+            print(f"bananaq: {problem}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
+    """Give the settings of these arguments and this environment.
+
+    Relative paths are relative to the current directory.
+
+    Raises:
+        Exit: for --help, --version and --example.
+        ConfigErrors: with everything that is wrong, also when the file cannot be read.
+    """
+    errors: list[ConfigError] = []
+    given = _arguments(argv, errors)
+    if given.text is not None:
+        raise Exit(given.text)
+    path, overriding = given.config, given.settings
+    for prefix in reversed(PREFIXES):
+        if path is None:
+            path = environ.get(f"{prefix}CONFIG") or None
+    overriding = _environment(environ, errors) + overriding
+    file = [] if path is None else _read(path, errors)
+    values = evaluate(TABLE, [*file, *overriding], errors)
+    settings = BananaSettings(values, file=None if path is None else str(Path(path).absolute()))
+    _check(settings, [*file, *overriding])
+    plain = BananaSettings(evaluate(TABLE, file, []))
+    settings.below = {setting.name: plain.get(setting.name) for setting in overriding}
+    settings.started_in = str(Path.cwd())
+    settings.warnings = _warnings(settings, overriding)
+    return settings
+
+
+def rewrite(settings: BananaSettings) -> None:
+    """Do CONFIG REWRITE: write the settings into the file that --config named.
+
+    Comments, order and all lines that still mean the same stay. What the command line or the
+    environment says is not written, unless it was SET since. The file is replaced in one step.
+
+    Raises:
+        ConfigError: there is no file (the text is the error reply), or it cannot be edited.
+        OSError: it cannot be read or written.
+    """
+    if settings.file is None:
+        raise ConfigError("ERR The server is running without a config file")
+    path = Path(settings.file)
+    with chdir(settings.started_in or "."):
+        try:
+            text = to_text(path.read_bytes())
+        except FileNotFoundError:
+            text = ""  # the operator has removed it: write what is not the default
+        wanted = settings.written()
+        wanted.file = "bananaq.yaml"  # any name will do that says which syntax it is
+        try:
+            new = rewritten(wanted, text)
+            again = BananaSettings(evaluate(TABLE, read_yaml(new, settings.file, TABLE, []), []))
+        except ConfigError as error:
+            raise ConfigError(
+                error.reason, file=settings.file, line=error.line, setting=error.setting
+            ) from error
+        if again != wanted:
+            raise ConfigError("cannot be rewritten", file=settings.file)
+        replace_file(settings.file, to_bytes(new))
+
+
+class _Given:
+    """What the command line says."""
+
+    def __init__(self) -> None:
+        self.settings: list[Setting] = []
+        self.config: str | None = None
+        self.text: str | None = None
+
+
+def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
+    given = _Given()
+    rest = list(argv)
+    while rest:
+        argument = rest.pop(0)
+        name, equals, value = argument.partition("=")
+        name = name[2:].lower()
+        if argument in ("-h", "--help"):
+            given.text = usage()
+        elif argument in ("-V", "--version"):
+            given.text = f"bananaq of disque-trio {VERSION} (Python {sys.version.split()[0]})\n"
+        elif argument == "--example":
+            given.text = example()
+        elif not argument.startswith("--"):
+            reason = f"expected --name value or --name=value, got {argument!r}"
+            errors.append(ConfigError(reason, file=COMMAND_LINE))
+        else:
+            words = [value] if equals else _words_of(name, rest)
+            _take(given, name, words, bool(equals), errors)
+        if given.text is not None:
+            return given
+    return given
+
+
+def _words_of(name: str, rest: list[str]) -> list[str]:
+    """Take the words that belong to ``--name`` away from ``rest``."""
+    param = TABLE.get(name)
+    if param is not None and param.type.boolean:
+        # A switch stands for itself, and may have its value behind it.
+        return [rest.pop(0)] if rest and _is_value(param, rest[0]) else ["yes"]
+    words: list[str] = []
+    several = param is not None and param.type.several
+    while rest and not rest[0].startswith("--") and (several or not words):
+        words.append(rest.pop(0))
+    return words
+
+
+def _is_value(param: Param, word: str) -> bool:
+    if word.lower() in _YES_NO:
+        return True
+    try:
+        param.parse([word])
+    except BadValue:
+        return False
+    return True
+
+
+def _take(
+    given: _Given, name: str, words: list[str], one_text: bool, errors: list[ConfigError]
+) -> None:
+    if not words:
+        setting = name or "--"
+        known = name == "config" or name in TABLE
+        reason = "expected a value after it" if known else unknown_parameter(TABLE, name)
+        errors.append(ConfigError(reason, file=COMMAND_LINE, setting=setting))
+    elif name == "config":
+        given.config = words[0]
+    elif one_text or len(words) == 1:
+        _override(given.settings, name, words[0], COMMAND_LINE, errors)
+    else:
+        given.settings.append(Setting(name, words, COMMAND_LINE, 0))
+
+
+def _environment(environ: Mapping[str, str], errors: list[ConfigError]) -> list[Setting]:
+    """What the environment says. Other names in it are others' business: a container that is
+    called bananaq has a BANANAQ_PORT, for instance, from those who run it."""
+    settings: list[Setting] = []
+    for name in TABLE:
+        for prefix in reversed(PREFIXES):
+            variable = prefix + name.upper().replace("-", "_")
+            if variable in environ:
+                _override(settings, name, environ[variable], f"environment {variable}", errors)
+                break
+    return settings
+
+
+def _override(
+    settings: list[Setting], name: str, text: str, place: str, errors: list[ConfigError]
+) -> None:
+    """Add a setting that is one text."""
+    param = TABLE.get(name)
+    if param is None:
+        words = [text]
+    elif param.type.boolean:
+        words = [_YES_NO.get(text.lower(), text)]
+    else:
+        try:
+            words = param.split(text)
+        except BadValue as error:
+            reason = f"expected {param.type.expected}, got {text!r} ({error.reason})"
+            errors.append(ConfigError(reason, file=place, setting=name))
+            return
+    settings.append(Setting(name, words, place, 0))
+
+
+def _read(path: str, errors: list[ConfigError]) -> list[Setting]:
+    """The settings of the file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        errors.append(ConfigError(error.strerror or str(error), file=path))
+        return []
+    except ValueError as error:
+        reason = "not valid UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        errors.append(ConfigError(reason, file=path))
+        return []
+    return read_yaml(text, path, TABLE, errors)
+
+
+def _check(settings: BananaSettings, given: Sequence[Setting]) -> None:
+    """Refuse what does not go together. Raises ConfigErrors."""
+    errors: list[ConfigError] = []
+    if settings.redis_cluster and settings.redis_db:
+        errors.append(_about("redis-db", "a cluster has only database 0", given))
+    if len(settings.redis_addr) > 1 and not settings.redis_cluster:
+        errors.append(_about("redis-addr", "several are only for a cluster", given))
+    if errors:
+        raise ConfigErrors(errors)
+
+
+def _about(name: str, reason: str, given: Sequence[Setting]) -> ConfigError:
+    """An error at the place that gave the parameter its value."""
+    *_, last = (setting for setting in given if setting.name == name)
+    return ConfigError(reason, file=last.file, line=last.line or None, setting=name)
+
+
+def _warnings(settings: BananaSettings, overriding: Sequence[Setting]) -> list[str]:
+    """Name the options about a Redis that were given where none is used."""
+    if settings.store == "redis":
+        return []
+    names = [
+        name
+        for name in dict.fromkeys(setting.name for setting in overriding)
+        if TABLE[name].section == REDIS
+    ]
+    return [f"{name} has no effect without store redis" for name in names]

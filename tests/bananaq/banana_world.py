@@ -1,0 +1,182 @@
+"""The embedded store, its append-only file and the model of it, side by side."""
+
+import io
+
+from banana_model import Model
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.bananaq.core.deadlines import Deadlines, Timed
+from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_trio.bananaq.core.events import (
+    AGAIN,
+    DELIVERY_BYTES,
+    DONE,
+    GROUP_BYTES,
+    IN_PROGRESS,
+    QUEUE_BYTES,
+)
+from disque_trio.bananaq.core.ops import STATUS, Op
+
+START = 1_700_000_000_000  # ms
+
+
+def items(deadlines: Deadlines) -> list[Timed]:
+    """All that is in ``deadlines``; each has to know where it is."""
+    found = []
+    for buckets in (deadlines._near, deadlines._far):
+        for bucket in buckets.values():
+            for slot, item in enumerate(bucket):
+                assert item.bucket is bucket
+                assert item.slot == slot
+                found.append(item)
+    return found
+
+
+def check_books(store: EmbeddedStore) -> None:
+    """All figures of ``store`` are what one gets by counting. Not with flushed queues in it."""
+    assert not store.graves
+    memory = 0
+    count = 0
+    in_progress = 0
+    for name, queue in store.queues.items():
+        memory += QUEUE_BYTES + len(name)
+        log = queue.log
+        times = [event.t for block in log.blocks for event in block.events]
+        assert times == [t for block in log.blocks for t in block.times]
+        assert times == sorted(set(times))
+        assert all(block.events for block in log.blocks)
+        assert len(log._firsts) == len(log.blocks)
+        assert log.count == len(times)
+        count += log.count
+        of_events = 0
+        for block in log.blocks:
+            for event in block.events:
+                assert event.queue is queue
+                assert event.bucket is not None
+                memory += event.size()
+                entry = event.held
+                before = None
+                while entry is not None:
+                    of_events += 1
+                    assert entry.before is before
+                    assert entry.group.entries[event.t] is entry
+                    before, entry = entry, entry.behind
+        for own_id, event in queue.own_ids.items():
+            assert event.own_id == own_id
+            assert log.find(event.t) is event
+        of_groups = 0
+        for group_name, group in queue.groups.items():
+            memory += GROUP_BYTES + len(group_name)
+            entries = list(group.entries.values())
+            of_groups += len(entries)
+            assert group.inprogress == sum(e.state == IN_PROGRESS for e in entries)
+            assert group.redo == sum(e.state == AGAIN for e in entries)
+            assert group.ahead == sum(e.event.t > group.pointer for e in entries)
+            assert all(e.event.t > group.pointer for e in entries if e.state == DONE)
+            assert all((e.bucket is not None) == (e.state == IN_PROGRESS) for e in entries)
+            in_progress += group.inprogress
+            assert all(log.find(t) is not None for t in group.entries)
+        assert of_groups == of_events
+        memory += of_groups * DELIVERY_BYTES
+    assert store.count == count
+    assert len(items(store.expiries)) == count
+    assert len(items(store.deadlines)) == in_progress
+    assert store.memory_used == memory
+
+
+class World:
+    """All of it; every operation is checked against the model.
+
+    Attributes:
+        ms: the time. ids: (queue, group, id) of what was given.
+    """
+
+    def __init__(self) -> None:
+        self.ms = START
+        self.model = Model()
+        self.ids: list[tuple[bytes, bytes, bytes]] = []
+        self.file: list[bytes] = []
+        self.new_file: list[bytes] | None = None
+        self.told: set[tuple[bytes, bytes | None]] = set()
+        self.store = self._new_store()
+        self._restarted = False
+
+    def _new_store(self) -> EmbeddedStore:
+        store = EmbeddedStore()
+        store.journaling = True
+        store.on_available = lambda queue, group: self.told.add((queue, group))
+        return store
+
+    def run(self, op: Op) -> Op:
+        assert self.store.run(op, self.ms)
+        self.model.check(op, self.ms * 1000)
+        if op.event is not None:
+            self.ids.append((op.queue, op.group, op.event.id))
+        self._write()
+        self._compare_told()
+        return op
+
+    def _write(self) -> None:
+        journal = self.store.journal
+        self.store.journal = []
+        self.file += journal
+        if self.new_file is not None:
+            self.new_file += journal
+
+    def _compare_told(self) -> None:
+        assert self.model.told <= self.told
+        if not self._restarted:
+            assert self.model.told == self.told
+        self.model.told.clear()
+        self.told.clear()
+
+    def advance(self, ms: int, tick: bool = True) -> None:
+        self.ms += ms
+        if tick:
+            self.tick()
+
+    def tick(self) -> None:
+        while 0 < self.store.next_due() <= self.ms:
+            self.store.tick(self.ms)
+        self.model.pass_time(self.ms * 1000)
+        self._write()
+        self._compare_told()
+
+    def step_dump(self, room: int) -> None:
+        """Write a part of a new file, starting one if need be."""
+        if self.new_file is None:
+            self.new_file = []
+            self.store.start_dump()
+        records, last = self.store.dump_step(room)
+        self.new_file += records
+        if last:
+            self.file = self.new_file
+            self.new_file = None
+
+    def restart(self) -> None:
+        """Only the file is left."""
+        self.new_file = None
+        self.model.consumers.clear()  # their connections are gone
+        last_t = self.store.last_t
+        self.store = self._new_store()
+        self._restarted = True
+        taken = 0
+        for args in RecordReader(io.BytesIO(b"".join(self.file))):
+            taken += self.store.load_record(args, self.ms * 1000)
+        assert self.store.last_t >= last_t
+        assert taken >= self.store.count
+        self.check()
+
+    def enter(self, queue: bytes, group: bytes) -> None:
+        self.store.enter(queue, group, 1)
+        self.model.consumers.append((queue, group))
+
+    def leave(self, number: int) -> None:
+        queue, group = self.model.consumers.pop(number)
+        self.store.leave(queue, group, 1)
+
+    def check(self) -> None:
+        """The status of all is what the model has, and all figures are right."""
+        self.run(Op(STATUS, b""))
+        self.tick()
+        check_books(self.store)

@@ -29,8 +29,8 @@ from typing import IO, Any
 import trio
 
 from disque_trio.pressure import PressureQueue
-from disque_trio.pressure.queue import background
 from disque_trio.pressure.settings import connect, resolve
+from disque_trio.pressure.tasks import background
 from disque_trio.redis_link import Link, opener
 from tools.bench import report
 from tools.bench.load import percentile

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +36,7 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 DISQUE_COMMAND = (sys.executable, "-m", "disque_trio.server")
+BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
 
 
 class ServerError(Exception):
@@ -82,12 +83,13 @@ class Server:
 
 
 @contextmanager
-def redis_server(name: str = "redis") -> Iterator[Server]:
-    """Runs Debian's redis-server without any persistence, as our node runs without an AOF."""
+def redis_server(name: str = "redis", appendonly: str = "no") -> Iterator[Server]:
+    """Runs Debian's redis-server, without any persistence as our node runs without an AOF, or with
+    an AOF that is synced every second."""
     program = shutil.which("redis-server")
     if program is None:
         raise ServerError("redis-server is not installed: apt-get install redis-server")
-    options = ("--save", "", "--appendonly", "no", "--maxclients", str(MAX_CLIENTS))
+    options = ("--save", "", "--appendonly", appendonly, "--maxclients", str(MAX_CLIENTS))
     with _server(name, "redis", (program, "--bind", "127.0.0.1", *options)) as server:
         yield server
 
@@ -105,8 +107,30 @@ def disque_server(
 
 
 @contextmanager
+def bananaq_server(
+    name: str, command: Sequence[str] = BANANAQ_COMMAND, options: Sequence[str] = ()
+) -> Iterator[Server]:
+    """Runs a bananaq; ``command`` starts the program, options are added to it."""
+    options = ("--log-level", "warn", "--maxclients", str(MAX_CLIENTS), *options)
+    with _server(name, "bananaq", (*command, *options), listen=_listen_addr) as server:
+        yield server
+
+
+def _port(port: int) -> tuple[str, str]:
+    return ("--port", str(port))
+
+
+def _listen_addr(port: int) -> tuple[str, str]:
+    return ("--listen-addr", f"127.0.0.1:{port}")
+
+
+@contextmanager
 def _server(
-    name: str, kind: str, command: Sequence[str], cpus: Collection[int] = SERVER_CPUS
+    name: str,
+    kind: str,
+    command: Sequence[str],
+    cpus: Collection[int] = SERVER_CPUS,
+    listen: Callable[[int], tuple[str, str]] = _port,
 ) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
         port = free_port()
@@ -114,7 +138,7 @@ def _server(
         with log.open("wb") as output:
             try:
                 process = subprocess.Popen(
-                    (*command, "--port", str(port), "--dir", directory),
+                    (*command, *listen(port), "--dir", directory),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

@@ -41,15 +41,24 @@ class Refused(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tool.
+    """Run `disque-check-aof`; see `run`."""
+    return run("disque-check-aof", DESCRIPTION, Survey, arguments)
+
+
+def run(
+    program: str, description: str, kind: type[Survey], arguments: Sequence[str] | None = None
+) -> int:
+    """Run a tool for files of one kind.
 
     Args:
+        program: its name. description: what it is for. kind: what knows the records.
         arguments: the command line without the program's name; default: that of the process.
 
     Returns:
         The exit status: 0 for a valid, fixed or salvaged file, 130 when interrupted, else 1.
     """
-    options = _parse(sys.argv[1:] if arguments is None else arguments)
+    options = _parse(program, description, sys.argv[1:] if arguments is None else arguments)
+    options.kind = kind
     path = Path(options.file)
     try:
         return _run(path, options)
@@ -72,10 +81,10 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(1)  # as Disque's tool; argparse has 2
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(program: str, description: str, arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(
-        "disque-check-aof",
-        description=DESCRIPTION,
+        program,
+        description=description,
         epilog=EPILOG,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -96,6 +105,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     parser.add_argument("file", metavar="FILE", type=Path)
     options = parser.parse_args(arguments)
+    options.program = program
     if options.yes and not options.fix:
         parser.error("--yes is for --fix")
     return options
@@ -107,8 +117,9 @@ def _run(path: Path, options: argparse.Namespace) -> int:
         before = os.fstat(file.fileno())
         if before.st_size == 0:
             raise Refused(f"Empty file: {_shown(path)}")
-        findings = _salvage(file, out) if out else _look(file, lambda stretch: None)
-        findings.show(path, out)
+        kind: type[Survey] = options.kind
+        findings = _salvage(file, out, kind) if out else _look(file, kind, lambda stretch: None)
+        findings.show(path, out, options.program)
         size, ok_up_to = findings.survey.size, findings.ok_up_to
         print(f"AOF analyzed: size={size}, ok_up_to={ok_up_to}, diff={size - ok_up_to}")
         if ok_up_to == size:
@@ -185,20 +196,23 @@ class Findings:
         if len(self.damage) < _LISTED:
             self.damage.append(stretch)
 
-    def show(self, path: Path, out: Path | None) -> None:
+    def show(self, path: Path, out: Path | None, program: str) -> None:
         """Print all but the lines that Disque's tool has as well."""
         survey = self.survey
         queues = f"{survey.queues}{' or more' if survey.queues == MAX_QUEUES else ''}"
-        print(f"Good records: jobs={survey.jobs}, queues={queues}, deletes={survey.deletes}")
+        print(
+            f"Good records: {survey.taken}={survey.jobs}, queues={queues}, "
+            f"{survey.ended}={survey.deletes}"
+        )
         if self.first is not None:
-            self._show_damage(self.first, path, out)
+            self._show_damage(self.first, path, out, program)
         if out is not None:
             print(
                 f"Salvaged {survey.jobs + survey.deletes} records, {survey.size - self.bad} bytes,"
                 f" into {_shown(out)}; skipped {self.bad} bytes in {self.places} places"
             )
 
-    def _show_damage(self, first: AofError, path: Path, out: Path | None) -> None:
+    def _show_damage(self, first: AofError, path: Path, out: Path | None, program: str) -> None:
         size = self.survey.size
         print(f"First bad record: offset={first.offset} (0x{first.offset:x}): {first.reason}")
         for start, end, error in self.damage:
@@ -214,20 +228,20 @@ class Findings:
             print(f"Damage up to the end of the file. {lost}, no good record among them.")
         else:
             print(
-                f"Damage in the middle. {lost}, among them good records: jobs={behind[0]},"
-                f" deletes={behind[1]}."
+                f"Damage in the middle. {lost}, among them good records:"
+                f" {self.survey.taken}={behind[0]}, {self.survey.ended}={behind[1]}."
             )
         quoted = shlex.quote(_shown(path))
         if out is None and any(behind):
-            print(f"To keep them: disque-check-aof --salvage NEWFILE {quoted}")
+            print(f"To keep them: {program} --salvage NEWFILE {quoted}")
         elif out is None:
-            print(f"To repair it: disque-check-aof --fix {quoted}")
+            print(f"To repair it: {program} --fix {quoted}")
 
 
-def _look(file: BinaryIO, each: Callable[[Stretch], object]) -> Findings:
+def _look(file: BinaryIO, kind: type[Survey], each: Callable[[Stretch], object]) -> Findings:
     """Go through the file and call ``each`` with its stretches."""
     with _progress(os.fstat(file.fileno()).st_size) as progress:
-        survey = Survey(file, progress)
+        survey = kind(file, progress)
         findings = Findings(survey)
         for stretch in survey.stretches():
             findings.add(stretch)
@@ -263,7 +277,7 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
 # ---- what is changed -----------------------------------------------------------------------------
 
 
-def _salvage(file: BinaryIO, out: Path) -> Findings:
+def _salvage(file: BinaryIO, out: Path, kind: type[Survey]) -> Findings:
     """Write the good records into ``out``, which is there whole or not at all.
 
     Raises:
@@ -279,7 +293,7 @@ def _salvage(file: BinaryIO, out: Path) -> Findings:
                 if stretch.error is None:
                     _copy(file, target, stretch.start, stretch.end)
 
-            findings = _look(file, keep)
+            findings = _look(file, kind, keep)
             if not target.tell():
                 raise Refused(f"No good record: {_shown(out)} was not written")
             _keep_owner_and_mode(file, target)

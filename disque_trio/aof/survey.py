@@ -56,6 +56,8 @@ class Survey:
     """Reads through a file and counts.
 
     Attributes:
+        taken, ended: what good records are counted as that bring something, and that end it.
+        marker: what begins a record. longest_marker: bytes of it at most.
         size: bytes of the file when it was opened; what is appended later is not looked at.
         jobs, deletes: good records seen so far, also those behind damage.
         queues: distinct queues of these jobs, not more than MAX_QUEUES.
@@ -64,6 +66,11 @@ class Survey:
         file: the AOF, opened unbuffered.
         progress: called now and then with the offset that is reached.
     """
+
+    taken = "jobs"
+    ended = "deletes"
+    marker = _MARKER
+    longest_marker = _LONGEST_MARKER
 
     def __init__(self, file: BinaryIO, progress: Callable[[int], object] = lambda at: None) -> None:
         self.size = os.fstat(file.fileno()).st_size
@@ -107,11 +114,11 @@ class Survey:
     def find_record(self, at: int) -> int:
         """Where the first good record begins at or behind ``at``; the size when there is none."""
         while at < self.size:
-            self._load(at, _LONGEST_MARKER)
-            marker = _MARKER.search(self._buffer, at - self._base)
+            self._load(at, self.longest_marker)
+            marker = self.marker.search(self._buffer, at - self._base)
             if marker is None:
                 behind = self._base + len(self._buffer)
-                at = behind if behind == self.size else max(at, behind - _LONGEST_MARKER + 1)
+                at = behind if behind == self.size else max(at, behind - self.longest_marker + 1)
                 continue
             at = self._base + marker.start()
             if self._is_good(at):
@@ -182,8 +189,20 @@ class Survey:
             args = next(reader)
         except AofError as error:
             return at, error, at + 1
+        reason, alone = self.judge(args)
+        if reason:
+            return at, AofError(at, reason, False), reader.offset if alone else at + 1
+        return reader.offset, None, reader.offset
+
+    def begins_whole(self, at: int) -> bool:
+        """Whether a record begins at ``at`` that was torn for sure, whatever is in it."""
+        return begins_whole(self._file, at)
+
+    def judge(self, args: list[bytes]) -> tuple[str, bool]:
+        """Count the record ``args``, or say why it is bad, and whether it is bad alone, so that
+        the next one begins where it ends."""
         reason = ""
-        resume = at + 1
+        alone = False
         name = args[0].upper()  # as the loader takes it
         if name == b"LOADJOB" and len(args) == 2:
             try:
@@ -191,8 +210,7 @@ class Survey:
                 self.jobs += 1
             except SerialJobError as error:
                 reason = str(error)
-                if _length_at(args[1], 0) == len(args[1]) - 4:
-                    resume = reader.offset
+                alone = _length_at(args[1], 0) == len(args[1]) - 4
         elif name == b"DELJOB" and len(args) >= 2:
             if all(map(is_job_id, args[1:])):
                 self.deletes += len(args) - 1
@@ -200,9 +218,7 @@ class Survey:
                 reason = "DELJOB without a well-formed id"
         else:
             reason = f"{args[0][:32]!r} with {len(args) - 1} arguments does not belong here"
-        if reason:
-            return at, AofError(at, reason, False), resume
-        return reader.offset, None, reader.offset
+        return reason, alone
 
 
 def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, int, int]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import trio
 
+from disque_trio.bananaq.check import EventSurvey
 from disque_trio.bananaq.commands.table import build_table
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.embedded import EmbeddedStore
@@ -160,7 +161,13 @@ class Daemon:
         )
         self.engine = Engine(self.broker, NoLinks(), settings, clock, stats, self.log)
         self._host.engine = self.engine
-        self.persistence = Persistence(self.broker, _FileSettings(settings), self.log)
+        self.persistence = Persistence(
+            self.broker,
+            _FileSettings(settings),
+            self.log,
+            survey=EventSurvey,
+            checker="bananaq-check-aof",
+        )
         self._host.persistence = self.persistence
         self.engine.persist = self.persistence.turn
         self._host.apply = self._apply

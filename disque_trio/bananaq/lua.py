@@ -5,7 +5,8 @@ Owns the layout of a queue's keys, the script, and the codes of its arguments an
 Keys, behind the name of the queue (``b`` = `KEYS[1]` without its end):
 
 - ``b:m`` hash: `last` = last T; `until` = when all keys expire; `swept` = when expired events were
-  last removed; `g:<group>` = T of the newest event that was given to the group.
+  last removed; `g:<group>` = T of the newest event that was given to the
+  group. `f:<group>`: there may be something in its ``:f``. `owned`: in ``b:own``.
 - ``b:ids`` sorted set: id by T. ``b:exp``: id by the time it ends to exist. ``b:body`` hash.
 - ``b:own`` hash: own id of the producer -> id:group, while it is taken. ``b:names`` hash: id ->
   own id.
@@ -38,9 +39,11 @@ _SOON = 2_000_000  # µs; of deadlines that are nearer those who wait are told
 _STALE = 30_000_000  # µs without a sign of life until a consumer does not count
 _MOST_BYTES = 4_000_000  # of bodies in the answers of one call, about
 
-_SETUP = f"""
+_SETUP = (
+    f"""
 local GRACE, SOON, STALE, MOST = {_GRACE}, {_SOON}, {_STALE}, {_MOST_BYTES}
-""" + r"""
+"""
+    + r"""
 local call, fmt, find, sub = redis.call, string.format, string.find, string.sub
 local tonumber, insert = tonumber, table.insert
 local base = sub(KEYS[1], 1, -3)
@@ -50,13 +53,17 @@ local MAX = 9007199254740991
 local kinds = ARGV[1]
 local clock = call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local known = call('HMGET', meta, 'last', 'until', 'swept')
+-- All that most calls need of it, with the pointer of the group that most of them are about.
+local about = (ARGV[2] == 'G' or ARGV[2] == 'K') and ARGV[5] or ''
+local known = call('HMGET', meta, 'last', 'until', 'swept', 'owned', 'g:' .. about, 'f:' .. about)
 local last = tonumber(known[1] or '0')
 local lasting = tonumber(known[2] or '0')
 local swept = tonumber(known[3] or '0')
 local adds = find(kinds, '[Aa]')
 local full, renew, stamped, checked, begun = nil, false, false, false, false
-local news, told, groups, named, bytes, runs = false, {}, {}, nil, 0, {}
+local idle = false
+local news, told, groups, bytes, runs = false, {}, {}, 0, {}
+local named = known[4] and true or false
 -- Made when they are needed: closures are what a call costs most.
 local unown, all_groups, forget, sweep, keep, rare
 
@@ -80,22 +87,20 @@ local function group(g)
   local found = groups[g]
   if not found then
     local key = base .. ':g:' .. g
-    local pointer = call('HGET', meta, 'g:' .. g)
+    local state = g == about and {known[5], known[6]} or call('HMGET', meta, 'g:' .. g, 'f:' .. g)
+    local pointer = state[1]
     found = {p = key .. ':p', r = key .. ':r', n = key .. ':n', f = key .. ':f',
-             pointer = tonumber(pointer or '0'), exists = pointer and true or false}
+             pointer = tonumber(pointer or '0'), exists = pointer and true or false,
+             fronts = state[2] and true or false}
     groups[g] = found
   end
   return found
 end
-local function has_names()
-  if named == nil then named = call('HLEN', names) > 0 end
-  return named
-end
 local function touch(...)
   local ends = lasting > now and lasting or now + 1440 * GRACE
-  for _, key in ipairs({...}) do call('PEXPIREAT', key, digits(math.ceil(ends / 1000))) end
+  for _, key in ipairs({...}) do redis.pcall('PEXPIREAT', key, digits(math.ceil(ends / 1000))) end
 end
--- Before the first write.
+-- Before the first write, of which Redis asks whether there is room.
 local function begin()
   if begun then return end
   begun = true
@@ -106,14 +111,21 @@ local function begin()
   end
   if full or not adds then call('DEL', base .. ':nothing') end
 end
+-- Before a write that is never refused.
+local function remove()
+  if adds then begin() end
+  begun = true
+end
 """
+)
 
 _RARE = r"""
 rare = function()
   if sweep then return end
+
   -- The producer may use its own id again. g: only if it was added for this group; nil: whichever.
   unown = function(g, gone)
-    if not has_names() then return end
+    if not named then return end
     local chosen = call('HMGET', names, unpack(gone))
     for i = 1, #gone do
       local holder = chosen[i] and call('HGET', own, chosen[i])
@@ -137,7 +149,7 @@ rare = function()
     call('ZREM', exp, unpack(gone))
     call('ZREM', ids, unpack(gone))
     call('HDEL', body, unpack(gone))
-    if has_names() then
+    if named then
       unown(nil, gone)
       call('HDEL', names, unpack(gone))
     end
@@ -166,7 +178,7 @@ rare = function()
     for _, g in ipairs(all_groups()) do
       local it = group(g)
       if it.pointer < oldest and redis.pcall('ZCARD', it.f) == 0 then
-        call('HDEL', meta, 'g:' .. g)
+        call('HDEL', meta, 'g:' .. g, 'f:' .. g)
         call('UNLINK', it.p, it.r, it.n)
         groups[g] = nil
       end
@@ -188,12 +200,12 @@ end
 """
 
 _MAIN = r"""
--- Without its own end `last` could be behind the ids that there are.
+-- Without its own key `last` could be behind the ids that there are.
 if not known[1] and adds then
   local newest = call('ZREVRANGE', ids, 0, 0)[1]
   if newest then last = parts(newest) end
 end
-if now - swept > 100000 and call('ZCOUNT', exp, '-inf', digits(now)) > 0 then
+if adds and now - swept > 100000 and call('ZCOUNT', exp, '-inf', digits(now)) > 0 then
   rare()
   sweep(#ARGV > 200 and 2 * #ARGV or 200)
 end
@@ -208,6 +220,10 @@ while at <= #ARGV do
     insert(answers, answer)
   end
   at = at + 3 + ARGV[at + 2]
+end
+if idle and not adds and call('ZCOUNT', exp, '-inf', digits(now)) > 0 then
+  rare()
+  sweep(200)
 end
 if stamped then begin() end
 if begun or renew then

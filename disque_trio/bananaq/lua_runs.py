@@ -9,7 +9,7 @@ RUNS = r"""
 -- Before the first addition: nothing that it touches is of a wrong type.
 local function check()
   if checked then return end
-  local found = call('ZCARD', ids) * call('ZCARD', exp) * call('HLEN', body)
+  local found = call('ZCARD', ids) * call('HLEN', body)
   checked = true
   if found == 0 then renew = true end
 end
@@ -18,382 +18,407 @@ local function touched(it, key)
   it.touched[key] = true
 end
 if adds then
-function runs.A(at, n)
-  if full then return full end
-  check()
-  local by_id, by_end, bodies, answers, longest, count = {}, {}, {}, {}, 0, 0
-  local spec, ends, text
-  if now > last then last = now - 1 end
-  stamped = true
-  for i = 1, n do
-    if ARGV[at] ~= spec then
-      spec = ARGV[at]
-      ends = moment(spec)
-      text = '_' .. digits(ends)
-    end
-    last = last + 1
-    local id = fmt('%.0f%s', last, text)
-    answers[i] = id
-    if ends > now then
-      count = count + 2
-      by_id[count - 1], by_id[count] = sub(id, 1, -1 - #text), id
-      by_end[count - 1], by_end[count] = sub(text, 2), id
-      bodies[count - 1], bodies[count] = id, ARGV[at + 1]
-      if ends > longest then longest = ends end
-    end
-    at = at + 2
-  end
-  if count > 0 then
-    if begun then
-      call('ZADD', ids, unpack(by_id))
-    else
-      -- The first write of the script: the one that Redis may refuse.
-      local added = redis.pcall('ZADD', ids, unpack(by_id))
-      if type(added) == 'table' then
-        if not find(added.err, 'OOM', 1, true) then error(added.err, 0) end
-        full = added.err
-        call('DEL', base .. ':nothing')
-        begun = true
-        return full
+  function runs.A(at, n)
+    if full then return full end
+    check()
+    local by_id, by_end, bodies, answers, longest, count = {}, {}, {}, {}, 0, 0
+    local spec, ends, text
+    if now > last then last = now - 1 end
+    stamped = true
+    for i = 1, n do
+      if ARGV[at] ~= spec then
+        spec = ARGV[at]
+        ends = moment(spec)
+        text = '_' .. digits(ends)
       end
+      last = last + 1
+      local id = fmt('%.0f%s', last, text)
+      answers[i] = id
+      if ends > now then
+        count = count + 2
+        by_id[count - 1], by_id[count] = sub(id, 1, -1 - #text), id
+        by_end[count - 1], by_end[count] = sub(text, 2), id
+        bodies[count - 1], bodies[count] = id, ARGV[at + 1]
+        if ends > longest then longest = ends end
+      end
+      at = at + 2
     end
-    call('ZADD', exp, unpack(by_end))
-    call('HSET', body, unpack(bodies))
-    if longest + GRACE > lasting then
-      rare()
-      keep(longest)
+    if count > 0 then
+      if begun then
+        call('ZADD', ids, unpack(by_id))
+      else
+        -- The first write of the script: the one that Redis may refuse.
+        local added = redis.pcall('ZADD', ids, unpack(by_id))
+        if type(added) == 'table' then
+          if not find(added.err, 'OOM', 1, true) then error(added.err, 0) end
+          full = added.err
+          call('DEL', base .. ':nothing')
+          begun = true
+          return full
+        end
+      end
+      call('ZADD', exp, unpack(by_end))
+      call('HSET', body, unpack(bodies))
+      if longest + GRACE > lasting then
+        rare()
+        keep(longest)
+      end
+      begun, news = true, true
     end
-    begun, news = true, true
+    return answers
   end
-  return answers
-end
-function runs.a(at)
-  if full then return full end
-  local ends, text, chosen, g, front = moment(ARGV[at]), unpack(ARGV, at + 1, at + 4)
-  local holder = call('HGET', own, chosen)
-  call('HLEN', names)
-  if holder then
-    local held = sub(holder, 1, find(holder, ':', 1, true) - 1)
-    local _, until_then = parts(held)
-    if until_then > now and call('HEXISTS', body, held) == 1 then return {0} end
+  function runs.a(at)
+    if full then return full end
+    local ends, text, chosen, g, front = moment(ARGV[at]), unpack(ARGV, at + 1, at + 4)
+    local holder = call('HGET', own, chosen)
+    call('HLEN', names)
+    if holder then
+      local held = sub(holder, 1, find(holder, ':', 1, true) - 1)
+      local _, until_then = parts(held)
+      if until_then > now and call('HEXISTS', body, held) == 1 then return {0} end
+    end
+    check()
+    begin()
+    if full then return full end
+    local it = group(g)
+    if front == '1' then call('ZCARD', it.r) call('HLEN', it.n) call('ZCARD', it.f) end
+    local t = stamp()
+    local id = digits(t) .. '_' .. digits(ends)
+    if ends <= now then return {id} end
+    call('ZADD', ids, digits(t), id)
+    call('ZADD', exp, digits(ends), id)
+    call('HSET', body, id, text)
+    call('HSET', own, chosen, id .. ':' .. g)
+    call('HSET', names, id, chosen)
+    if not named then call('HSET', meta, 'owned', 1) end
+    named = true
+    if front == '1' then
+      call('ZADD', it.r, digits(-t), id)
+      call('HSET', it.n, id, 0)
+      call('ZADD', it.f, digits(t), id)
+      touched(it, 'r') touched(it, 'n') touched(it, 'f')
+      call('HSET', meta, 'f:' .. g, 1)
+      it.fronts = true
+      if not it.exists then it.exists, it.moved = true, true end
+    end
+    rare()
+    keep(ends)
+    touch(own, names)
+    news = true
+    return {id}
   end
-  check()
-  begin()
-  if full then return full end
-  local it = group(g)
-  if front == '1' then call('ZCARD', it.r) call('HLEN', it.n) call('ZCARD', it.f) end
-  local t = stamp()
-  local id = digits(t) .. '_' .. digits(ends)
-  if ends <= now then return {id} end
-  call('ZADD', ids, digits(t), id)
-  call('ZADD', exp, digits(ends), id)
-  call('HSET', body, id, text)
-  call('HSET', own, chosen, id .. ':' .. g)
-  call('HSET', names, id, chosen)
-  named = true
-  if front == '1' then
-    call('ZADD', it.r, digits(-t), id)
-    call('HSET', it.n, id, 0)
-    call('ZADD', it.f, digits(t), id)
-    touched(it, 'r') touched(it, 'n') touched(it, 'f')
-    if not it.exists then it.exists, it.moved = true, true end
-  end
-  rare()
-  keep(ends)
-  touch(own, names)
-  news = true
-  return {id}
-end
 end
 if find(kinds, '[GNL]') then
-local function overdue(it)
-  for _ = 1, 10 do
-    local late = call('ZRANGEBYSCORE', it.p, '-inf', digits(now), 'LIMIT', 0, 100)
-    if #late == 0 then return end
-    call('ZCARD', it.r)
-    local back = {}
-    for i = 1, #late do
-      local t = parts(late[i])
-      back[2 * i - 1], back[2 * i] = digits(t), late[i]
-    end
-    begin()
-    call('ZREM', it.p, unpack(late))
-    call('ZADD', it.r, unpack(back))
-    touched(it, 'r')
-  end
-end
--- What the group is given next: {id, number of the delivery, body}, at most n; those that do not
--- exist any more are removed. peek: nothing is taken.
-local function choose(it, n, peek)
-  local found = {}
-  local function see(chunk, redo)
-    local bodies = call('HMGET', body, unpack(chunk))
-    local numbers = redo and call('HMGET', it.n, unpack(chunk))
-    local gone = {}
-    if not peek and (redo or it.fronts) then begin() end
-    for i = 1, #chunk do
-      local t, ends = parts(chunk[i])
-      local lives = ends > now and bodies[i]
-      local skipped = false
-      if not redo and lives and it.fronts then
-        skipped = call('ZSCORE', it.f, chunk[i])
-        if skipped and not peek then call('ZREM', it.f, chunk[i]) end
+  -- Those whose deadline is over are to be given again. The next deadline, or 0.
+  local function overdue(it)
+    for _ = 1, 10 do
+      local first = call('ZRANGE', it.p, 0, 0, 'WITHSCORES')[2]
+      it.holds = first and true or false
+      if not first then return 0 end
+      if tonumber(first) > now then return tonumber(first) end
+      local late = call('ZRANGEBYSCORE', it.p, '-inf', digits(now), 'LIMIT', 0, 100)
+      call('ZCARD', it.r)
+      local back = {}
+      for i = 1, #late do
+        local t = parts(late[i])
+        back[2 * i - 1], back[2 * i] = digits(t), late[i]
       end
-      if lives and not skipped then
-        if bytes > MOST then break end
-        bytes = bytes + #bodies[i]
-        insert(found, {chunk[i], redo and tonumber(numbers[i] or '1') + 1 or 1, bodies[i], redo})
-      elseif not lives and not bodies[i] then
-        insert(gone, chunk[i])
+      begin()
+      call('ZREM', it.p, unpack(late))
+      call('ZADD', it.r, unpack(back))
+      touched(it, 'r')
+    end
+    return now
+  end
+  -- What the group is given next: {id, number of the delivery, body}, at most n; those that do not
+  -- exist any more are removed. peek: nothing is taken.
+  local function choose(it, n, peek)
+    local found = {}
+    local function see(chunk, redo)
+      local bodies = call('HMGET', body, unpack(chunk))
+      local numbers = redo and call('HMGET', it.n, unpack(chunk))
+      local gone = {}
+      if not peek and (redo or it.fronts) then begin() end
+      for i = 1, #chunk do
+        local t, ends = parts(chunk[i])
+        local lives = ends > now and bodies[i]
+        local skipped = false
+        if not redo and lives and it.fronts then
+          skipped = call('ZSCORE', it.f, chunk[i])
+          if skipped and not peek then call('ZREM', it.f, chunk[i]) end
+        end
+        if lives and not skipped then
+          if bytes > MOST then break end
+          bytes = bytes + #bodies[i]
+          insert(found, {chunk[i], redo and tonumber(numbers[i] or '1') + 1 or 1, bodies[i], redo})
+        elseif not lives and not bodies[i] then
+          insert(gone, chunk[i])
+        end
+        if redo then
+          if not peek then call('ZREM', it.r, chunk[i]) end
+        else
+          it.seen = t
+        end
       end
-      if redo then
-        if not peek then call('ZREM', it.r, chunk[i]) end
-      else
-        it.seen = t
+      if #gone > 0 then
+        rare()
+        forget(gone)
       end
     end
-    if #gone > 0 then
-      rare()
-      forget(gone)
+    local from = 0
+    while #found < n and bytes <= MOST do
+      local chunk = call('ZRANGE', it.r, from, from + math.min(n - #found, 64) - 1)
+      if #chunk == 0 then break end
+      see(chunk, true)
+      if peek then from = from + #chunk end
     end
+    it.seen = it.pointer
+    while #found < n and bytes <= MOST do
+      local chunk = call('ZRANGEBYSCORE', ids, '(' .. digits(it.seen), '+inf', 'LIMIT', 0,
+                         math.min(n - #found, 64))
+      if #chunk == 0 then break end
+      see(chunk, false)
+    end
+    return found
   end
-  local from = 0
-  while #found < n and bytes <= MOST do
-    local chunk = call('ZRANGE', it.r, from, from + math.min(n - #found, 64) - 1)
-    if #chunk == 0 then break end
-    see(chunk, true)
-    if peek then from = from + #chunk end
+  local function event(id, number, text)
+    local chosen = named and call('HGET', names, id) or ''
+    if number > 1 then id = id .. '_' .. number end
+    return {id, chosen, text}
   end
-  it.seen = it.pointer
-  it.fronts = call('ZCARD', it.f) > 0
-  while #found < n and bytes <= MOST do
-    local chunk = call('ZRANGEBYSCORE', ids, '(' .. digits(it.seen), '+inf', 'LIMIT', 0,
-                       math.min(n - #found, 64))
-    if #chunk == 0 then break end
-    see(chunk, false)
-  end
-  return found
-end
-local function event(id, number, text)
-  local chosen = has_names() and call('HGET', names, id) or ''
-  if number > 1 then id = id .. '_' .. number end
-  return {id, chosen, text}
-end
-local function due(it)
-  local first = call('ZRANGE', it.p, 0, 0, 'WITHSCORES')[2]
-  return first and tonumber(first) or 0
-end
-function runs.G(at, n)
-  local it, hold = group(ARGV[at]), ARGV[at + 1]
-  local deadline = hold ~= '0' and moment(hold)
-  overdue(it)
-  local found, answers, held, again, first, done = choose(it, n), {}, {}, {}, {}, {}
-  for i = 1, #found do
-    local id, number, text, redo = unpack(found[i])
-    answers[i] = event(id, number, text)
-    if deadline then insert(held, digits(deadline)) insert(held, id) end
-    if number > 1 then insert(again, id) insert(again, number)
-    elseif redo then insert(first, id) end
-    insert(done, id)
-  end
-  if #found > 0 then
-    begin()
-    if #first > 0 then call('HDEL', it.n, unpack(first)) end
-    if deadline then
+  -- Put ids into progress; held: deadline, id...
+  local function take(it, held)
+    if adds then begin() end
+    if begun then
       call('ZADD', it.p, unpack(held))
-      touched(it, 'p')
-      if #again > 0 then call('HSET', it.n, unpack(again)) touched(it, 'n') end
-      if deadline - now < SOON then told[ARGV[at]] = true end
     else
-      if #again > 0 then call('HDEL', it.n, unpack(done)) end
-      if has_names() then rare() unown(ARGV[at], done) end
+      local added = redis.pcall('ZADD', it.p, unpack(held))
+      if type(added) == 'table' then
+        if not find(added.err, 'OOM', 1, true) then error(added.err, 0) end
+        begin()
+        call('ZADD', it.p, unpack(held))
+      end
+      begun = true
+    end
+    if not it.holds then touched(it, 'p') end
+    it.holds = true
+  end
+  function runs.G(at, n)
+    local g, hold = ARGV[at], ARGV[at + 1]
+    local it, deadline = group(g), hold ~= '0' and moment(hold)
+    local next_due = overdue(it)
+    local found, answers, held, again, first, done = choose(it, n), {}, {}, {}, {}, {}
+    local count, until_then = #found, deadline and digits(deadline)
+    for i = 1, count do
+      local one = found[i]
+      local id, number = one[1], one[2]
+      done[i] = id
+      held[2 * i - 1], held[2 * i] = until_then, id
+      answers[i] = event(id, number, one[3])
+      if number > 1 then insert(again, id) insert(again, number)
+      elseif one[4] then insert(first, id) end
+    end
+    if count > 0 then
+      if deadline then
+        take(it, held)
+        if #again > 0 then call('HSET', it.n, unpack(again)) touched(it, 'n') end
+        if deadline - now < SOON then told[g] = true end
+        if next_due == 0 or deadline < next_due then next_due = deadline end
+      else
+        begin()
+        if #again > 0 then call('HDEL', it.n, unpack(done)) end
+        if named then rare() unown(g, done) end
+      end
+      if #first > 0 then call('HDEL', it.n, unpack(first)) end
+      if not it.exists then it.exists, it.moved = true, true end
+    end
+    if it.exists and it.seen > it.pointer then
+      begin()
+      it.pointer, it.moved = it.seen, true
+    end
+    if count < n then
+      idle = true
+      local nothing = bytes > MOST and -1 or next_due
+      for i = count + 1, n do answers[i] = nothing end
+    end
+    return answers
+  end
+  function runs.N(at)
+    local it = group(ARGV[at])
+    local next_due = overdue(it)
+    local found = choose(it, 1, true)[1]
+    if not found then idle = true end
+    return {found and event(found[1], found[2], found[3]) or next_due}
+  end
+  function runs.L()
+    local from = 0
+    while true do
+      local chunk = call('ZREVRANGE', ids, from, from + 31)
+      if #chunk == 0 then return {0} end
+      for i = 1, #chunk do
+        local _, ends = parts(chunk[i])
+        local text = ends > now and call('HGET', body, chunk[i])
+        if text then bytes = bytes + #text return {event(chunk[i], 1, text)} end
+      end
+      from = from + 32
     end
   end
-  if #found > 0 and not it.exists then it.exists, it.moved = true, true end
-  if it.exists and it.seen > it.pointer then
-    begin()
-    it.pointer, it.moved = it.seen, true
-  end
-  if #found < n then
-    local nothing = bytes > MOST and -1 or due(it)
-    for i = #found + 1, n do answers[i] = nothing end
-  end
-  return answers
-end
-function runs.N(at)
-  local it = group(ARGV[at])
-  overdue(it)
-  local found = choose(it, 1, true)[1]
-  return {found and event(found[1], found[2], found[3]) or due(it)}
-end
-function runs.L()
-  local from = 0
-  while true do
-    local chunk = call('ZREVRANGE', ids, from, from + 31)
-    if #chunk == 0 then return {0} end
-    for i = 1, #chunk do
-      local _, ends = parts(chunk[i])
-      local text = ends > now and call('HGET', body, chunk[i])
-      if text then bytes = bytes + #text return {event(chunk[i], 1, text)} end
-    end
-    from = from + 32
-  end
-end
 end
 local acknowledge
 if find(kinds, '[Kk]') then
-acknowledge = function(g, it, acked)
-  begin()
-  call('ZREM', it.p, unpack(acked))
-  call('HDEL', it.n, unpack(acked))
-  if has_names() then rare() unown(g, acked) end
-end
-function runs.K(at, n)
-  local it, wanted, answers, acked = group(ARGV[at]), {}, {}, {}
-  for i = 1, n do wanted[i] = ARGV[at + 2 * i - 1] end
-  local deadlines = call('ZMSCORE', it.p, unpack(wanted))
-  local numbers = call('HMGET', it.n, unpack(wanted))
-  local seen = {}
-  for i = 1, n do
-    local id = wanted[i]
-    answers[i] = 0
-    if deadlines[i] and tonumber(deadlines[i]) > now and not seen[id]
-        and (numbers[i] or '1') == ARGV[at + 2 * i] then
-      local _, ends = parts(id)
-      if ends > now then
-        seen[id] = true
-        answers[i] = 1
-        insert(acked, id)
+  acknowledge = function(g, it, acked, numbered)
+    remove()
+    call('ZREM', it.p, unpack(acked))
+    if numbered then call('HDEL', it.n, unpack(acked)) end
+    if named then rare() unown(g, acked) end
+  end
+  function runs.K(at, n)
+    local it, wanted, answers, acked = group(ARGV[at]), {}, {}, {}
+    for i = 1, n do wanted[i] = ARGV[at + 2 * i - 1] end
+    local deadlines = call('ZMSCORE', it.p, unpack(wanted))
+    local numbers = call('HMGET', it.n, unpack(wanted))
+    local seen, numbered = {}, false
+    for i = 1, n do
+      local id = wanted[i]
+      answers[i] = 0
+      if deadlines[i] and tonumber(deadlines[i]) > now and not seen[id]
+          and (numbers[i] or '1') == ARGV[at + 2 * i] then
+        local _, ends = parts(id)
+        if ends > now then
+          seen[id] = true
+          numbered = numbered or numbers[i]
+          answers[i] = 1
+          insert(acked, id)
+        end
       end
     end
+    if #acked > 0 then acknowledge(ARGV[at], it, acked, numbered) end
+    return answers
   end
-  if #acked > 0 then acknowledge(ARGV[at], it, acked) end
-  return answers
-end
 end
 if find(kinds, '[kWwRr]') then
--- Whether the event with this delivery is in progress, in time.
-local function held(it, id, number)
-  local deadline = call('ZSCORE', it.p, id)
-  if not deadline or tonumber(deadline) <= now then return false end
-  local _, ends = parts(id)
-  return ends > now and (call('HGET', it.n, id) or '1') == number
-end
--- The event that has this own id, if the group has it or has to be given it again.
-local function owned(it, chosen)
-  local holder = call('HGET', own, chosen)
-  if not holder then return nil end
-  local id = sub(holder, 1, find(holder, ':', 1, true) - 1)
-  local _, ends = parts(id)
-  if ends <= now or not (call('ZSCORE', it.p, id) or call('ZSCORE', it.r, id)) then return nil end
-  return id, call('HGET', it.n, id) ~= '0'
-end
-function runs.k(at)
-  local it = group(ARGV[at])
-  local id = owned(it, ARGV[at + 1])
-  if not id then return {0} end
-  begin()
-  call('ZREM', it.r, id)
-  acknowledge(ARGV[at], it, {id})
-  return {1}
-end
-local function hold_on(g, it, id, deadline)
-  begin()
-  call('ZADD', it.p, digits(deadline), id)
-  touched(it, 'p')
-  if deadline - now < SOON then told[g] = true end
-  return {1}
-end
-function runs.W(at)
-  local it, id = group(ARGV[at]), ARGV[at + 2]
-  if not held(it, id, ARGV[at + 3]) then return {0} end
-  return hold_on(ARGV[at], it, id, moment(ARGV[at + 1]))
-end
-function runs.w(at)
-  local it = group(ARGV[at])
-  local id, given = owned(it, ARGV[at + 2])
-  if not given then return {0} end
-  begin()
-  call('ZREM', it.r, id)
-  return hold_on(ARGV[at], it, id, moment(ARGV[at + 1]))
-end
-local function put_back(g, it, id)
-  call('ZCARD', it.r)
-  begin()
-  call('ZREM', it.p, id)
-  call('ZADD', it.r, digits(-stamp()), id)
-  touched(it, 'r')
-  told[g] = true
-  return {1}
-end
-function runs.R(at)
-  local it, id = group(ARGV[at]), ARGV[at + 1]
-  if not held(it, id, ARGV[at + 2]) then return {0} end
-  return put_back(ARGV[at], it, id)
-end
-function runs.r(at)
-  local it = group(ARGV[at])
-  local id, given = owned(it, ARGV[at + 1])
-  if not given then return {0} end
-  return put_back(ARGV[at], it, id)
-end
+  -- Whether the event with this delivery is in progress, in time.
+  local function held(it, id, number)
+    local deadline = call('ZSCORE', it.p, id)
+    if not deadline or tonumber(deadline) <= now then return false end
+    local _, ends = parts(id)
+    return ends > now and (call('HGET', it.n, id) or '1') == number
+  end
+  -- The event that has this own id, if the group has it or has to be given it again.
+  local function owned(it, chosen)
+    local holder = call('HGET', own, chosen)
+    if not holder then return nil end
+    local id = sub(holder, 1, find(holder, ':', 1, true) - 1)
+    local _, ends = parts(id)
+    if ends <= now or not (call('ZSCORE', it.p, id) or call('ZSCORE', it.r, id)) then return nil end
+    return id, call('HGET', it.n, id) ~= '0'
+  end
+  function runs.k(at)
+    local it = group(ARGV[at])
+    local id = owned(it, ARGV[at + 1])
+    if not id then return {0} end
+    begin()
+    call('ZREM', it.r, id)
+    acknowledge(ARGV[at], it, {id}, true)
+    return {1}
+  end
+  local function hold_on(g, it, id, deadline)
+    begin()
+    call('ZADD', it.p, digits(deadline), id)
+    touched(it, 'p')
+    if deadline - now < SOON then told[g] = true end
+    return {1}
+  end
+  function runs.W(at)
+    local it, id = group(ARGV[at]), ARGV[at + 2]
+    if not held(it, id, ARGV[at + 3]) then return {0} end
+    return hold_on(ARGV[at], it, id, moment(ARGV[at + 1]))
+  end
+  function runs.w(at)
+    local it = group(ARGV[at])
+    local id, given = owned(it, ARGV[at + 2])
+    if not given then return {0} end
+    begin()
+    call('ZREM', it.r, id)
+    return hold_on(ARGV[at], it, id, moment(ARGV[at + 1]))
+  end
+  local function put_back(g, it, id)
+    call('ZCARD', it.r)
+    begin()
+    call('ZREM', it.p, id)
+    call('ZADD', it.r, digits(-stamp()), id)
+    touched(it, 'r')
+    told[g] = true
+    return {1}
+  end
+  function runs.R(at)
+    local it, id = group(ARGV[at]), ARGV[at + 1]
+    if not held(it, id, ARGV[at + 2]) then return {0} end
+    return put_back(ARGV[at], it, id)
+  end
+  function runs.r(at)
+    local it = group(ARGV[at])
+    local id, given = owned(it, ARGV[at + 1])
+    if not given then return {0} end
+    return put_back(ARGV[at], it, id)
+  end
 end
 if find(kinds, '[FEXS]') then
-function runs.F()
-  rare()
-  begin()
-  local gone = {ids, exp, body, own, names}
-  for _, g in ipairs(all_groups()) do
-    local it = group(g)
-    for _, key in ipairs({it.p, it.r, it.n, it.f}) do insert(gone, key) end
+  function runs.F()
+    rare()
+    remove()
+    local gone = {ids, exp, body, own, names}
+    for _, g in ipairs(all_groups()) do
+      local it = group(g)
+      for _, key in ipairs({it.p, it.r, it.n, it.f}) do insert(gone, key) end
+    end
+    for i = 1, #gone, 1000 do call('UNLINK', unpack(gone, i, math.min(i + 999, #gone))) end
+    call('UNLINK', meta)
+    call('HSET', meta, 'last', digits(last))
+    groups, named, lasting, renew = {}, false, 0, true
+    return {1}
   end
-  for i = 1, #gone, 1000 do call('UNLINK', unpack(gone, i, math.min(i + 999, #gone))) end
-  call('UNLINK', meta)
-  call('HSET', meta, 'last', digits(last))
-  groups, named, lasting, renew = {}, false, 0, true
-  return {1}
-end
-function runs.E(at, n)
-  begin()
-  local alive = {}
-  for i = 1, n do alive[2 * i - 1], alive[2 * i] = digits(now), ARGV[at + i - 1] end
-  call('ZADD', consumers, unpack(alive))
-  call('ZREMRANGEBYSCORE', consumers, '-inf', digits(now - STALE))
-  call('PEXPIREAT', consumers, digits(math.ceil((now + STALE) / 1000)))
-  return {1}
-end
-function runs.X(at, n)
-  begin()
-  call('ZREM', consumers, unpack(ARGV, at, at + n - 1))
-  return {1}
-end
-function runs.S(at, n)
-  rare()
-  sweep(10000)
-  local seen, wanted, answer = {}, {}, {call('ZCOUNT', exp, '(' .. digits(now), '+inf')}
-  local alive = call('ZRANGEBYSCORE', consumers, '(' .. digits(now - STALE), '+inf')
-  for i = 1, #alive do
-    local g = sub(alive[i], 1, find(alive[i], ':', 1, true) - 1)
-    seen[g] = (seen[g] or 0) + 1
+  function runs.E(at, n)
+    begin()
+    local alive = {}
+    for i = 1, n do alive[2 * i - 1], alive[2 * i] = digits(now), ARGV[at + i - 1] end
+    call('ZADD', consumers, unpack(alive))
+    call('ZREMRANGEBYSCORE', consumers, '-inf', digits(now - STALE))
+    call('PEXPIREAT', consumers, digits(math.ceil((now + STALE) / 1000)))
+    return {1}
   end
-  if n > 0 then
-    for i = 1, n do wanted[i] = ARGV[at + i - 1] end
-  else
-    local listed = {}
-    for g in pairs(seen) do listed[g] = true end
-    for _, g in ipairs(all_groups()) do listed[g] = true end
-    for g, it in pairs(groups) do if it.exists then listed[g] = true end end
-    for g in pairs(listed) do insert(wanted, g) end
+  function runs.X(at, n)
+    remove()
+    call('ZREM', consumers, unpack(ARGV, at, at + n - 1))
+    return {1}
   end
-  for i = 1, #wanted do
-    local it = group(wanted[i])
-    local late = call('ZCOUNT', it.p, '-inf', digits(now))
-    local rest = '(' .. digits(it.pointer)
-    insert(answer, {wanted[i], call('ZCARD', it.p) - late, call('ZCARD', it.r) + late,
-      call('ZCOUNT', ids, rest, '+inf') - call('ZCOUNT', it.f, rest, '+inf'),
-      seen[wanted[i]] or 0})
+  function runs.S(at, n)
+    rare()
+    sweep(10000)
+    local seen, wanted, answer = {}, {}, {call('ZCOUNT', exp, '(' .. digits(now), '+inf')}
+    local alive = call('ZRANGEBYSCORE', consumers, '(' .. digits(now - STALE), '+inf')
+    for i = 1, #alive do
+      local g = sub(alive[i], 1, find(alive[i], ':', 1, true) - 1)
+      seen[g] = (seen[g] or 0) + 1
+    end
+    if n > 0 then
+      for i = 1, n do wanted[i] = ARGV[at + i - 1] end
+    else
+      local listed = {}
+      for g in pairs(seen) do listed[g] = true end
+      for _, g in ipairs(all_groups()) do listed[g] = true end
+      for g, it in pairs(groups) do if it.exists then listed[g] = true end end
+      for g in pairs(listed) do insert(wanted, g) end
+    end
+    for i = 1, #wanted do
+      local it = group(wanted[i])
+      local late = call('ZCOUNT', it.p, '-inf', digits(now))
+      local rest = '(' .. digits(it.pointer)
+      insert(answer, {wanted[i], call('ZCARD', it.p) - late, call('ZCARD', it.r) + late,
+        call('ZCOUNT', ids, rest, '+inf') - call('ZCOUNT', it.f, rest, '+inf'),
+        seen[wanted[i]] or 0})
+    end
+    return {answer}
   end
-  return {answer}
-end
 end
 """

@@ -6,13 +6,25 @@ they are done in the order in which they came. What comes in while calls are und
 next ones. Nothing is repeated that may have been executed.
 """
 
+import re
 from collections.abc import Callable
 from functools import partial
 
 import trio
 from coredis.connection import BaseConnection, TCPConnection, TCPLocation
 from coredis.connection._request import Request
-from coredis.exceptions import AskError, MovedError, NoScriptError, RedisError, TryAgainError
+from coredis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    ClusterCrossSlotError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    RedisError,
+    TryAgainError,
+    WrongTypeError,
+)
 
 from disque_trio.bananaq.core.ops import Op
 from disque_trio.bananaq.lua import OPERATIONS
@@ -22,14 +34,21 @@ from disque_trio.redis_link import CONNECT_SECONDS, MOST_REDIRECTIONS, Link, Lin
 
 MOST_BYTES = 1_000_000  # of bodies in one call
 REST_SECONDS = 0.2  # after an attempt to connect that failed nothing is tried for so long
-_TRY_AGAIN = 40
+_TRY_AGAIN = 100
 _TRY_AGAIN_SECONDS = 0.05
 
 # Errors of Redis after which nothing of a call was executed.
-_NOT_EXECUTED = (
-    "WRONGTYPE", "OOM", "NOAUTH", "NOPERM", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN",
-    "MISCONF", "BUSY", "NOREPLICAS", "CROSSSLOT", "MOVED", "ASK", "TRYAGAIN",
+_NOT_EXECUTED = re.compile(
+    r"\b(WRONGTYPE|OOM|NOAUTH|WRONGPASS|NOPERM|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|MISCONF|BUSY"
+    r"|NOREPLICAS|CROSSSLOT|MOVED|ASK|TRYAGAIN|NOSCRIPT)\b"
+)
+_PLAIN = (
+    NoScriptError, ClusterDownError, AuthorizationError, AuthenticationError, TryAgainError,
+    ClusterCrossSlotError, WrongTypeError,
 )  # fmt: skip
+_KEYS = (b":m", b":ids", b":exp", b":body")
+_MORE_KEYS = (b":own", b":names", b":c")
+_GROUP_KEYS = (b":p", b":r", b":n", b":f")
 
 
 class Place:
@@ -215,8 +234,14 @@ class Lane:
 
     def _words(self, batch: Batch, command: bytes, script: bytes) -> list[Argument]:
         base = self._names.base(batch.queue)
-        return [command, script, 4, base + b":m", base + b":ids", base + b":exp", base + b":body",
-                *batch.arguments]  # fmt: skip
+        keys = [base + suffix for suffix in _KEYS]
+        if self._routes.place.cluster:
+            # All that the script may make, also if it is not there: while a slot moves to another
+            # node, Redis lets nothing happen then that would leave a queue on both.
+            keys += [base + suffix for suffix in _MORE_KEYS]
+            for group in batch.groups:
+                keys += [base + b":g:" + group + suffix for suffix in _GROUP_KEYS]
+        return [command, script, len(keys), *keys, *batch.arguments]
 
     async def _finish(self, batch: Batch, call: "Request | LinkLost") -> list[Op]:
         """Wait for the answer and take it; operations that have to be asked for again."""
@@ -229,10 +254,9 @@ class Lane:
             _fail(batch, str(error), error.maybe_executed)
         except RedisError as error:
             text = str(error)
-            name = type(error).__name__
-            if name == "WrongTypeError" and not text.startswith("WRONGTYPE"):
+            if isinstance(error, WrongTypeError) and "WRONGTYPE" not in text:
                 text = f"WRONGTYPE {text}"
-            executed = not text.startswith(_NOT_EXECUTED) and name not in _CLEAR
+            executed = not isinstance(error, _PLAIN) and not _NOT_EXECUTED.search(text)
             _fail(batch, text, executed)
         except ValueError as error:
             _fail(batch, str(error), True)
@@ -272,10 +296,6 @@ class Lane:
             if asking:
                 self.link(location).post(connection, b"ASKING")
             call = self.link(location).post(connection, *words)
-
-
-_CLEAR = ("NoScriptError", "ClusterDownError", "AuthorizationError", "AuthenticationRequiredError",
-          "TryAgainError", "ClusterCrossSlotError", "WrongTypeError")  # fmt: skip
 
 
 def _fail(batch: Batch, text: str, executed: bool) -> None:

@@ -5,7 +5,7 @@ there are, then their fields. For each run there is one answer: a list with one 
 the text of an error for all of them, or `LATER`.
 """
 
-from collections.abc import Sequence
+import re
 
 from disque_trio.bananaq.core.ops import (
     ACK,
@@ -29,10 +29,9 @@ from disque_trio.bananaq.redis_keys import KeyNames
 ENTER = 101
 LEAVE = 102
 
-MOST_IN_RUN = 256  # some hundreds more arguments than Lua can unpack are 8000
+MOST_IN_RUN = 256  # Lua unpacks a few thousand values at most
 
 Argument = bytes | str | int
-Answer = bytes | str | int | Sequence["Answer"] | None
 
 
 _CODES = {
@@ -48,6 +47,9 @@ _CODES = {
     ENTER: b"E",
     LEAVE: b"X",
 }
+
+# What Redis adds to the errors of a script.
+_WHERE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
 
 
 def _time(value: int, absolute: bool) -> bytes:
@@ -74,14 +76,16 @@ class Batch:
     """Operations on one queue that go to Redis in one call, and how they stand in it.
 
     Attributes:
-        queue: its name. ops: in order. arguments: of the script.
+        queue: its name. ops: in order. arguments: of the script. groups: those that are concerned,
+            as they stand in keys.
     """
 
-    __slots__ = ("_runs", "arguments", "ops", "queue")
+    __slots__ = ("_runs", "arguments", "groups", "ops", "queue")
 
     def __init__(self, queue: bytes, ops: list[Op], names: KeyNames) -> None:
         self.queue = queue
         self.ops = ops
+        self.groups: set[bytes] = set()
         self._runs: list[list[Op]] = []
         self.arguments: list[Argument] = [b""]
         self._encode(names)
@@ -110,7 +114,9 @@ class Batch:
                     and _hold(ops[end]) == hold
                 ):
                     end += 1
-                out += (b"G", b"%d" % (end - at), b"2", names.encode(op.group), hold)
+                group = names.encode(op.group)
+                self.groups.add(group)
+                out += (b"G", b"%d" % (end - at), b"2", group, hold)
             elif kind == ACK and not _owns(op):
                 while (
                     end < len(ops)
@@ -120,7 +126,9 @@ class Batch:
                 ):
                     end += 1
                 count = end - at
-                out += (b"K", b"%d" % count, b"%d" % (1 + 2 * count), names.encode(op.group))
+                group = names.encode(op.group)
+                self.groups.add(group)
+                out += (b"K", b"%d" % count, b"%d" % (1 + 2 * count), group)
                 for op in ops[at:end]:
                     out += _delivery(op.id)
             else:
@@ -137,6 +145,8 @@ class Batch:
         kind = op.kind
         group = names.encode(op.group)
         out = self.arguments
+        if kind not in (LAST, FLUSH, STATUS, ENTER, LEAVE):
+            self.groups.add(group)
         if kind == ADD:
             front = b"1" if op.front else b"0"
             out += (b"a", b"1", b"5", _time(op.expire, op.absolute), op.body, op.own_id, group)
@@ -187,7 +197,7 @@ class Batch:
 
 def server_side(text: str) -> str:
     """The text of an error reply for what went wrong with Redis."""
-    return "ERR server-side error: " + " ".join(text.split())
+    return "ERR server-side error: " + " ".join(_WHERE.sub("", text).split())
 
 
 def _take(op: Op, result: object, names: KeyNames) -> None:

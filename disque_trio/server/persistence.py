@@ -23,7 +23,7 @@ from disque_trio.aof.disk import Disk
 from disque_trio.aof.dump import TEMPORARY, Dump, NewFile, dump_all
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
-from disque_trio.aof.survey import Survey, begins_whole
+from disque_trio.aof.survey import Survey
 from disque_trio.aof.writer import EVERYSEC, AofWriter
 from disque_trio.commands.info import Fields
 from disque_trio.core.machine import Machine
@@ -66,18 +66,29 @@ class FileSettings(Protocol):
 class Persistence:
     """The append-only file of ``node``, as ``config`` wants it.
 
+    Args:
+        survey: what knows the records of the file. checker: the command that looks at it.
+
     Attributes:
         loader: the loading that is under way, or None.
     """
 
     def __init__(
-        self, node: Machine, config: FileSettings, log: Log, disk: Disk | None = None
+        self,
+        node: Machine,
+        config: FileSettings,
+        log: Log,
+        disk: Disk | None = None,
+        survey: type[Survey] = Survey,
+        checker: str = "disque-check-aof",
     ) -> None:
         self.loader: Loader | None = None
         self._node = node
         self._config = config
         self._log = log
         self._disk = disk or Disk()
+        self._survey = survey
+        self._checker = checker
         self._writer: AofWriter | None = None
         self._new: NewFile | None = None  # that a rewrite is making
         self._rewriting = False  # its task is there, perhaps to find out that it was given up
@@ -153,20 +164,21 @@ class Persistence:
         lost = size - damage.offset
         with Path(self.path).open("rb", buffering=0) as file:
             # A damaged length looks like the end of the file, but good records follow.
+            survey = self._survey(file)
             more = (
-                not begins_whole(file, damage.offset)
-                and Survey(file).find_record(damage.offset + 1) < size
+                not survey.begins_whole(damage.offset)
+                and survey.find_record(damage.offset + 1) < size
             )
         if more or not damage.truncated:
             raise LoadError(
                 f"{self.path} is damaged at offset {damage.offset}: {damage.reason}. "
-                f"{lost} bytes follow. Look at it with: disque-check-aof {self.path}"
+                f"{lost} bytes follow. Look at it with: {self._checker} {self.path}"
             )
         if not self._config.aof_load_truncated:
             raise LoadError(
                 f"{self.path} ends inside of a record, at offset {damage.offset}, and "
                 f"aof-load-truncated is no. Cut the end off with: "
-                f"disque-check-aof --fix {self.path}"
+                f"{self._checker} --fix {self.path}"
             )
         self._log.warning("the file ends inside of a record, cut off", bytes=lost)
         fd = self._disk.open_append(self.path)

@@ -180,3 +180,35 @@ class World:
         self.run(Op(STATUS, b""))
         self.tick()
         check_books(self.store)
+
+
+def add(store: EmbeddedStore, now: int, expire: int = 60_000_000, queue: bytes = b"q") -> bytes:
+    op = Op(ADD, queue)
+    op.body = b"body"
+    op.expire = expire
+    store.run(op, now)
+    return op.id
+
+
+def take(
+    store: EmbeddedStore, now: int, group: bytes = b"g", hold: int = 60_000_000
+) -> bytes | None:
+    op = Op(GET, b"q", group)
+    op.hold = hold
+    store.run(op, now)
+    return None if op.event is None else op.event.id
+
+
+def acknowledge(store: EmbeddedStore, now: int, id: bytes, group: bytes = b"g") -> int:
+    op = Op(ACK, b"q", group)
+    op.id = id
+    store.run(op, now)
+    return op.count
+
+
+def reload(records: list[bytes], now: int) -> EmbeddedStore:
+    """A store that was loaded from a file with ``records``."""
+    store = EmbeddedStore()
+    for args in RecordReader(io.BytesIO(b"".join(records))):
+        store.load_record(args, now * 1000)
+    return store

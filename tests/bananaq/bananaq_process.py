@@ -28,26 +28,37 @@ class BananaProcess:
         self.port = free_port()
         self.log = directory / "out.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self._served = False
 
     def start(self) -> BananaProcess:
         """Start it, and return when it serves."""
-        command = [sys.executable, "-m", "disque_trio.bananaq.main"]
-        command += ["--listen-addr", f"127.0.0.1:{self.port}", "--dir", str(self.directory)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        while True:
+            command = [sys.executable, "-m", "disque_trio.bananaq.main"]
+            command += ["--listen-addr", f"127.0.0.1:{self.port}", "--dir", str(self.directory)]
+            try:
+                self.launch([*command, *self.options], {**os.environ, "PYTHONPATH": str(ROOT)})
+            except RuntimeError as problem:
+                if self._served or "in use" not in str(problem):
+                    raise
+                self.port = free_port()  # somebody else was faster
+            else:
+                self._served = True
+                return self
+
+    def launch(self, command: list[str], environment: dict[str, str]) -> None:
+        """Start it with another command, which has to make it listen on `port`."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *self.options], stdout=log, stderr=log, env=environment
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         wait_until(lambda: self.serves() or self.ended(), 20)
         if self.ended():
             raise RuntimeError(f"bananaq did not start: {self.log.read_text()}")
-        return self
 
     def serves(self) -> bool:
+        """Whether it answers, if only that a password is missing."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 5) as probe:
                 probe.sendall(b"PING\r\n")
-                return probe.recv(100) == b"+PONG\r\n"
+                return probe.recv(100).startswith((b"+PONG", b"-NOAUTH"))
         except OSError:
             return False
 

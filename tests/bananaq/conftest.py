@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from banana_fixtures import *  # noqa: F403
 from hypothesis import HealthCheck, settings
 from redis_drive import RedisServer, running
 from store_semantics import Drive, EmbeddedDrive

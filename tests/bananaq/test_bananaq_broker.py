@@ -375,6 +375,8 @@ def test_a_consumer_can_give_back_and_keep(world: World) -> None:
         (b"QADD q inf body", b"-ERR value is not a valid float\r\n"),
         (b"QADD q @ body", b"-ERR value is not a valid float\r\n"),
         (b"QADD q 1 body NOW", b"-ERR syntax error\r\n"),
+        (b"QADD q 1 body NOBLOCK more", b"-ERR syntax error\r\n"),
+        (b"QRPUSH q id body NOBLOCK more", b"-ERR syntax error\r\n"),
         (b"QADD q 1", b"-ERR wrong number of arguments for 'qadd' command\r\n"),
         (b"QGET q", b"-ERR wrong number of arguments for 'qget' command\r\n"),
         (b"QGET q g EX", b"-ERR syntax error\r\n"),

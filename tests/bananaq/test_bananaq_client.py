@@ -302,13 +302,34 @@ async def test_a_consumer_goes_on_when_the_server_is_back() -> None:
 async def test_a_server_that_is_not_ready_is_waited_for() -> None:
     async with server(1) as node:
         loading, away = b"-LOADING reading\r\n", b"-ERR server-side error: no Redis\r\n"
-        node.answers["QGET"] = [loading, away, event(1)]
-        node.answers["QACK"] = [away, ONE]
+        disk = b"-MISCONF cannot write\r\n"
+        node.answers["QGET"] = [loading, away, disk, event(1)]
+        node.answers["QACK"] = [away, disk, ONE]
         async with consumer("q", group="g", port=node.port) as events:
             async for held in events:
                 assert held.id == "1_9"
                 await events.stop()
-        assert node.count("QACK") == 2
+        assert node.count("QACK") == 3
+
+
+async def test_an_event_is_added_again_only_if_it_certainly_was_not_added() -> None:
+    async with server() as node, connect(port=node.port) as client:
+        node.answers["QADD"] = [b"-LOADING reading\r\n", b"$3\r\n1_2\r\n"]
+        assert await client.add("q", "x", expire=1) == "1_2"
+        node.answers["QADD"] = [b"-ERR server-side error: no answer\r\n", b"$3\r\n1_2\r\n"]
+        with pytest.raises(ReplyError, match="no answer"):
+            await client.add("q", "x", expire=1)
+        assert node.count("QADD") == 3
+
+
+async def test_a_client_is_of_no_use_behind_its_block() -> None:
+    async with server() as node:
+        async with connect(port=node.port) as client:
+            pass
+        with pytest.raises(trio.ClosedResourceError):
+            await client.status()
+        with pytest.raises(trio.ClosedResourceError):
+            await client.get("q", "g")
 
 
 @pytest.mark.parametrize("bare", [False, True])

@@ -169,6 +169,8 @@ class HeldEvent:
                 except ConnectionLost:
                     continue  # it has tried for `retry_for` seconds, with pauses
                 except DisqueError as error:
+                    if isinstance(error, ReplyError) and passing(error):
+                        continue
                     _log.warning("event not kept", id=self.id, error=str(error))
                     return
 

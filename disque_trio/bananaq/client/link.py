@@ -13,7 +13,7 @@ import trio
 
 from disque_trio.bananaq.client.requests import passing
 from disque_trio.client.connection import Argument, Batch, Connection, Reply, open_stream, why
-from disque_trio.client.errors import ConnectionLost, DisqueError, ReplyError
+from disque_trio.client.errors import ConnectionLost, DisqueError, LoadingError, ReplyError
 from disque_trio.client.nodes import Address
 from disque_trio.client.router import Retry
 
@@ -22,7 +22,7 @@ _CALL_OFF_SECONDS = 2.0
 
 
 class Link:
-    """Runs commands on a server.
+    """Runs commands on a server. When it is closed they raise `trio.ClosedResourceError`.
 
     Args:
         nursery: where connections are served; it outlives all commands.
@@ -94,7 +94,7 @@ class Link:
                     raise
                 failure = error
             except ReplyError as error:
-                if not passing(error) or not (repeat or error.code == "LOADING"):
+                if not passing(error) or not (repeat or isinstance(error, LoadingError)):
                     raise
                 failure = error
             if not await retry.again():
@@ -167,7 +167,7 @@ class Link:
 
     async def _connect(self) -> Connection:
         if self._closed:
-            raise ConnectionLost("the client is closed")
+            raise trio.ClosedResourceError("the client is closed")
         connection: Connection | None = None
         try:
             with trio.fail_after(self._connect_timeout):

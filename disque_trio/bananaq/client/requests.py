@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from disque_trio.client.connection import Reply
-from disque_trio.client.errors import LoadingError, ProtocolError, ReplyError
+from disque_trio.client.errors import LoadingError, MisconfError, ProtocolError, ReplyError
 
 Name = str | bytes
 """The name of a queue or group, or a body: `str` is sent as UTF-8."""
@@ -96,9 +96,12 @@ def lines(reply: Reply) -> list[str]:
 
 
 def passing(error: ReplyError) -> bool:
-    """Whether the error is about a state that passes: the server is still reading its file, or
-    does not reach its Redis. The command may have been executed in the latter case."""
-    return isinstance(error, LoadingError) or error.message.startswith("server-side error")
+    """Whether the error is about a state that passes: the server is still reading its file, cannot
+    write it, or does not reach its Redis. Only in the first case it is sure that the command was
+    not executed."""
+    if isinstance(error, LoadingError | MisconfError):
+        return True
+    return error.message.startswith("server-side error")
 
 
 def unexpected(reply: Reply) -> NoReturn:

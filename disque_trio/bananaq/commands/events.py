@@ -21,8 +21,8 @@ def qadd(broker: Broker, client: Client, args: list[bytes]) -> None:
     op = Op(ops.ADD, args[1])
     op.expire, op.absolute = parse_time(args[2])
     op.body = args[3]
-    if len(args) == 5:
-        if args[4].lower() != b"noblock":
+    if len(args) > 4:
+        if len(args) > 5 or args[4].lower() != b"noblock":
             raise CommandError(SYNTAX)
         broker.ask_in_background(client, op)
     else:

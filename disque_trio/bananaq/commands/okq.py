@@ -31,8 +31,8 @@ def _push(broker: Broker, client: Client, args: list[bytes], front: bool) -> Non
     op.body = args[3]
     op.expire = broker.okq_expire
     op.front = front
-    if len(args) == 5:
-        if args[4].lower() != b"noblock":
+    if len(args) > 4:
+        if len(args) > 5 or args[4].lower() != b"noblock":
             raise CommandError(SYNTAX)
         broker.ask_in_background(client, op)
     else:

@@ -93,7 +93,6 @@ class Deadlines:
         far_order = self._far_order
         while far_order and far_order[0] <= horizon and left > 0:
             bucket = self._far[far_order[0]]
-            left -= 1
             while bucket and left > 0:
                 item = bucket.pop()
                 left -= 1
@@ -105,10 +104,10 @@ class Deadlines:
                     _put(self._near, self._near_order, ms, item)
             if not bucket:
                 del self._far[heappop(far_order)]
+                left -= 1
         order = self._near_order
         while order and order[0] <= now and left > 0:
             bucket = self._near[order[0]]
-            left -= 1
             while bucket and left > 0:
                 item = bucket.pop()
                 left -= 1
@@ -116,6 +115,7 @@ class Deadlines:
                 found.append(item)
             if not bucket:
                 del self._near[heappop(order)]
+                left -= 1
         return found
 
 

@@ -31,10 +31,9 @@ from disque_trio.bananaq.core.ops import (
     STATUS,
     WORKING,
     Event,
-    GroupStatus,
     Op,
-    QueueStatus,
 )
+from disque_trio.bananaq.core.status import queue_status
 
 AT_ONCE = 1000  # due things that an operation does first
 A_TICK = 10_000
@@ -418,44 +417,8 @@ class EmbeddedStore(Books):
         names = op.queues
         if not names:
             names = sorted({*self.queues, *self._consumers})
-        op.status = [self._queue_status(name, op.groups) for name in names]
-
-    def _queue_status(self, name: bytes, names: list[bytes]) -> QueueStatus:
-        queue = self.queues.get(name)
-        consumers = self._consumers.get(name)
-        if consumers is None:
-            consumers = {}
-        if queue is None:
-            found = [
-                GroupStatus(group, 0, 0, 0, 0, consumers.get(group, 0))
-                for group in (names or sorted(consumers))
-            ]
-            return QueueStatus(name, 0, found)
-        log = queue.log
-        first = log.first()
-        assert first is not None
-        if not names:
-            known = {
-                group.name
-                for group in queue.groups.values()
-                if group.entries or group.pointer >= first.t
-            }
-            names = sorted({*known, *consumers})
-        counts = log.counts_from()
-        found = []
-        for member in names:
-            group = queue.groups.get(member)
-            total = log.count
-            if group is None:
-                status = GroupStatus(member, total, 0, 0, total, consumers.get(member, 0))
-            else:
-                status = GroupStatus(
-                    member,
-                    total,
-                    group.inprogress,
-                    group.redo,
-                    log.count_after(group.pointer, counts) - group.ahead,
-                    consumers.get(member, 0),
-                )
-            found.append(status)
-        return QueueStatus(name, log.count, found)
+        for name in names:
+            consumers = self._consumers.get(name)
+            if consumers is None:
+                consumers = {}
+            op.status.append(queue_status(name, self.queues.get(name), op.groups, consumers))

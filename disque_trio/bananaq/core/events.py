@@ -260,14 +260,21 @@ class EventLog:
         if size == 0:
             del blocks[number]
             del self._firsts[number]
-        elif size < BLOCK // 4 and number + 1 < len(blocks):
+        elif size < BLOCK // 4:
             # Few long-lived ones among many short-lived would leave a block for each.
-            upper = blocks[number + 1]
-            if len(upper.events) < BLOCK // 2:
-                block.times.extend(upper.times)
-                block.events.extend(upper.events)
-                del blocks[number + 1]
-                del self._firsts[number + 1]
+            if number + 1 < len(blocks) and len(blocks[number + 1].events) < BLOCK // 2:
+                self._merge(number)
+            elif number > 0 and len(blocks[number - 1].events) < BLOCK // 2:
+                self._merge(number - 1)
+
+    def _merge(self, number: int) -> None:
+        """Make one of the block ``number`` and the one behind it."""
+        block = self.blocks[number]
+        upper = self.blocks[number + 1]
+        block.times.extend(upper.times)
+        block.events.extend(upper.events)
+        del self.blocks[number + 1]
+        del self._firsts[number + 1]
 
     def pop_block(self) -> list[StoredEvent]:
         """Take out the events of the last block."""

@@ -90,7 +90,7 @@ class Books:
             self.drop(queue)
             return
         queue.left += 1
-        if queue.left >= BLOCK and queue.left >= len(queue.groups):
+        if queue.left >= BLOCK and queue.left >= len(queue.groups) >> 2:
             self._sweep(queue)
 
     def _sweep(self, queue: Queue) -> None:

@@ -174,6 +174,8 @@ class Daemon:
         self._host.stop = lambda: self.stop("a client asked for it")
         if self._remote is not None:
             self._remote.on_answers_end = self._answers_end
+            self.engine.linger = 0.0
+            self.engine.others_wait = 0
         self._stopping = trio.Event()
         self._apply(list(settings.values()))
 

@@ -29,6 +29,7 @@ Rules that all of it follows:
 Arguments: times are in µs, "@" before one that counts from the epoch. See `redis_wire`.
 """
 
+from disque_trio.bananaq.lua_again import AGAIN
 from disque_trio.bananaq.lua_runs import RUNS
 from disque_trio.redis_link import Script
 
@@ -69,8 +70,8 @@ local unown, all_groups, forget, sweep, keep, rare
 
 local function digits(n) return fmt('%.0f', n) end
 local function parts(id)
-  local at = find(id, '_', 1, true)
-  return tonumber(sub(id, 1, at - 1)), tonumber(sub(id, at + 1))
+  local _, _, t, ends = find(id, '^(%d+)_(%d+)')
+  return tonumber(t), tonumber(ends)
 end
 local function moment(text)
   local t
@@ -250,4 +251,4 @@ end
 return answers
 """
 
-OPERATIONS = Script(_SETUP + _RARE + RUNS + _MAIN)
+OPERATIONS = Script(_SETUP + _RARE + RUNS + AGAIN + _MAIN)

@@ -161,6 +161,9 @@ class Engine:
         self.on_cluster_changed: Callable[[], None] = lambda: None
         self.on_events: Callable[[], None] = lambda: None  # the node has many events
         self.persist: Callable[[], bool] = lambda: True  # what must be on disk before replies go
+        # Both keep all other tasks waiting: for less where those have to do with clients.
+        self.linger = LINGER
+        self.others_wait = OTHERS_WAIT
         self.halted = False  # no command is served any more
         self._epoll = select.epoll()
         self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -187,8 +190,8 @@ class Engine:
             events = poll(0 if self._behind else linger, EVENTS_A_TURN)
             if events or self._behind:
                 self.turn(events)
-                linger = LINGER
-                if self._now - yielded >= OTHERS_WAIT:
+                linger = self.linger
+                if self._now - yielded >= self.others_wait:
                     await trio.lowlevel.checkpoint()
                     yielded = self._now
             else:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from disque_trio.bananaq.core import loading, records
 from disque_trio.bananaq.core.dump import Dump
 from disque_trio.bananaq.core.events import (
-    DONE,
-    IN_PROGRESS,
     Delivery,
     Group,
     Queue,
     StoredEvent,
 )
+from disque_trio.bananaq.core.finding import find
 from disque_trio.bananaq.core.groups import Books
 from disque_trio.bananaq.core.ops import (
     ACK,
@@ -37,7 +36,6 @@ from disque_trio.bananaq.core.status import queue_status
 
 AT_ONCE = 1000  # due things that an operation does first
 A_TICK = 10_000
-MAX_ID = 64  # bytes of the longest id there can be
 
 
 def _ignore_answer(op: Op) -> None: ...
@@ -331,37 +329,8 @@ class EmbeddedStore(Books):
         if self.journaling:
             self.journal.append(records.given_again(op.queue, op.group, t, number, deadline))
 
-    def _find(self, op: Op, now: int) -> Delivery | None:
-        """The delivery that ACK, WORKING or REDO mean, if it can still be had."""
-        queue = self.queues.get(op.queue)
-        if queue is None:
-            return None
-        group = queue.groups.get(op.group)
-        if group is None:
-            return None
-        if op.by_own_id or op.own_id:
-            event = queue.own_ids.get(op.own_id)
-            if event is None or event.when <= now:
-                return None
-            entry = group.entries.get(event.t)
-            return entry if entry is not None and entry.state != DONE else None
-        id = op.id
-        end = id.find(b"_")
-        if end <= 0 or len(id) > MAX_ID or not id[:end].isdigit():
-            return None
-        entry = group.entries.get(int(id[:end]))
-        if (
-            entry is None
-            or entry.state != IN_PROGRESS
-            or entry.when <= now
-            or entry.event.when <= now
-            or entry.event.id(entry.number) != id
-        ):
-            return None
-        return entry
-
     def _ack(self, op: Op, now: int) -> None:
-        entry = self._find(op, now)
+        entry = find(self.queues.get(op.queue), op, now)
         if entry is None:
             return
         t = entry.event.t
@@ -372,7 +341,7 @@ class EmbeddedStore(Books):
             self.journal.append(records.done(op.queue, op.group, t))
 
     def _working(self, op: Op, now: int) -> None:
-        entry = self._find(op, now)
+        entry = find(self.queues.get(op.queue), op, now)
         if entry is None or entry.number == 0:
             return
         deadline = self._deadline(op, now)
@@ -385,7 +354,7 @@ class EmbeddedStore(Books):
             )
 
     def _put_back(self, op: Op, now: int) -> None:
-        entry = self._find(op, now)
+        entry = find(self.queues.get(op.queue), op, now)
         if entry is None or entry.number == 0:
             return
         self._give_next(entry)

@@ -16,8 +16,10 @@ def queue_status(
     """
     found: list[GroupStatus] = []
     if queue is None:
-        for group_name in groups or sorted(consumers):
-            found.append(GroupStatus(group_name, 0, 0, 0, 0, consumers.get(group_name, 0)))
+        found = [
+            GroupStatus(group_name, 0, 0, 0, 0, consumers.get(group_name, 0))
+            for group_name in groups or sorted(consumers)
+        ]
         return QueueStatus(name, 0, found)
     log = queue.log
     total = log.count

@@ -174,6 +174,7 @@ class Daemon:
         self._host.stop = lambda: self.stop("a client asked for it")
         if self._remote is not None:
             self._remote.on_answers_end = self._answers_end
+            self._remote.on_available = self._heard
             self.engine.linger = 0.0
             self.engine.others_wait = 0
         self._stopping = trio.Event()
@@ -252,6 +253,11 @@ class Daemon:
         self.log.notice("stopping", reason=reason)
         self.notifier.stopping()
         self._stopping.set()
+
+    def _heard(self, queue: bytes, group: bytes | None) -> None:
+        """The store heard of something outside of a turn: let those who wait have it soon."""
+        self.broker.available(queue, group)
+        trio.lowlevel.current_trio_token().run_sync_soon(self._answers_end, idempotent=True)
 
     def _answers_end(self) -> None:
         self.broker.answers_ended(self.engine.clock.now())

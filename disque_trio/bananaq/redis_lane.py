@@ -107,8 +107,9 @@ class Routes:
         """The node cannot be reached: others are asked about its slots."""
         for slot in [slot for slot, there in self.slots.items() if there == location]:
             del self.slots[slot]
-        self.known.remove(location)
-        self.known.append(location)
+        if location in self.known:
+            self.known.remove(location)
+            self.known.append(location)
 
 
 class Lane:

@@ -242,8 +242,7 @@ TABLE = make_table(
             RedisAddresses(),
             f"127.0.0.1:{REDIS_PORT}",
             REDIS,
-            "Where the Redis is. Of a cluster one node is enough; several, separated by commas, "
-            "are tried in turn.",
+            "Where the Redis is. Of a cluster one node is enough; of several the first is asked.",
         ),
         Param("redis-cluster", YesNo(), "no", REDIS, "The Redis is a Redis Cluster."),
         Param(

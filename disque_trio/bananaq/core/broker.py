@@ -79,7 +79,7 @@ class Broker(Machine):
         self._entered: dict[tuple[int, bytes, bytes], int] = {}
         self._background = 0
         self._turn = 0
-        store.on_available = self._available
+        store.on_available = self.available
         store.on_answer = self._answered
 
     # ---- operations -------------------------------------------------------------------------
@@ -214,8 +214,9 @@ class Broker(Machine):
     def end_wait(self, client: Client) -> None:
         self.unblock(client, null(client.resp))
 
-    def _available(self, queue: bytes, group: bytes | None) -> None:
-        """There may be something for those who wait."""
+    def available(self, queue: bytes, group: bytes | None) -> None:
+        """There may be something for those who wait; outside of a turn ``answers_ended`` has to
+        follow."""
         if group is None:
             for line in self._lines.of(queue):
                 self._look(line)

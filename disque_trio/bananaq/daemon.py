@@ -333,10 +333,11 @@ def _redis_store(settings: BananaSettings) -> _RemoteStore:
         raise StartError(
             "store redis needs more than is installed: pip install disque-trio[redis]"
         ) from problem
-    first = settings.redis_addr[0]
+    first, *others = settings.redis_addr
     return RedisStore(
         first.host,
         first.port,
+        others=[(other.host, other.port) for other in others],
         cluster=settings.redis_cluster,
         db=settings.redis_db,
         password=settings.redis_password or None,

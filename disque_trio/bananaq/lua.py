@@ -22,11 +22,14 @@ Rules that all of it follows:
   error while nothing has changed. Each runs under `pcall`; the others go on.
 - Redis asks about its memory at the first write of a script only. A script with additions begins
   with one that is refused when the memory is full; then only the additions fail. All others begin
-  with a DEL, which is never refused: else a Redis that is full could not be emptied.
+  with a write that is never refused, or when the first one was refused go on with one (DEL): else
+  a Redis that is full could not be emptied.
 - Operations of the same kind that follow each other come as one run, done with few commands.
 - All keys expire some time after the last event, so that nothing remains when nobody calls.
 
-Arguments: times are in µs, "@" before one that counts from the epoch. See `redis_wire`.
+Arguments: the codes that occur, since what a call does not need is not made; then for each run its
+code, how many operations it has, how many arguments, and these. Times are in µs, "@" before one
+that counts from the epoch. See `redis_wire`.
 """
 
 from disque_trio.bananaq.lua_again import AGAIN

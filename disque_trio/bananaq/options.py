@@ -75,8 +75,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BananaSettings:
     for prefix in reversed(PREFIXES):
         if path is None:
             path = environ.get(f"{prefix}CONFIG") or None
-    overriding = _environment(environ, errors) + overriding
+    variables = _environment(environ, errors)
     file = [] if path is None else _read(path, errors)
+    overriding = variables + _implied([file, variables, overriding]) + overriding
     values = evaluate(TABLE, [*file, *overriding], errors)
     settings = BananaSettings(values, file=None if path is None else str(Path(path).absolute()))
     _check(settings, [*file, *overriding])
@@ -150,6 +151,19 @@ def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
         if given.text is not None:
             return given
     return given
+
+
+def _implied(levels: Sequence[Sequence[Setting]]) -> list[Setting]:
+    """The setting that the address of a Redis implies: who says where it is wants it to be used,
+    unless the same level or a later one says where to keep events."""
+    for level in reversed(levels):
+        names = {setting.name for setting in level}
+        if "store" in names:
+            return []
+        for setting in level:
+            if setting.name in ("redis-addr", "redis-cluster") and setting.words != ["no"]:
+                return [Setting("store", ["redis"], setting.file, setting.line)]
+    return []
 
 
 def _words_of(name: str, rest: list[str]) -> list[str]:

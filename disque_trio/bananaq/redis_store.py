@@ -5,7 +5,7 @@ and end. Any number of daemons work on one Redis and know nothing of each other.
 """
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -53,6 +53,7 @@ class RedisStore:
     Args:
         server, port: where it is; of a cluster, one of its nodes. db: number of the database.
         prefix: of all keys, without braces. pool_size: connections for operations, 1 or more.
+        others: more nodes of the cluster, host and port, to ask when the first is away.
         look_seconds: how often those who wait are told to look, whatever was heard.
 
     Attributes:
@@ -75,6 +76,7 @@ class RedisStore:
         pool_size: int = 10,
         cluster: bool = False,
         look_seconds: float = LOOK_SECONDS,
+        others: Sequence[tuple[str, int]] = (),
     ) -> None:
         if pool_size < 1:
             raise ValueError("there has to be a connection to Redis at least")
@@ -83,6 +85,8 @@ class RedisStore:
         self.on_answers_end: Callable[[], None] = _nothing
         self.on_available: Callable[[bytes, bytes | None], None] = lambda queue, group: None
         self._routes = Routes(Place(server, port, db, username, password, cluster))
+        if cluster:
+            self._routes.known += [TCPLocation(host, number) for host, number in others]
         self._watcher = Watcher(
             self.names, lambda queue, group: self.on_available(queue, group), look_seconds
         )

@@ -178,7 +178,9 @@ TABLE = make_table(
             "embedded",
             EVENTS,
             "What keeps the events: bananaq itself (embedded), or a Redis that other bananaqs may "
-            "use at the same time (redis; needs `pip install disque-trio[redis]`).",
+            "use at the same time (redis; needs `pip install disque-trio[redis]`). `redis-addr` or "
+            "`redis-cluster` mean redis where `store` is not given, or is given in what they "
+            "override, such as the file when they are options.",
         ),
         Param(
             "bg-qadd-pool-size",
@@ -211,15 +213,6 @@ TABLE = make_table(
             "How long an event exists that QLPUSH or QRPUSH added.",
             unit="seconds",
             settable=True,
-        ),
-        Param(
-            "head-dialect",
-            YesNo(),
-            "no",
-            EVENTS,
-            "Take QSTATUS and QINFO as bananaq's last version had them, `QUEUE queue GROUP group`, "
-            "when the first argument is QUEUE or GROUP. A queue of such a name cannot be asked for "
-            "first then.",
         ),
         _same(
             "appendonly",
@@ -310,7 +303,6 @@ class BananaSettings(Settings):
         below: of the parameters that the command line or the environment has overridden, the
             values that the file and the defaults give. CONFIG REWRITE writes those. A parameter
             that is SET leaves it.
-        started_in: the directory that relative paths are relative to.
         warnings: what is strange about the options and yet no error, a line each.
     """
 
@@ -333,7 +325,6 @@ class BananaSettings(Settings):
     okq_compat: bool
     okq_group: str
     okq_expire: int
-    head_dialect: bool
     appendonly: bool
     appendfilename: str
     appendfsync: str
@@ -362,7 +353,6 @@ class BananaSettings(Settings):
     def __init__(self, values: Mapping[str, Any] | None = None, *, file: str | None = None) -> None:
         super().__init__(values, file=file)
         self.below: dict[str, Any] = {}
-        self.started_in = ""
         self.warnings: list[str] = []
 
     def __repr__(self) -> str:

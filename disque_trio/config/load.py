@@ -36,7 +36,9 @@ def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str
     errors: list[ConfigError] = []
     settings = [] if path is None else read_file(kind.table, path, errors)
     values = evaluate(kind.table, settings, errors, overrides)
-    return kind(values, file=None if path is None else str(Path(path).absolute()))
+    loaded = kind(values, file=None if path is None else str(Path(path).absolute()))
+    loaded.started_in = str(Path.cwd())
+    return loaded
 
 
 def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, str]] = ()) -> S:

@@ -8,6 +8,7 @@ configuration: a line that still means the same is left alone, as are comments a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from pathlib import Path
 
 from disque_trio.config.atomic import replace_file
@@ -37,8 +38,10 @@ def rewrite(config: Settings) -> None:
         text = to_text(Path(config.file).read_bytes())
     except FileNotFoundError:
         text = ""  # the operator has removed it: write what is not the default
-    new = rewritten(config, text)
-    _check(config, new)
+    # The process has gone to its `dir` since, of which the file may speak as seen from here.
+    with chdir(config.started_in or "."):
+        new = rewritten(config, text)
+        _check(config, new)
     replace_file(config.file, to_bytes(new))
 
 

@@ -23,6 +23,7 @@ class Settings:
 
     Attributes:
         file: absolute path of the file it was loaded from, None without one.
+        started_in: the directory that relative paths in it are relative to; empty: the current one.
     """
 
     table: ClassVar[Table] = {}
@@ -31,6 +32,7 @@ class Settings:
     def __init__(self, values: Mapping[str, Any] | None = None, *, file: str | None = None) -> None:
         """Hold `values` (by parameter name, in their own types) and else the defaults."""
         self.file = file
+        self.started_in = ""
         given = values or {}
         for param in self.stored():
             value = given[param.name] if param.name in given else param.default_value()

@@ -60,10 +60,16 @@ class Daemon(LiveNode):
         wire("HELLO", "3")
         return wire
 
+    def hang_up(self) -> None:
+        """Close all connections that were made with ``wire``."""
+        for wire in self._wires:
+            wire.close()
+        self._wires.clear()
+
     def restart(self, *more: str, wait: bool = True) -> None:
         """Start it again at the same place, after it ended."""
         assert self.process.poll() is not None
-        self._wires.clear()
+        self.hang_up()
         again = spawn(self.directory, self.port, [*self.options, *more], self.kind)
         self.process = again.process
         if wait:
@@ -142,9 +148,7 @@ class RedisCluster:
         self.servers: list[RedisServer] = []
         for n in range(3):
             (directory / f"redis-{n}").mkdir()
-            self.servers.append(
-                RedisServer(directory / f"redis-{n}", "--cluster-enabled", "yes")
-            )
+            self.servers.append(RedisServer(directory / f"redis-{n}", "--cluster-enabled", "yes"))
 
     def start(self) -> None:
         """Start them, and wait until all slots are served."""

@@ -52,16 +52,15 @@ def _shared_redis(
 
 
 @pytest.fixture
-def bananaq(request: pytest.FixtureRequest, kind: str) -> Daemon:
+def bananaq(request: pytest.FixtureRequest, kind: str) -> Iterator[Daemon]:
     """A daemon that all tests share, one of each kind: nobody stops it or changes its settings."""
     daemon: Daemon = request.getfixturevalue(f"_shared_{kind}")
-    return daemon
+    yield daemon
+    daemon.hang_up()
 
 
 @pytest.fixture
-def run_bananaq(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[DaemonFactory]:
+def run_bananaq(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DaemonFactory]:
     """Starts daemons of the test's own: ``run_bananaq("redis", "--hz", "100")``. They end with the
     test. Those on the shared Redis have keys of their own; ``redis=`` names another Redis."""
     daemons: list[Daemon] = []

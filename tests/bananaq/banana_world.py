@@ -15,7 +15,7 @@ from disque_trio.bananaq.core.events import (
     IN_PROGRESS,
     QUEUE_BYTES,
 )
-from disque_trio.bananaq.core.ops import STATUS, Op
+from disque_trio.bananaq.core.ops import ACK, ADD, GET, STATUS, Op
 
 START = 1_700_000_000_000  # ms
 

@@ -495,7 +495,7 @@ def test_pipelined_commands_are_answered_in_their_order(bananaq: Daemon, queue: 
 
 def test_inline_commands_are_taken(bananaq: Daemon, queue: str) -> None:
     wire = bananaq.wire()
-    wire.raw(f'qadd {queue} 60 "two words\\x00"\r\nQGET {queue} \'a group\'\r\n'.encode())
+    wire.raw(f"qadd {queue} 60 \"two words\\x00\"\r\nQGET {queue} 'a group'\r\n".encode())
     id = wire.read()
     event = Given(wire.read())
     assert (event.id, event.body) == (id, b"two words\x00")

@@ -153,9 +153,7 @@ def test_those_who_take_are_served_in_the_order_in_which_they_came(
     assert listener.read() == queue.encode()
 
 
-def test_a_taker_has_its_whole_time_from_when_it_got_the_event(
-    bananaq: Daemon, queue: str
-) -> None:
+def test_a_taker_has_its_whole_time_from_when_it_got_the_event(bananaq: Daemon, queue: str) -> None:
     wire = taker(bananaq, queue, "g", "EX", "0.6")
     sent = time.monotonic()
     wait_until(lambda: time.monotonic() > sent + 0.7)

@@ -4,7 +4,7 @@ from banana_world import START, World, acknowledge, add, check_books, take
 from store_semantics import MINUTE, MS, EmbeddedDrive, get, try_add
 
 from disque_trio.bananaq.core.embedded import EmbeddedStore
-from disque_trio.bananaq.core.ops import ADD, FLUSH, GET, STATUS, Op
+from disque_trio.bananaq.core.ops import ADD, FLUSH, GET, REDO, STATUS, WORKING, Op
 
 SECOND = 1000 * MS
 
@@ -218,3 +218,69 @@ async def test_totals_count_what_happened() -> None:
     await drive.advance(1000)
     totals = (store.added, store.given, store.acked, store.missed, store.expired)
     assert totals == (3, 3, 2, 1, 3)
+
+
+# --- when more is due than is done at once ---
+
+
+def test_a_late_acknowledgement_counts_nothing_however_much_is_due() -> None:
+    store = EmbeddedStore()
+    ids = []
+    for _ in range(4000):
+        add(store, START)
+        id = take(store, START, hold=100 * MS)
+        assert id is not None
+        ids.append(id)
+    assert [acknowledge(store, START + 100, id) for id in ids] == [0] * 4000
+
+
+def test_an_own_id_is_free_at_the_end_of_its_event_however_much_ends() -> None:
+    store = EmbeddedStore()
+    for now in (START, START + 1000):
+        for n in range(4000):
+            op = Op(ADD, b"q", b"g")
+            op.own_id = b"%d" % n
+            op.expire = SECOND
+            store.run(op, now)
+            assert not op.conflict
+
+
+# --- a group's figures ---
+
+
+def test_an_acknowledged_deadline_is_not_what_a_waiter_is_told_later() -> None:
+    store = EmbeddedStore()
+    for _ in range(2):
+        add(store, START)
+    first = take(store, START, hold=10 * MS)
+    assert first is not None
+    take(store, START, hold=500 * MS)
+    assert acknowledge(store, START, first) == 1
+    op = Op(GET, b"q", b"g")
+    store.run(op, START + 20)
+    assert op.event is None
+    assert op.due == (START + 500) * 1000
+
+
+def test_what_is_put_back_and_taken_again_for_ever_leaves_nothing_behind() -> None:
+    store = EmbeddedStore()
+    for own_id in (b"x", b"y"):
+        op = Op(ADD, b"q", b"g")
+        op.own_id = own_id
+        op.expire = MINUTE
+        store.run(op, START)
+    take(store, START)
+    take(store, START)
+    for n in range(1000):
+        for kind, own_id in ((REDO, b"x"), (REDO, b"y"), (WORKING, b"y"), (WORKING, b"x")):
+            if (n, kind, own_id) == (999, WORKING, b"x"):
+                break
+            op = Op(kind, b"q", b"g")
+            op.own_id = own_id
+            op.hold = MINUTE
+            store.run(op, START)
+            assert op.count == 1
+    assert len(store.queues[b"q"].groups[b"g"].redo_order) < 100
+    check_books(store)
+    assert take(store, START) is not None
+    assert take(store, START) is None

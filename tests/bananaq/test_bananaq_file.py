@@ -169,3 +169,51 @@ async def test_a_queue_flushed_and_made_again_during_a_dump_is_the_new_one() -> 
         drive.store = reload(file, drive.ms)
         assert [await body(drive, b"q", b"g") for _ in range(2)] == [b"new 2", None]
         assert [await body(drive, b"q", b"h") for _ in range(3)] == [b"new 1", b"new 2", None]
+
+
+def test_a_dump_leaves_out_what_is_added_meanwhile() -> None:
+    store = EmbeddedStore()
+    add(store, START)
+    add(store, START)
+    store.start_dump()
+    records: list[bytes] = []
+    last = False
+    while not last:
+        more, last = store.dump_step(1)
+        records += more
+        add(store, START)
+        assert store.count < 10
+    assert len([record for record in records if b"QEVENT" in record]) == 2
+
+
+def test_what_is_to_be_given_again_keeps_its_number_in_a_dump() -> None:
+    store = EmbeddedStore()
+    id = add(store, START)
+    take(store, START, hold=10 * MS)
+    store.tick(START + 10)
+    take(store, START + 10, hold=10 * MS)
+    store.tick(START + 20)
+    store.start_dump()
+    records, last = store.dump_step(10_000)
+    assert last
+    assert take(reload(records, START + 20), START + 20) == id + b"_3"
+
+
+def test_of_two_events_with_one_own_id_the_newer_is_meant_in_whatever_order_they_are_loaded() -> (
+    None
+):
+    t = START * 1000
+    end = b"%d" % (t + MINUTE)
+    old = [b"QEVENT", b"q", b"%d" % (t - 5), end, b"old", b"x"]
+    new = [b"QEVENT", b"q", b"%d" % (t - 4), end, b"new", b"x"]
+    for records in ([old, new], [new, old]):
+        store = EmbeddedStore()
+        for record in records:
+            store.load_record(record, t)
+        pointer = [b"QPOINTER", b"q", b"g", b"%d" % (t - 5)]
+        store.load_record(pointer, t)
+        take(store, START)
+        op = Op(ACK, b"q", b"g")
+        op.own_id = b"x"
+        store.run(op, START)
+        assert op.count == 1

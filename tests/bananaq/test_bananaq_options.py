@@ -43,7 +43,7 @@ def test_nothing_given_means_the_documented_defaults() -> None:
     assert (plain.bg_qadd_pool_size, plain.log_level, plain.store) == (128, "info", "embedded")
     assert (plain.appendonly, plain.appendfilename) == (True, "bananaq.aof")
     assert (plain.okq_compat, plain.okq_group, plain.okq_expire) == (True, "okq", 604800)
-    assert (plain.head_dialect, plain.redis_prefix, plain.file) == (False, "bananaq", None)
+    assert (plain.redis_cluster, plain.redis_prefix, plain.file) == (False, "bananaq", None)
     assert plain.dir == str(Path.cwd())
 
 
@@ -82,9 +82,9 @@ def test_values_come_behind_an_equals_sign_or_as_the_next_word() -> None:
 
 
 def test_a_switch_may_stand_alone() -> None:
-    given = settings("--redis-cluster", "--redis-addr=127.0.0.1:6380", "--head-dialect")
+    given = settings("--redis-cluster", "--redis-addr=127.0.0.1:6380")
     assert given.redis_cluster
-    assert given.head_dialect
+    assert given.store == "redis"
     assert given.redis_addr == (Endpoint("127.0.0.1", 6380),)
     assert settings("--appendonly", "no", "--hz", "20").appendonly is False
     assert settings("--appendonly=false", BANANAQ_OKQ_COMPAT="off").values() == (
@@ -147,12 +147,27 @@ def test_a_prefix_of_keys_leaves_the_slot_alone() -> None:
 
 
 def test_options_about_a_redis_that_is_not_used_are_named() -> None:
-    given = settings("--redis-addr=a:1", "--redis-addr=b:1", BANANAQ_REDIS_DB="1")
+    given = settings(
+        "--store=embedded", "--redis-addr=a:1", "--redis-addr=b:1", BANANAQ_REDIS_DB="1"
+    )
     assert given.warnings == [
         "redis-db has no effect without store redis",
         "redis-addr has no effect without store redis",
     ]
     assert settings("--redis-addr=a:1", "--store", "redis").warnings == []
+
+
+def test_the_address_of_a_redis_means_that_it_is_used(tmp_path: Path) -> None:
+    assert settings("--redis-addr=a:1").store == "redis"
+    assert settings("--redis-cluster").store == "redis"
+    assert settings("--redis-cluster=no").store == "embedded"
+    assert settings(BANANAQ_REDIS_ADDR="a:1").store == "redis"
+    assert settings("--redis-addr=a:1", BANANAQ_STORE="embedded").store == "redis"
+    assert settings("--store=embedded", BANANAQ_REDIS_ADDR="a:1").store == "embedded"
+    file = config(tmp_path, "store: embedded\nredis-addr: a:1\n")
+    assert settings("--config", file).store == "embedded"
+    assert settings("--config", file, "--redis-cluster", "--redis-addr=b:1").store == "redis"
+    assert settings("--config", config(tmp_path, "redis-addr: a:1\n")).store == "redis"
 
 
 def test_all_that_is_wrong_is_said_with_its_place(tmp_path: Path) -> None:

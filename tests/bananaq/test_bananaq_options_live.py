@@ -3,52 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from bananaq_process import ROOT, BananaProcess
-from harness import LiveNode, Wire, free_port
+from banana_fixtures import DaemonFactory
 
 from disque_trio.bananaq.client import AuthError, connect
 from disque_trio.bananaq.option_texts import example, usage
 
+ROOT = Path(__file__).resolve().parents[2]
+
 pytestmark = pytest.mark.live
-
-Start = Callable[..., BananaProcess]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts bananaq with options."""
-    started: list[BananaProcess] = []
-
-    def start(*options: str) -> BananaProcess:
-        process = BananaProcess(tmp_path, *options)
-        started.append(process)
-        return process.start()
-
-    yield start
-    for process in started:
-        process.kill()
-
-
-@pytest.fixture
-def wire() -> Iterator[Callable[[BananaProcess], Wire]]:
-    """Opens plain connections."""
-    nodes: list[LiveNode] = []
-
-    def wire(bananaq: BananaProcess) -> Wire:
-        assert bananaq.process is not None
-        nodes.append(LiveNode(bananaq.port, bananaq.process, bananaq.log))
-        return nodes[-1].wire()
-
-    yield wire
-    for node in nodes:
-        node.close()
 
 
 def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -77,22 +44,22 @@ def test_bad_options_are_told_and_the_status_is_2(tmp_path: Path) -> None:
     assert all(line.startswith("bananaq: ") for line in lines)
 
 
-def test_a_port_that_is_taken_is_told_and_the_status_is_1(start: Start, tmp_path: Path) -> None:
-    port = start().port
+def test_a_port_that_is_taken_is_told_and_the_status_is_1(
+    run_bananaq: DaemonFactory, tmp_path: Path
+) -> None:
+    port = run_bananaq("embedded").port
     (tmp_path / "other").mkdir()
     done = run(f"--listen-addr=127.0.0.1:{port}", "--dir", str(tmp_path / "other"))
     assert done.returncode == 1
     assert f"127.0.0.1 port {port}" in done.stderr
 
 
-def test_config_shows_sets_and_rewrites(
-    start: Start, wire: Callable[[BananaProcess], Wire], tmp_path: Path
-) -> None:
+def test_config_shows_sets_and_rewrites(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
     file = tmp_path / "bananaq.conf"
     file.write_text(example())
-    bananaq = start("--config", str(file), "--hz", "20", "--maxclients=77")
-    client = wire(bananaq)
-    where = f"127.0.0.1:{bananaq.port}".encode()
+    daemon = run_bananaq("embedded", "--config", str(file), "--hz", "20", "--maxclients=77")
+    client = daemon.wire()
+    where = f"127.0.0.1:{daemon.port}".encode()
     assert client("CONFIG", "GET", "listen-addr", "hz") == [b"listen-addr", where, b"hz", b"20"]
     assert client("CONFIG", "SET", "hz", "30", "log-level", "debug") == b"OK"
     assert "Unsupported" in client.error("CONFIG", "SET", "store", "redis")
@@ -101,37 +68,30 @@ def test_config_shows_sets_and_rewrites(
     lines[lines.index("hz: 10")] = "hz: 30"
     lines[lines.index("log-level: info")] = "log-level: debug"
     assert file.read_text().splitlines() == lines
-    assert bananaq.kill(signal.SIGTERM) == 0
+    assert daemon.stop() == 0
 
 
-def test_without_a_file_there_is_nothing_to_rewrite(
-    start: Start, wire: Callable[[BananaProcess], Wire]
+def test_without_a_file_there_is_nothing_to_rewrite(run_bananaq: DaemonFactory) -> None:
+    assert "without a config file" in run_bananaq("embedded").wire().error("CONFIG", "REWRITE")
+
+
+def test_the_environment_counts_less_than_the_command_line(
+    run_bananaq: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "without a config file" in wire(start()).error("CONFIG", "REWRITE")
+    monkeypatch.setenv("bananaq_HZ", "20")
+    monkeypatch.setenv("BANANAQ_TIMEOUT", "30")
+    daemon = run_bananaq("embedded", "--timeout", "40")
+    assert daemon.ask("CONFIG", "GET", "hz", "timeout") == [b"timeout", b"40", b"hz", b"20"]
 
 
-async def test_a_password_can_come_from_the_file(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "bananaq.conf").write_text("requirepass: two words\n")
-    bananaq = start("--config", str(tmp_path / "bananaq.conf"))
-    async with connect(port=bananaq.port, password="two words") as client:
+async def test_who_knows_the_password_gets_in(run_bananaq: DaemonFactory) -> None:
+    daemon = run_bananaq("embedded")
+    assert daemon.ask("CONFIG", "SET", "requirepass", "two words") == b"OK"
+    async with connect(port=daemon.port, password="two words") as client:
         assert await client.status() == {}
     with pytest.raises(AuthError):
-        async with connect(port=bananaq.port, password="others"):
+        async with connect(port=daemon.port, password="others"):
             pass
-    async with connect(port=bananaq.port) as client:
+    async with connect(port=daemon.port) as client:
         with pytest.raises(AuthError):
             await client.status()
-
-
-def test_the_environment_names_where_to_listen(tmp_path: Path) -> None:
-    port = free_port()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "bananaq_LISTEN_ADDR": f"127.0.0.1:{port}",
-        "BANANAQ_DIR": str(tmp_path),
-    }
-    process = BananaProcess(tmp_path)
-    process.port = port
-    process.launch([sys.executable, "-m", "disque_trio.bananaq.main"], environment)
-    assert process.kill(signal.SIGTERM) == 0

@@ -171,8 +171,8 @@ def live(world: World, rng: random.Random, steps: int) -> None:
             world.advance(rng.choice([1, 1, 7, 40, 400]), tick=rng.random() < 0.5)
         elif dice < 0.941:
             world.advance(10_000)
-        elif dice < 0.997:
-            world.step_dump(rng.choice([1, 60, 500]))
+        elif dice < 0.994:
+            world.step_dump(rng.choice([1, 60, 500, 5000]))
         else:
             world.restart()
         if rng.random() < 0.02:
@@ -183,5 +183,14 @@ def live(world: World, rng: random.Random, steps: int) -> None:
 def test_a_long_life_with_rewrites_and_restarts_is_as_the_model_has_it(seed: int) -> None:
     world = World()
     live(world, random.Random(seed), 3000)
+    world.step_dump(1)
+    while world.new_file is not None:
+        live(world, random.Random(seed), 3)
+        if world.new_file is not None:
+            world.step_dump(2000)
     world.restart()
+    for queue in QUEUES:
+        for group in GROUPS:
+            while world.run(make_get(GET, queue, group, 10**8 * MS)).event is not None:
+                pass
     world.check()

@@ -24,7 +24,7 @@ _COMPILED = not __file__.endswith(".py")
 EVENT_BYTES = 170 if _COMPILED else 260
 DELIVERY_BYTES = 215 if _COMPILED else 240
 GROUP_BYTES = 300
-QUEUE_BYTES = 640 if _COMPILED else 680
+QUEUE_BYTES = 700 if _COMPILED else 680
 
 
 class StoredEvent(Timed):

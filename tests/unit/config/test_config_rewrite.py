@@ -325,3 +325,21 @@ def test_a_file_that_was_broken_meanwhile_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown parameter"):
         rewrite(config)
     assert path.read_text() == "hz 20\nnonsense 5\n"
+
+
+@pytest.mark.parametrize(("name", "text"), [("disque.conf", "dir data\n"), ("d.yaml", "dir: data")])
+def test_a_relative_dir_is_still_found_when_the_process_has_gone_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    tmp_path.joinpath("data").mkdir()
+    path = tmp_path / name
+    path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    config = load_config(name)
+    monkeypatch.chdir(tmp_path / "data")
+    config.config_set([(b"hz", b"44")])
+    rewrite(config)
+    monkeypatch.chdir(tmp_path)
+    again = load_config(name)
+    assert again.hz == 44
+    assert Path(again.dir).resolve() == tmp_path / "data"

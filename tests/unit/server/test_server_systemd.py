@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from disque_trio.bananaq.options import parse
 from disque_trio.config import load_config
 from disque_trio.server import systemd
 from disque_trio.server.install import install_hints
@@ -33,6 +34,8 @@ from disque_trio.server.systemd import (
 ROOT = Path(__file__).resolve().parents[3]
 SERVICE = ROOT / "config" / "disque.service"
 SOCKET = ROOT / "config" / "disque.socket"
+BANANAQ = ROOT / "config" / "bananaq.service"
+UNITS = [(SERVICE, SOCKET), (BANANAQ,)]
 
 
 class Manager:
@@ -381,18 +384,19 @@ def settings(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def analyze(tmp_path: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run systemd-analyze on the units, with the node of this environment for the installed."""
+def analyze(
+    tmp_path: Path, units: Sequence[Path], *words: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run systemd-analyze on the units, with a program that is there for the installed one."""
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed (package systemd)")
-    text = SERVICE.read_text()
-    installed = settings(SERVICE)["ExecStart"][0].split()[0]
-    service = tmp_path / SERVICE.name
-    service.write_text(text.replace(installed, sys.executable))
-    shutil.copy(SOCKET, tmp_path)
+    copies = [tmp_path / unit.name for unit in units]
+    for unit, copy in zip(units, copies, strict=True):
+        installed = settings(unit).get("ExecStart", [sys.executable])[0].split()[0]
+        copy.write_text(unit.read_text().replace(installed, sys.executable))
     return subprocess.run(
-        [program, *words, str(service), *([str(tmp_path / SOCKET.name)] * (words[0] == "verify"))],
+        [program, *words, *map(str, copies)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -400,17 +404,35 @@ def analyze(tmp_path: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
-    result = analyze(tmp_path, "verify")
+@pytest.mark.parametrize("units", UNITS, ids=lambda units: units[0].stem)
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, units: Sequence[Path]) -> None:
+    result = analyze(tmp_path, units, "verify")
     assert result.returncode == 0, result.stderr
-    assert not [line for line in result.stderr.splitlines() if "disque" in line]
+    assert not [line for line in result.stderr.splitlines() if units[0].stem in line]
 
 
-def test_systemd_rates_the_service_as_well_confined(tmp_path: Path) -> None:
-    result = analyze(tmp_path, "security", "--offline=yes", "--threshold=15")
+@pytest.mark.parametrize("units", UNITS, ids=lambda units: units[0].stem)
+def test_systemd_rates_the_service_as_well_confined(tmp_path: Path, units: Sequence[Path]) -> None:
+    result = analyze(tmp_path, units[:1], "security", "--offline=yes", "--threshold=15")
     if "--offline" in result.stderr:
         pytest.skip("systemd-analyze is older than 250")
     assert result.returncode == 0, result.stdout
+
+
+def test_the_service_of_bananaq_agrees_with_its_configuration_and_with_the_nodes() -> None:
+    service, node = settings(BANANAQ), settings(SERVICE)
+    program, option, config = service["ExecStart"][0].split()
+    assert (Path(program).name, option) == ("bananaq", "--config")
+    assert Path(program).parent == Path(node["ExecStart"][0].split()[0]).parent
+    assert config.startswith(service["ReadWritePaths"][0].removeprefix("-"))
+    assert service["WorkingDirectory"] == [f"/var/lib/{service['StateDirectory'][0]}"]
+    shipped = parse(["--config", str(ROOT / "config" / "bananaq.conf")], {})
+    assert int(service["LimitNOFILE"][0]) > shipped.maxclients + 64
+    own = {"Description", "After", "ExecStart", "User", "Group", "WorkingDirectory"}
+    own |= {"StateDirectory", "RuntimeDirectory", "ReadWritePaths", "Sockets", "Also", "ExecReload"}
+    assert {name: value for name, value in service.items() if name not in own} == {
+        name: value for name, value in node.items() if name not in own
+    }
 
 
 def test_the_units_the_hints_and_the_shipped_configuration_agree() -> None:

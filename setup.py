@@ -14,7 +14,12 @@ from pathlib import Path
 from setuptools import setup
 
 PACKAGES = ("core", "protocol", "commands", "bananaq/core", "bananaq/commands")
-MORE = ("disque_trio/aof/format.py", "disque_trio/aof/loader.py")
+MORE = (
+    "disque_trio/aof/format.py",
+    "disque_trio/aof/loader.py",
+    "disque_trio/bananaq/redis_keys.py",
+    "disque_trio/bananaq/redis_wire.py",
+)
 # What surrounds the state machine derives from these, which a compiled class does not allow.
 PURE = {
     "disque_trio/core/host.py",

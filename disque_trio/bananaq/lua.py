@@ -36,8 +36,6 @@ from disque_trio.bananaq.lua_again import AGAIN
 from disque_trio.bananaq.lua_runs import RUNS
 from disque_trio.redis_link import Script
 
-LATER = -1  # not done, since the answers have become too large: ask again
-
 _GRACE = 60_000_000  # µs after the last event's end until the keys expire
 _SOON = 2_000_000  # µs; of deadlines that are nearer those who wait are told
 _STALE = 30_000_000  # µs without a sign of life until a consumer does not count

@@ -22,13 +22,13 @@ from disque_trio.bananaq.core.ops import (
     Op,
     QueueStatus,
 )
-from disque_trio.bananaq.lua import LATER
 from disque_trio.bananaq.redis_keys import KeyNames
 
 # What the store does of its own, with the names of consumers in ``groups``.
 ENTER = 101
 LEAVE = 102
 
+LATER = -1  # not done, since the answers have become too large: ask again
 MOST_IN_RUN = 256  # Lua unpacks a few thousand values at most
 
 Argument = bytes | str | int

@@ -4,13 +4,13 @@ SEEDS ?= 100000
 PY := $(VENV)/bin/python
 export VENV
 
-.PHONY: help run test test-pressure test-spark lint format bench simulate soak compiled docs clean
+.PHONY: help run test test-pressure test-bananaq test-spark lint format bench simulate soak compiled docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
 	@echo "make test-spark  the tests that start a Spark"
-	@echo "make test-pressure  the tests of pressure, on a redis-server"
+	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
@@ -33,16 +33,19 @@ test:
 ifdef ARGS
 	$(PY) -m pytest $(ARGS)
 else
-	$(PY) -m pytest --ignore=tests/spark --ignore=tests/pressure
+	$(PY) -m pytest --ignore=tests/spark
 	$(PY) -m pytest tests/spark
 endif
 
-# Not yet a part of `make test`.
+# Parts of `make test`.
 test-pressure:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/pressure $(ARGS)
 
-# A part of `make test`.
+test-bananaq:
+	@tools/setup.sh test
+	$(PY) -m pytest tests/bananaq $(ARGS)
+
 test-spark:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/spark $(ARGS)

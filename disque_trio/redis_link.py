@@ -11,7 +11,7 @@ a client passed in says about where and how to connect is.
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import trio
 from coredis.client import Client
@@ -22,6 +22,7 @@ from coredis.connection import (
     TCPConnection,
     TCPLocation,
 )
+from coredis.connection._request import Request
 from coredis.exceptions import (
     BusyLoadingError,
     MovedError,
@@ -39,6 +40,9 @@ logging.getLogger("coredis").addHandler(logging.NullHandler())
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 10.0
 MOST_REDIRECTIONS = 5
+
+# Whatever a client has been told, these are ours to decide.
+_OURS = {"noreply": False, "stream_timeout": None, "decode_responses": False}
 
 Argument = bytes | str | int
 Open = Callable[[TCPLocation | None], Awaitable[BaseConnection]]
@@ -79,8 +83,8 @@ class LinkLost(Exception):
 
 def opener(place: Place, client: "Client[Any] | None") -> Open:
     """How to make a connection (not yet running): to the server at `place`, or as `client`
-    does, which may be a `Redis`, one from a `Sentinel`, or a `RedisCluster`. The function gets the
-    node of a cluster it has to be, or None."""
+    does, which may be a `Redis`, one from a `Sentinel`, or a `RedisCluster`; none has to be entered
+    as a context. The function gets the node of a cluster it has to be, or None."""
 
     async def plain(location: TCPLocation | None) -> BaseConnection:
         return TCPConnection(
@@ -90,17 +94,20 @@ def opener(place: Place, client: "Client[Any] | None") -> Open:
             connect_timeout=CONNECT_SECONDS,
         )
 
-    if client is None:
-        return plain
+    return plain if client is None else _like(client)
+
+
+def _like(client: "Client[Any]") -> Open:
     pool = client.connection_pool
-    ours = {"noreply": False, "stream_timeout": None, "decode_responses": False}
-    options: Any = {**pool.connection_kwargs, **ours}
+    options: Any = {**pool.connection_kwargs, **_OURS}
+    if options.get("connect_timeout") is None:
+        options["connect_timeout"] = CONNECT_SECONDS
 
     async def like_client(location: TCPLocation | None) -> BaseConnection:
         if isinstance(pool, ClusterConnectionPool):
             return ClusterConnection(location or await _any_node(pool.startup_nodes), **options)
         if isinstance(pool, SentinelConnectionPool):
-            primary = await pool.get_primary_location()
+            primary = await _primary(pool)
             return SentinelManagedConnection(primary, pool.service_name, True, **options)
         assert isinstance(pool, ConnectionPool)
         there = location or pool.location
@@ -120,6 +127,47 @@ async def _any_node(nodes: list[TCPLocation]) -> TCPLocation:
     return nodes[0]
 
 
+async def _primary(pool: SentinelConnectionPool) -> TCPLocation:
+    """Where the sentinels say the primary is.
+
+    They are asked over connections of ours: coredis' pools forget to close those that fail.
+
+    Raises:
+        LinkLost: none of them knows.
+    """
+    failure: Exception | None = None
+    words = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", pool.service_name)
+    for sentinel in pool.sentinel_manager.sentinels:
+        try:
+            reply = await _ask(_like(sentinel), words)
+        except (LinkLost, RedisError) as error:
+            failure = failure or error
+            continue
+        if reply:
+            host, port = cast("list[bytes]", reply)
+            return TCPLocation(host.decode(), int(port))
+    why = f"no sentinel knows {pool.service_name!r}"
+    raise LinkLost(f"{why}: {failure}" if failure else why, False) from failure
+
+
+async def _ask(open_: Open, words: tuple[Argument, ...]) -> ResponseType:
+    """The reply to one command, over a connection for it alone. Raises as `Link.command`."""
+    failure: Exception = LinkLost("no connection in time", False)
+    reply: ResponseType = None
+    answered = False
+    async with trio.open_nursery() as nursery:
+        with trio.move_on_after(CONNECT_SECONDS):
+            try:
+                reply = await Link(nursery, open_).command(*words, seconds=CONNECT_SECONDS)
+                answered = True
+            except (LinkLost, RedisError) as error:
+                failure = error  # kept out of the nursery, which would wrap it in a group
+        nursery.cancel_scope.cancel()
+    if answered:
+        return reply
+    raise failure
+
+
 class Link:
     """One connection, opened when it is needed and again after it was lost.
 
@@ -135,6 +183,11 @@ class Link:
         self._node: TCPLocation | None = None
         self._attempt: _Attempt | None = None
 
+    @property
+    def host(self) -> bytes:
+        """The name or address of the server it is connected to; empty if there is none."""
+        return str(getattr(self._connection, "host", "")).encode()
+
     async def command(self, *words: Argument, seconds: float = REPLY_SECONDS) -> ResponseType:
         """The reply to one command; it has to come within `seconds`.
 
@@ -146,12 +199,10 @@ class Link:
             RedisError: the server answered with an error.
         """
         for _ in range(MOST_REDIRECTIONS):
-            connection = self._connection
-            if connection is None or not connection.usable:
-                connection = await self._connect()
+            connection = await self.connected()
             with trio.CancelScope(shield=True):
                 try:
-                    return await self._exchange(connection, words, seconds)
+                    return await self.reply(self.post(connection, *words, seconds=seconds))
                 except MovedError as error:
                     host = error.host or getattr(connection, "host", "")
                     # The old connection stays open, as others may wait for replies on it.
@@ -170,11 +221,29 @@ class Link:
             # Nothing was executed. The server has it from now on, until it is restarted.
             return await self.command(b"EVAL", script.source, len(keys), *keys, *arguments)
 
-    async def _exchange(
-        self, connection: BaseConnection, words: tuple[Argument, ...], seconds: float
-    ) -> ResponseType:
+    @property
+    def usable(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None and self._connection.usable
+
+    async def connected(self) -> BaseConnection:
+        """The connection, opened if there is none. Raises `LinkLost`."""
+        connection = self._connection
+        if connection is None or not connection.usable:
+            connection = await self._connect()
+        return connection
+
+    def post(
+        self, connection: BaseConnection, *words: Argument, seconds: float = REPLY_SECONDS
+    ) -> Request:
+        """Send a command, of many that are under way at once. Whoever waits for its `reply` is
+        shielded from cancellation, or the connection is lost.
+
+        Raises:
+            LinkLost: there is no connection any more.
+        """
         try:
-            request = connection.create_request(
+            return connection.create_request(
                 bytes(words[0]) if isinstance(words[0], bytes) else str(words[0]).encode(),
                 *words[1:],
                 decode=False,
@@ -184,6 +253,9 @@ class Link:
             )
         except Exception as error:
             raise LinkLost(f"the connection to Redis is lost: {error}", False) from error
+
+    async def reply(self, request: Request) -> ResponseType:
+        """The reply to what was posted; raises as `command`, and `MovedError`."""
         try:
             return await request
         except BusyLoadingError as error:
@@ -194,7 +266,9 @@ class Link:
             raise LinkLost(f"Redis takes no writes here: {error}", False) from error
         except RedisConnectionError as error:
             raise LinkLost(f"the connection to Redis broke: {error}", True) from error
-        except RedisError:
+        except RedisError as error:
+            if str(error).startswith("Protocol error"):
+                self._drop()  # Redis closes the connection after that
             raise
         except Exception as error:
             raise LinkLost(f"the connection to Redis broke: {error!r}", True) from error
@@ -226,17 +300,26 @@ class Link:
     async def _establish(self, attempt: "_Attempt") -> None:
         node, self._node = self._node, None
         connection: BaseConnection | None = None
+        limit = trio.CancelScope()
         try:
             connection = await self._open(node)
-            await self._nursery.start(_run, connection)
-            self._node = node
-            self._connection = attempt.connection = connection
+            # coredis limits the time to connect, but not that of its first commands.
+            limit.deadline = trio.current_time() + REPLY_SECONDS
+            with limit:
+                await self._nursery.start(_run, connection)
+                self._node = node
+                self._connection = attempt.connection = connection
+        except LinkLost as error:
+            attempt.cause = error
+            attempt.error = str(error)
         except Exception as error:
             attempt.cause = error
             attempt.error = f"{error} ({error.__cause__ or type(error).__name__})"
         finally:
             if attempt.connection is None and connection is not None:
                 _discard(connection)
+                if limit.cancel_called:  # coredis makes another error of it
+                    attempt.error = f"{connection.location} does not answer"
             self._attempt = None
             attempt.ended.set()
 

@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from harness import (
 )
 
 __all__ = ["LiveNode", "NodeFactory", "Wire", "free_port", "wait_until"]
+
+# A shell starts what is in the background with SIGINT ignored, and so would be what tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NODE_TIMEOUT = "3000"  # ms; short, but not for a machine that is busy with other tests
 

@@ -1,4 +1,16 @@
-"""pressure: bounded, synchronised, exclusive FIFO queues in any Redis (protocol 0.15)."""
+"""pressure: bounded, synchronised, exclusive FIFO queues in any Redis (protocol 0.15).
+
+Needs the extra `redis`.
+"""
+
+try:
+    import coredis as _coredis  # noqa: F401
+except ModuleNotFoundError as missing:
+    if missing.name != "coredis":
+        raise
+    raise ImportError(
+        "disque_trio.pressure needs a client of Redis: pip install disque-trio[redis]"
+    ) from missing
 
 from disque_trio.pressure.errors import (
     InvalidNameError,
@@ -15,8 +27,9 @@ from disque_trio.pressure.errors import (
     ServerRefusedError,
     WrongTypeError,
 )
-from disque_trio.pressure.queue import PressureQueue, Stats
+from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.roles import Consumer, Producer
+from disque_trio.pressure.stats import Stats
 
 __all__ = [
     "Consumer",

@@ -3,12 +3,14 @@
 import argparse
 from collections.abc import Sequence
 
+from disque_trio.pressure.urls import Url
 from disque_trio.version import VERSION
 
 EPILOG = """\
 The environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB and PRESSURE_PREFIX stand in for the
 options that are not given; without either it is 127.0.0.1, 6379, 0 and __pressure__. A password of
-Redis is in REDISCLI_AUTH, that of Disque in DISQUECLI_AUTH.
+Redis is in REDISCLI_AUTH, that of Disque in DISQUECLI_AUTH. In a cluster all keys of a queue have
+to be in one slot: put a part of the prefix or the name in braces.
 
 Exit status: 0 done; 1 failed, a line on standard error says why; 2 wrong arguments; 130, 141, 143
 stopped by SIGINT, because nobody reads the output any more, by SIGTERM.
@@ -34,9 +36,35 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
             parser.error("pipe: --close is for --to-pressure")
     if options.command == "put" and options.bound is not None and not options.create:
         parser.error("put: --bound is for --create")
-    if options.command == "doctor" and options.user is not None and options.free is None:
-        parser.error("doctor: --user is for --free")
+    if options.command == "doctor" and options.held_by is not None and options.free is None:
+        parser.error("doctor: --held-by is for --free")
+    _check_where(parser, options)
     return options
+
+
+def _check_where(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    ways = {"--url": options.url, "--socket": options.socket, "--sentinel": options.sentinel}
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        parser.error(f"give only one of {' and '.join(given)}")
+    others = {"--server": options.server, "--port": options.port}
+    if options.url is not None:
+        others |= {"--db": options.db, "--user": options.user}
+    for name, value in others.items():
+        if given and value is not None:
+            parser.error(f"{name} cannot be given beside {given[0]}")
+    if (options.sentinel is None) != (options.service is None):
+        parser.error("--sentinel and --service belong together")
+    if options.cluster and (options.sentinel or options.socket or options.db):
+        parser.error("a cluster has no sentinels, no socket and no database but 0")
+    if options.key is not None and options.cert is None:
+        parser.error("--key is for --cert")
+    tls = options.tls or (options.url is not None and options.url.tls)
+    files = (options.cacert, options.cert, options.insecure or None)
+    if not tls and any(value is not None for value in files):
+        parser.error("--cacert, --cert, --key and --insecure are for --tls")
+    if options.tls and (options.socket is not None or (options.url and options.url.socket)):
+        parser.error("a socket knows no TLS")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         " clients have the role afterwards",
     )
     doctor.add_argument(
-        "--user", metavar="ID", help="with --free: only if this client (still) holds the role"
+        "--held-by", metavar="ID", help="with --free: only if this client (still) holds the role"
     )
 
     pipe = command("pipe", "Move elements between Disque and pressure.")
@@ -144,8 +172,27 @@ def _common(parser: argparse.ArgumentParser) -> None:
         default=missing,
         help="fail after so many seconds of waiting for a role, room or an element",
     )
-    quiet = False if missing is None else missing
-    add("-q", "--quiet", action="store_true", default=quiet, help="no progress line")
+    off = False if missing is None else missing
+    add("-q", "--quiet", action="store_true", default=off, help="no progress line")
+    where = parser.add_argument_group("other ways to a Redis")
+    add = where.add_argument
+    add("--user", metavar="NAME", default=missing, help="user of Redis whose password is given")
+    add("--url", type=_url, metavar="URL", default=missing, help="redis://, rediss:// or unix://")
+    add("--socket", metavar="PATH", default=missing, help="the Unix socket of Redis")
+    add("--tls", action="store_true", default=off, help="connect by TLS")
+    add("--cacert", metavar="FILE", default=missing, help="certificates to trust (PEM)")
+    add("--cert", metavar="FILE", default=missing, help="our certificate (PEM)")
+    add("--key", metavar="FILE", default=missing, help="its key, if it is not in the same file")
+    add("--insecure", action="store_true", default=off, help="trust any certificate")
+    add("--cluster", action="store_true", default=off, help="it is a cluster: list asks all nodes")
+    add(
+        "--sentinel",
+        type=_sentinels,
+        metavar="HOST:PORT[,...]",
+        default=missing,
+        help="ask these sentinels where Redis is",
+    )
+    add("--service", metavar="NAME", default=missing, help="its name with the sentinels")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -190,3 +237,20 @@ def _seconds(text: str) -> float:
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}")
     return value
+
+
+def _url(text: str) -> Url:
+    try:
+        return Url.parse(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
+
+
+def _sentinels(text: str) -> list[tuple[str, int]]:
+    found = []
+    for place in text.split(","):
+        host, colon, port = place.rpartition(":")
+        if not colon or not host.strip("[]"):
+            raise argparse.ArgumentTypeError(f"HOST:PORT is needed, not {place!r}")
+        found.append((host.removeprefix("[").removesuffix("]"), _port(port)))
+    return found

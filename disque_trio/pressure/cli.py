@@ -11,15 +11,16 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import coredis
 import trio
+from coredis.client import Client
 from coredis.exceptions import RedisError
 
 from disque_trio.pressure import doctor
 from disque_trio.pressure.arguments import parse
+from disque_trio.pressure.command import Run
+from disque_trio.pressure.connecting import client_for, where
 from disque_trio.pressure.console import (
     FAILED,
     OK,
@@ -28,86 +29,45 @@ from disque_trio.pressure.console import (
     Failed,
     Progress,
     Signals,
+    fill_streams,
     say,
     stopped_by_signals,
 )
-from disque_trio.pressure.elements import (
-    Framing,
-    Splitter,
-    chunks,
-    joined,
-    reader_gone,
-    whole,
-    write,
-    write_some,
-)
-from disque_trio.pressure.errors import (
-    PressureError,
-    QueueAlreadyExistsError,
-    QueueClosedError,
-    QueueEmptyError,
-)
-from disque_trio.pressure.following import Follower
+from disque_trio.pressure.errors import PressureError, QueueClosedError
 from disque_trio.pressure.listing import queues
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.reading import Reader, reading
-from disque_trio.pressure.roles import Producer
-from disque_trio.pressure.settings import Settings, resolve
+from disque_trio.pressure.settings import Settings
+from disque_trio.pressure.streams import STDOUT, get, put, tail
 from disque_trio.pressure.tasks import aside
 from disque_trio.redis_link import LinkLost
 
 if TYPE_CHECKING:
-    from disque_trio.client import Client
-
-BATCH = 100
-"""Elements of one put or get."""
-POLL = 0.2
-"""Seconds between two looks of `tail --follow`."""
-STDIN, STDOUT = 0, 1
-
-
-class Run(NamedTuple):
-    """What a command works with."""
-
-    options: argparse.Namespace
-    settings: Settings
-    progress: Progress
-
-    def queue(self, name: str | None = None) -> PressureQueue:
-        """The queue that the command line names."""
-        return PressureQueue(
-            self.options.name if name is None else name,
-            server=self.settings.server,
-            port=self.settings.port,
-            db=self.settings.db,
-            prefix=self.settings.prefix,
-            client=self.client(),
-        )
-
-    def client(self) -> "coredis.Redis[bytes] | None":
-        """What connections have to be like if there is a password, else None."""
-        password = os.environ.get("REDISCLI_AUTH")
-        if not password:
-            return None
-        where = self.settings
-        return coredis.Redis(host=where.server, port=where.port, db=where.db, password=password)
+    from disque_trio.client import Client as DisqueClient
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status, see `arguments`."""
+    fill_streams()
     options = parse(arguments)
     try:
-        settings = resolve(options.server, options.port, options.db, options.prefix)
+        settings = where(options)
     except ValueError as wrong:
         say(str(wrong))
         return USAGE
     try:
-        return trio.run(_run, options, settings)
+        client = client_for(options, settings)
+    except ValueError as wrong:
+        say(str(wrong))
+        return FAILED
+    try:
+        return trio.run(_run, options, settings, client)
     except KeyboardInterrupt:  # before there was anything to give back
         return SIGNALLED + signal.SIGINT
 
 
-async def _run(options: argparse.Namespace, settings: Settings) -> int:
+async def _run(
+    options: argparse.Namespace, settings: Settings, client: "Client[Any] | None"
+) -> int:
     # Where elements are typed or shown, a line that is written over and over is in the way.
     beside = {"put": sys.stdin, "get": sys.stdout}.get(options.command)
     progress = Progress(quiet=options.quiet or (beside is not None and beside.isatty()))
@@ -115,7 +75,7 @@ async def _run(options: argparse.Namespace, settings: Settings) -> int:
     status = FAILED
     try:
         async with stopped_by_signals() as signals:
-            run = Run(options, settings, progress)
+            run = Run(options, settings, client, progress)
             await _COMMANDS[options.command](run)
             print(end="", flush=True)
             status = OK
@@ -147,110 +107,6 @@ def _forget_output() -> None:
 async def _create(run: Run) -> None:
     async with run.queue() as queue:
         await queue.create(run.options.bound, force=run.options.force)
-
-
-async def _put(run: Run) -> None:
-    options = run.options
-    if options.block:
-        splitter = Splitter(Framing.BLOCK, options.block)
-    else:
-        splitter = Splitter(Framing.NUL if options.null else Framing.LINE)
-    async with run.queue() as queue:
-        if options.create:
-            try:
-                await queue.create(options.bound)
-            except QueueAlreadyExistsError:
-                pass
-        elif await queue.closed():  # now, and not when the first element is there
-            raise QueueClosedError(queue.name)
-        if options.hold:
-            async with queue.producer(options.timeout) as producer:
-                await _put_input(run, splitter, producer)
-                if options.close:
-                    await producer.close()
-        else:
-            await _put_input(run, splitter, queue)
-            if options.close:
-                await queue.close(options.timeout)
-
-
-async def _put_input(run: Run, splitter: Splitter, target: PressureQueue | Producer) -> None:
-    async def put(elements: list[bytes]) -> None:
-        for at in range(0, len(elements), BATCH):
-            batch = elements[at : at + BATCH]
-            await target.put_many(batch, run.options.timeout)
-            run.progress.add(len(batch))
-
-    async with aside(run.progress.run), aclosing(chunks(STDIN)) as stream:
-        async for data in stream:
-            await put(splitter.feed(data))
-        await put(splitter.end())
-
-
-async def _get(run: Run) -> None:
-    options = run.options
-    framing = Framing.BLOCK if options.block else Framing.NUL if options.null else Framing.LINE
-    left: int | None = options.count
-    async with (
-        run.queue() as queue,
-        reading(queue, options.timeout) as reader,
-        aside(run.progress.run, _until_unread),
-    ):
-        while left is None or left > 0:
-            try:
-                elements = await reader.look(
-                    BATCH if left is None else min(BATCH, left),
-                    0 if options.no_wait else options.timeout,
-                )
-            except QueueClosedError:
-                return
-            except QueueEmptyError:
-                if options.no_wait:
-                    return
-                raise
-            await _hand_over(run, reader, elements, framing)
-            if left is not None:
-                left -= len(elements)
-
-
-async def _hand_over(run: Run, reader: Reader, elements: list[bytes], framing: Framing) -> None:
-    """Write elements, then take them; those that were not written stay in the queue."""
-    data = joined(elements, framing)
-    safe = written = 0
-    try:
-        while written < len(data):
-            written += await write_some(STDOUT, data, written)
-        safe = len(elements)
-    except trio.Cancelled:
-        # A signal in the middle: what was written whole is to be taken, or it would come twice.
-        safe = whole(elements, framing, written)
-        raise
-    finally:
-        if safe:
-            with trio.CancelScope(shield=True):
-                strays = await reader.remove(elements[:safe])
-                run.progress.add(safe + len(strays))
-                await write(STDOUT, joined(strays, framing))
-
-
-async def _until_unread() -> None:
-    await reader_gone(STDOUT)
-    raise BrokenPipeError
-
-
-async def _tail(run: Run) -> None:
-    options = run.options
-    framing = Framing.NUL if options.null else Framing.LINE
-    async with run.queue() as queue, aside(_until_unread):
-        follower = Follower(queue)
-        elements, _ = await follower.look(options.count)
-        await write(STDOUT, joined(elements, framing))
-        while options.follow and not follower.over:
-            await trio.sleep(POLL)
-            elements, missed = await follower.look()
-            if missed:
-                say(f"queue {queue.name!r}: {missed} elements were taken before they were shown")
-            await write(STDOUT, joined(elements, framing))
 
 
 async def _length(run: Run) -> None:
@@ -287,21 +143,22 @@ async def _delete(run: Run) -> None:
 
 
 async def _list(run: Run) -> None:
-    found = await queues(run.settings, run.client())
+    found = await queues(run.settings, run.client, cluster=run.options.cluster)
     if run.options.json:
         for entry in found:
             print(json.dumps(entry._asdict()))
         return
     for entry in found:
         bound = "-" if entry.bound is None else entry.bound
-        print(f"{entry.name}\t{entry.length}\t{bound}\t{'closed' if entry.closed else 'open'}")
+        length = "-" if entry.length is None else entry.length
+        print(f"{entry.name}\t{length}\t{bound}\t{'closed' if entry.closed else 'open'}")
 
 
 async def _doctor(run: Run) -> None:
     options = run.options
     async with run.queue() as queue:
         if options.free is not None:
-            blamed = await queue.repair(options.free, options.user)
+            blamed = await queue.repair(options.free, options.held_by)
             if blamed is None:
                 print(f"the role of {options.free} was free already")
             else:
@@ -337,7 +194,7 @@ async def _pipe(run: Run) -> None:
         raise Failed(f"Disque: {failure}") from failure
 
 
-async def _from_disque(run: Run, client: "Client", queue: PressureQueue) -> None:
+async def _from_disque(run: Run, client: "DisqueClient", queue: PressureQueue) -> None:
     from disque_trio.pressure.pipe import to_pressure
 
     options = run.options
@@ -356,7 +213,7 @@ async def _from_disque(run: Run, client: "Client", queue: PressureQueue) -> None
         await queue.close(options.timeout)
 
 
-async def _to_disque(run: Run, client: "Client", queue: PressureQueue) -> None:
+async def _to_disque(run: Run, client: "DisqueClient", queue: PressureQueue) -> None:
     from disque_trio.pressure.pipe import JobOptions, to_disque
 
     options = run.options
@@ -374,9 +231,9 @@ async def _to_disque(run: Run, client: "Client", queue: PressureQueue) -> None:
 
 _COMMANDS: dict[str, Callable[[Run], Awaitable[None]]] = {
     "create": _create,
-    "put": _put,
-    "get": _get,
-    "tail": _tail,
+    "put": put,
+    "get": get,
+    "tail": tail,
     "length": _length,
     "stats": _stats,
     "close": _close,

@@ -1,5 +1,6 @@
 """What the commands share of a terminal: the progress line, the signals, the exit statuses."""
 
+import os
 import signal
 import sys
 import time
@@ -112,6 +113,23 @@ async def stopped_by_signals() -> AsyncIterator[Signals]:
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+def fill_streams() -> None:
+    """See to it that 0, 1 and 2 are open, if only to fail when they are used.
+
+    A program that is started without them (`<&-`) would give their numbers to its sockets, and
+    take those for its input and output.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def say(text: str) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from disque_trio.pressure.errors import QueueDoesNotExistError
 from disque_trio.pressure.keys import CONSUMER, PRODUCER, PROTOCOL
-from disque_trio.pressure.queue import PressureQueue, Stats
+from disque_trio.pressure.queue import PressureQueue
+from disque_trio.pressure.stats import Stats
 
 Inspection = dict[str, tuple[str, str, float | None]]
 """Key: its type, its value or length, and the seconds until it expires."""

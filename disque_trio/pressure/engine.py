@@ -20,7 +20,7 @@ from coredis.exceptions import RedisError
 from coredis.exceptions import WrongTypeError as RedisWrongTypeError
 from coredis.typing import ResponseType
 
-from disque_trio.pressure import scripts
+from disque_trio.pressure import scripts, snippets
 from disque_trio.pressure.errors import (
     PressureConnectionError,
     PressureError,
@@ -80,9 +80,7 @@ class Engine:
 
     # Scripts and their errors
 
-    async def run(
-        self, script: Script, keys: list[bytes], *arguments: Argument
-    ) -> ResponseType:
+    async def run(self, script: Script, keys: list[bytes], *arguments: Argument) -> ResponseType:
         """The reply of a script.
 
         Raises:
@@ -97,7 +95,10 @@ class Engine:
             wrong = isinstance(error, RedisWrongTypeError) or "WRONGTYPE" in str(error)
             if wrong and script is not scripts.doctor:
                 await self._raise_wrong_type()
-            raise ServerRefusedError(self.name, f"queue {self.name!r}: {error}") from error
+            hint = (
+                "; put a part of the prefix or the name in braces" if "slot" in str(error) else ""
+            )
+            raise ServerRefusedError(self.name, f"queue {self.name!r}: {error}{hint}") from error
 
     def _lost(self, error: LinkLost) -> PressureConnectionError:
         return PressureConnectionError(
@@ -135,18 +136,18 @@ class Engine:
         """The error that a reply with a code means."""
         code, *rest = cast("list[bytes | int]", reply)
         words = [text(word) for word in rest if isinstance(word, bytes)]
-        if hold is not None and code in (scripts.MISSING, scripts.LOST):
+        if hold is not None and code in (snippets.MISSING, snippets.LOST):
             hold.held = False
-        if code == scripts.MISSING:
+        if code == snippets.MISSING:
             return QueueDoesNotExistError(self.name)
-        if code == scripts.CLOSED:
+        if code == snippets.CLOSED:
             return QueueClosedError(self.name)
-        if code == scripts.BUSY:
+        if code == snippets.BUSY:
             return QueueBusyError(self.name, words)
-        if code == scripts.NOT_A_NUMBER:
+        if code == snippets.NOT_A_NUMBER:
             return WrongTypeError(self.name, words[0], "a number from 0", repr(words[1]))
         assert hold is not None
-        if code == scripts.IN_USE:
+        if code == snippets.IN_USE:
             return QueueInUseError(self.name, words[0], hold.role)
         hold.lost = True
         return RoleLostError(self.name, hold.role)
@@ -207,10 +208,15 @@ class Engine:
             raise error
         producer = hold.role == PRODUCER
         key = self.keys.producer_free if producer else self.keys.consumer_free
-        await self._wait([key], deadline, error)
+        await self.wait([key], deadline, error)
 
-    async def _wait(self, keys: Sequence[bytes], deadline: float, error: PressureError) -> None:
-        """Wait for one of the lists for a while; raises `error` if there is no time left."""
+    async def wait(self, keys: Sequence[bytes], deadline: float, error: PressureError) -> None:
+        """Wait for one of the lists for a while, at most a second; it may end early.
+
+        Raises:
+            error: there is no time left until `deadline`.
+            PressureConnectionError, ServerRefusedError
+        """
         left = deadline - trio.current_time()
         if left <= 0:
             raise error
@@ -252,7 +258,7 @@ class Engine:
                         return done
                     if not whole:
                         full = QueueFullError(self.name)
-                        await self._wait([self.keys.not_full], deadline, full)
+                        await self.wait([self.keys.not_full], deadline, full)
                 elif hold.held:
                     raise self.error(reply, hold)
                 else:
@@ -284,7 +290,7 @@ class Engine:
                 if items:
                     return items
                 lists = (self.keys.data, self.keys.closed)
-                await self._wait(lists, deadline, QueueEmptyError(self.name))
+                await self.wait(lists, deadline, QueueEmptyError(self.name))
         finally:
             if (hold.held or hold.doubtful) and not keep:
                 await self.release(hold)
@@ -307,7 +313,7 @@ class Engine:
         while True:
             reply = await self.run(scripts.create, self.keys.every, bound, "1" if force else "0")
             left = deadline - trio.current_time()
-            if reply == 1 or cast("list[int]", reply)[0] == scripts.EXISTS or left <= 0:
+            if reply == 1 or cast("list[int]", reply)[0] == snippets.EXISTS or left <= 0:
                 return reply
             # What is in the way goes without a sign that could be waited for.
             await trio.sleep(min(0.05, left))
@@ -321,7 +327,7 @@ class Engine:
         reply = await self.run(scripts.delete, self.keys.every, *head, "0")
         if reply == 1:
             return
-        if cast("list[int]", reply)[0] != scripts.WAIT:
+        if cast("list[int]", reply)[0] != snippets.WAIT:
             raise self.error(reply)
         bound, was_open = cast("list[bytes]", reply)[3:5]
         finished = False
@@ -330,11 +336,11 @@ class Engine:
                 _, no_producer, user, *_ = cast("tuple[int, int, bytes]", reply)
                 role = PRODUCER if no_producer else CONSUMER
                 free = self.keys.producer_free if no_producer else self.keys.consumer_free
-                await self._wait([free], deadline, QueueInUseError(self.name, text(user), role))
+                await self.wait([free], deadline, QueueInUseError(self.name, text(user), role))
                 reply = await self.run(scripts.delete, self.keys.every, *head, "1")
                 # MISSING: another client of ours has finished it, thinking that we are dead.
-                finished = reply == 1 or cast("list[int]", reply)[0] == scripts.MISSING
-                if not finished and cast("list[int]", reply)[0] != scripts.WAIT:
+                finished = reply == 1 or cast("list[int]", reply)[0] == snippets.MISSING
+                if not finished and cast("list[int]", reply)[0] != snippets.WAIT:
                     finished = True
                     raise self.error(reply)
         finally:

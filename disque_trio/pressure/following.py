@@ -52,7 +52,7 @@ class Follower:
         keys = self._queue.keys
         first = self._produced < 0
         looked = [keys.data, keys.bound, keys.closed, keys.protocol[6]]
-        reply = await self._queue._engine.run(_LOOK, looked, self._produced, count, MOST)
+        reply = await self._queue.engine.run(_LOOK, looked, self._produced, count, MOST)
         exists, closed, produced, missed, found = cast("list[Any]", reply)
         if first and not exists:
             raise QueueDoesNotExistError(self._queue.name)

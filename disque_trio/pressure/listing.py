@@ -3,11 +3,14 @@
 import re
 from typing import Any, NamedTuple, cast
 
-import coredis
+import trio
+from coredis.client import Client
+from coredis.connection import BaseConnection, TCPLocation
+from coredis.exceptions import ClusterCrossSlotError
 
-from disque_trio.pressure.queue import background
 from disque_trio.pressure.settings import Settings
-from disque_trio.redis_link import Link, Script, opener
+from disque_trio.pressure.tasks import background
+from disque_trio.redis_link import Link, Open, Script, opener
 
 # KEYS: data, bound, closed. A key of the wrong type gives nil.
 _NUMBERS = Script("""
@@ -20,7 +23,8 @@ return {length, bound, redis.call('EXISTS', KEYS[3])}
 
 
 class Listed(NamedTuple):
-    """A queue. length, bound: None if the key is of the wrong type, and bound if there is none."""
+    """A queue. length, bound: None if the key is of the wrong type, or the keys are on several
+    nodes; bound also if there is none."""
 
     name: str
     length: int | None
@@ -28,10 +32,16 @@ class Listed(NamedTuple):
     closed: bool
 
 
-async def queues(settings: Settings, client: "coredis.Redis[bytes] | None" = None) -> list[Listed]:
-    """All queues under the prefix, by name. `client`: as for `PressureQueue`.
+async def queues(
+    settings: Settings, client: "Client[Any] | None" = None, *, cluster: bool = False
+) -> list[Listed]:
+    """All queues under the prefix, by name.
 
     The whole database is scanned, in steps that hold nobody up.
+
+    Args:
+        client: as for `PressureQueue`.
+        cluster: ask all nodes that serve slots, not only the one that was named.
 
     Raises:
         LinkLost: Redis cannot be reached.
@@ -39,14 +49,37 @@ async def queues(settings: Settings, client: "coredis.Redis[bytes] | None" = Non
     """
     found: list[Listed] = []
     failure: Exception | None = None
+    open_ = opener(settings, client)
     async with background() as nursery:
         try:
-            found = await _queues(Link(nursery, opener(settings, client)), settings.prefix)
+            links = [Link(nursery, open_)]
+            if cluster:
+                links = await _nodes(nursery, links[0], open_)
+            for link in links:
+                found += await _queues(link, settings.prefix)
         except Exception as error:
             failure = error  # kept out of the nursery, which would wrap it in a group
     if failure is not None:
         raise failure
-    return found
+    # A queue that moves to another node meanwhile is seen on both.
+    return sorted({entry.name: entry for entry in found}.values())
+
+
+async def _nodes(nursery: trio.Nursery, link: Link, open_: Open) -> list[Link]:
+    """A link to each node of the cluster that serves slots."""
+    reply = cast("list[list[Any]]", await link.command(b"CLUSTER", b"SLOTS"))
+    here = link.host
+    places = {(primary[0] or here, primary[1]) for _, _, primary, *_ in reply}
+    return [Link(nursery, _to(place, open_)) for place in sorted(places)]
+
+
+def _to(place: tuple[bytes, int], open_: Open) -> Open:
+    host, port = place
+
+    async def there(location: TCPLocation | None) -> BaseConnection:
+        return await open_(location or TCPLocation(host.decode(), port))
+
+    return there
 
 
 async def _queues(link: Link, prefix: str) -> list[Listed]:
@@ -54,9 +87,13 @@ async def _queues(link: Link, prefix: str) -> list[Listed]:
     found: list[Listed] = []
     for name in await _names(link, head, tail):
         data = head + name
-        reply = await link.script(_NUMBERS, [data, data + tail, data + b":closed"], [])
-        length, bound, closed = cast("list[Any]", reply)
         text = name.decode(errors="backslashreplace")
+        try:
+            reply = await link.script(_NUMBERS, [data, data + tail, data + b":closed"], [])
+        except ClusterCrossSlotError:
+            found.append(Listed(text, None, None, False))
+            continue
+        length, bound, closed = cast("list[Any]", reply)
         found.append(Listed(text, length, _bound(bound), bool(closed)))
     return found
 

@@ -7,7 +7,6 @@ Owns a handle of a queue: its connections and tasks live as long as the `async w
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from operator import index
 from types import TracebackType
 from typing import Any, Self, cast
@@ -15,7 +14,7 @@ from typing import Any, Self, cast
 import trio
 from coredis.client import Client
 
-from disque_trio.pressure import scripts
+from disque_trio.pressure import scripts, snippets
 from disque_trio.pressure.client_id import client_id
 from disque_trio.pressure.engine import Engine, Hold, text
 from disque_trio.pressure.errors import (
@@ -34,6 +33,8 @@ from disque_trio.pressure.roles import (
     wanted,
 )
 from disque_trio.pressure.settings import resolve
+from disque_trio.pressure.stats import Stats
+from disque_trio.pressure.tasks import background
 from disque_trio.pressure.waiting import Waits
 from disque_trio.redis_link import Link, opener
 
@@ -42,38 +43,6 @@ LONGEST_LEASE = 7 * 24 * 3600.0
 """Seconds; marks of who holds a role are kept for as long."""
 MOST_BOUND = 1 << 53
 """Up to here numbers of Lua are exact."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """Numbers of a queue, all of one moment.
-
-    Attributes:
-        length: elements in the queue. bound: most it may hold; None without a bound.
-        closed: whether it was closed.
-        producer, consumer: id of the client that has or last had the role; None if none ever did.
-        producer_free, consumer_free: whether the role is free now.
-        produced_messages, produced_bytes, consumed_messages, consumed_bytes: since its creation;
-            what other clients do not count is missing.
-        producer_lease, consumer_lease: seconds until the lease of a holder of our kind runs out;
-            None if there is none.
-        not_full: whether the permit to put is there.
-    """
-
-    length: int
-    bound: int | None
-    closed: bool
-    producer: str | None
-    consumer: str | None
-    producer_free: bool
-    consumer_free: bool
-    produced_messages: int
-    produced_bytes: int
-    consumed_messages: int
-    consumed_bytes: int
-    producer_lease: float | None
-    consumer_lease: float | None
-    not_full: bool
 
 
 class PressureQueue:
@@ -163,7 +132,12 @@ class PressureQueue:
             self._nursery.cancel_scope.cancel()
 
     @property
-    def _engine(self) -> Engine:
+    def engine(self) -> Engine:
+        """What runs scripts over the connections of this handle; for modules of this package.
+
+        Raises:
+            PressureConnectionError: the handle is not open.
+        """
         if self._ready is None:
             raise PressureConnectionError(
                 self.name, f"queue {self.name!r}: this handle is not open (use `async with`)"
@@ -190,17 +164,17 @@ class PressureQueue:
         most = 0 if bound is None else index(bound)
         if not 0 <= most <= MOST_BOUND:
             raise ValueError(f"a bound is from 0 (none) to 2**53, not {bound}")
-        reply = await self._engine.create(most, patience, force)
+        reply = await self.engine.create(most, patience, force)
         if reply == 1:
             return
         code, *left = cast("list[Any]", reply)
-        if code == scripts.EXISTS:
+        if code == snippets.EXISTS:
             raise QueueAlreadyExistsError(self.name)
         raise QueueBusyError(self.name, [text(key) for key in left])
 
     async def exists(self) -> bool:
         """Whether the queue exists."""
-        return await self._engine.exists()
+        return await self.engine.exists()
 
     async def length(self) -> int:
         """How many elements it has."""
@@ -221,7 +195,7 @@ class PressureQueue:
             QueueClosedError: it is closed already.
             QueueInUseError: there was a producer all the time.
         """
-        await self._engine.close(Hold(PRODUCER, self.uid), timeout)
+        await self.engine.close(Hold(PRODUCER, self.uid), timeout)
 
     async def delete(self, timeout: float | None = None) -> None:
         """Delete it with all its elements, as soon as nobody is producer or consumer.
@@ -234,32 +208,14 @@ class PressureQueue:
             QueueInUseError: a role was not given back.
             QueueBusyError: somebody created it again at the same time.
         """
-        await self._engine.delete(self.uid, timeout)
+        await self.engine.delete(self.uid, timeout)
 
     async def stats(self) -> Stats:
         """Its numbers. Takes no role."""
-        reply = cast("list[Any]", await self._engine.run(scripts.stats, self.keys.every))
+        reply = cast("list[Any]", await self.engine.run(scripts.stats, self.keys.every))
         if reply[0] != 0:
-            raise self._engine.error(reply)
-        length, bound, closed, producer, consumer, producer_free, consumer_free = reply[1:8]
-        produced, produced_bytes, consumed, consumed_bytes = map(int, reply[8:12])
-        producer_lease, consumer_lease = (ms / 1000 if ms >= 0 else None for ms in reply[12:14])
-        return Stats(
-            length=length,
-            bound=int(bound) or None,
-            closed=closed > 0,
-            producer=None if producer is None else text(producer),
-            consumer=None if consumer is None else text(consumer),
-            producer_free=producer_free > 0,
-            consumer_free=consumer_free > 0,
-            produced_messages=produced,
-            produced_bytes=produced_bytes,
-            consumed_messages=consumed,
-            consumed_bytes=consumed_bytes,
-            producer_lease=producer_lease,
-            consumer_lease=consumer_lease,
-            not_full=reply[14] > 0,
-        )
+            raise self.engine.error(reply)
+        return Stats.of(reply)
 
     # Elements
 
@@ -271,7 +227,7 @@ class PressureQueue:
             QueueFullError, QueueInUseError: for `timeout` seconds.
             TypeError: it is not bytes.
         """
-        await self._engine.put(Hold(PRODUCER, self.uid), [element(data)], timeout)
+        await self.engine.put(Hold(PRODUCER, self.uid), [element(data)], timeout)
 
     async def put_nowait(self, data: bytes) -> None:
         """`put` that waits for nothing but the reply of Redis."""
@@ -299,7 +255,7 @@ class PressureQueue:
             RoleLostError: we were stopped for longer than the lease, and somebody took the role.
             TypeError: one of them is not bytes; none was put.
         """
-        return await self._engine.put(Hold(PRODUCER, self.uid), elements(items), timeout, progress)
+        return await self.engine.put(Hold(PRODUCER, self.uid), elements(items), timeout, progress)
 
     async def get(self, timeout: float | None = None) -> bytes:
         """Get the first element; waits while there is none, or there is a consumer.
@@ -308,7 +264,7 @@ class PressureQueue:
             QueueClosedError: it is closed, and empty.
             QueueEmptyError, QueueInUseError: for `timeout` seconds.
         """
-        return (await self._engine.get(Hold(CONSUMER, self.uid), 1, timeout))[0]
+        return (await self.engine.get(Hold(CONSUMER, self.uid), 1, timeout))[0]
 
     async def get_nowait(self) -> bytes:
         """`get` that waits for nothing but the reply of Redis."""
@@ -321,7 +277,7 @@ class PressureQueue:
             QueueClosedError, QueueEmptyError, QueueInUseError: as `get`.
             ValueError: `count` is below 1.
         """
-        return await self._engine.get(Hold(CONSUMER, self.uid), wanted(count), timeout)
+        return await self.engine.get(Hold(CONSUMER, self.uid), wanted(count), timeout)
 
     def __aiter__(self) -> Elements:
         """The elements until the queue is closed and empty. The role is free in between."""
@@ -339,7 +295,7 @@ class PressureQueue:
         """
         hold = Hold(PRODUCER, self.uid)
         async with self._holding(hold, timeout):
-            yield Producer(self._engine, hold)
+            yield Producer(self.engine, hold)
 
     @asynccontextmanager
     async def consumer(self, timeout: float | None = None) -> AsyncIterator[Consumer]:
@@ -350,14 +306,14 @@ class PressureQueue:
         """
         hold = Hold(CONSUMER, self.uid)
         async with self._holding(hold, timeout):
-            yield Consumer(self._engine, hold)
+            yield Consumer(self.engine, hold)
 
     def _holding(
         self,
         hold: Hold,
         timeout: float | None,
     ) -> AbstractAsyncContextManager[None]:
-        engine = self._engine
+        engine = self.engine
         assert self._nursery is not None
         return holding(engine, self._nursery, hold, timeout)
 
@@ -366,7 +322,7 @@ class PressureQueue:
     async def inspect(self) -> dict[str, tuple[str, str, float | None]]:
         """The keys that exist, each with its type, value or length, and seconds to live (None: for
         ever). Works whatever state the queue is in."""
-        return await self._engine.inspect()
+        return await self.engine.inspect()
 
     async def repair(self, role: str, user: str | None = None) -> str | None:
         """Give a role back that a dead client has, of whatever kind. Only you can know it is dead:
@@ -387,28 +343,9 @@ class PressureQueue:
             raise ValueError(f"a role is {PRODUCER!r} or {CONSUMER!r}, not {role!r}")
         keys = self.keys.for_put if role == PRODUCER else self.keys.for_get
         given = "0" if user is None else "1"
-        reply = await self._engine.run(scripts.repair, keys, user or "", given)
+        reply = await self.engine.run(scripts.repair, keys, user or "", given)
         if reply == 0:
             return None
         if isinstance(reply, bytes):
             return text(reply)
-        raise self._engine.error(reply, Hold(role, self.uid))
-
-
-@asynccontextmanager
-async def background() -> AsyncIterator[trio.Nursery]:
-    """A nursery for connections that outlive the cancellation of the block, so that what was taken
-    can be given back; it ends with the block."""
-
-    async def stay(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as inner:
-                inner.start_soon(trio.sleep_forever)
-                task_status.started(inner)
-
-    async with trio.open_nursery() as outer:
-        nursery: trio.Nursery = await outer.start(stay)
-        try:
-            yield nursery
-        finally:
-            nursery.cancel_scope.cancel()
+        raise self.engine.error(reply, Hold(role, self.uid))

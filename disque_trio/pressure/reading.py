@@ -53,7 +53,7 @@ class Reader:
             QueueDoesNotExistError: the queue was deleted.
             PressureConnectionError: Redis cannot be reached.
         """
-        engine, keys, name = self._queue._engine, self._queue.keys, self._queue.name
+        engine, keys, name = self._queue.engine, self._queue.keys, self._queue.name
         deadline = until(timeout)
         while True:
             reply = await engine.run(_LOOK, [keys.data, keys.bound, keys.closed], count)
@@ -64,7 +64,7 @@ class Reader:
                 return list(reversed(found))
             if closed:
                 raise QueueClosedError(name)
-            await engine._wait([keys.data, keys.closed], deadline, QueueEmptyError(name))
+            await engine.wait([keys.data, keys.closed], deadline, QueueEmptyError(name))
 
     async def remove(self, elements: list[bytes]) -> list[bytes]:
         """Take away what `look` showed, or the beginning of it, which is safe now.

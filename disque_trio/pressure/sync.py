@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from disque_trio.pressure.errors import PressureError, QueueClosedError
-from disque_trio.pressure.queue import PressureQueue, Stats
-from disque_trio.pressure.roles import Consumer, Producer
+from disque_trio.pressure.queue import PressureQueue
+from disque_trio.pressure.roles import Consumer, Producer, elements
+from disque_trio.pressure.stats import Stats
 from disque_trio.pressure.thread_loop import Held, Loop, LoopEnded
 
 T = TypeVar("T")
@@ -109,10 +110,21 @@ class PressureQueueSync:
         """Put an element in if the role and room are there now."""
         self._run(lambda: self._queue.put_nowait(data))
 
-    def put_many(self, items: Iterable[bytes], timeout: float | None = None) -> int:
-        """Put elements in, in order, and return how many."""
-        elements = list(items)  # in this thread: the iterator may block
-        return self._run(lambda: self._queue.put_many(elements, timeout))
+    def put_many(
+        self,
+        items: Iterable[bytes],
+        timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Put elements in, in order, and return how many.
+
+        `progress` is called with the number of elements that are in, each time it has grown, in
+        another thread; it may not raise, and holds everything up while it runs. When this ends, by
+        whatever exception, its last value is exact.
+        """
+        every = elements(items)  # in this thread: the iterator may block
+        return self._run(lambda: self._queue.put_many(every, timeout, progress=progress))
 
     def get(self, timeout: float | None = None) -> bytes:
         """Take the oldest element; waits for the role and an element, `timeout` seconds at most."""
@@ -213,10 +225,16 @@ class ProducerSync:
         """Put an element in; waits for room, `timeout` seconds at most."""
         self._outer._run(lambda: self._role.put(data, timeout))
 
-    def put_many(self, items: Iterable[bytes], timeout: float | None = None) -> int:
-        """Put elements in, in order, and return how many."""
-        elements = list(items)
-        return self._outer._run(lambda: self._role.put_many(elements, timeout))
+    def put_many(
+        self,
+        items: Iterable[bytes],
+        timeout: float | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """As `PressureQueueSync.put_many`."""
+        every = elements(items)  # in this thread: the iterator may block
+        return self._outer._run(lambda: self._role.put_many(every, timeout, progress=progress))
 
     def close(self) -> None:
         """Close the queue for good."""

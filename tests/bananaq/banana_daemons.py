@@ -12,7 +12,7 @@ from harness import LiveNode, Wire, free_port, wait_until
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "pressure"))
 
-from pressure_helpers import RedisServer, plain_client  # noqa: E402
+from pressure_helpers import RedisServer, plain_client
 
 START_SECONDS = 30.0
 STATS = ("total", "inprogress", "redo", "done", "available", "consumers")

@@ -8,8 +8,8 @@ import pytest
 from banana_daemons import Daemon, RedisCluster, RedisServer, launch, redis_options
 
 __all__ = [
-    "_shared_embedded",
-    "_shared_redis",
+    "shared_embedded",
+    "shared_redis",
     "bananaq",
     "cluster_of_redis",
     "kind",
@@ -35,14 +35,14 @@ def queue() -> str:
 
 
 @pytest.fixture(scope="session")
-def _shared_embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+def shared_embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     daemon = launch(tmp_path_factory.mktemp("bananaq"))
     yield daemon
     daemon.close()
 
 
 @pytest.fixture(scope="session")
-def _shared_redis(
+def shared_redis(
     tmp_path_factory: pytest.TempPathFactory, banana_redis: RedisServer
 ) -> Iterator[Daemon]:
     options = redis_options(banana_redis, "shared-daemon")
@@ -54,7 +54,7 @@ def _shared_redis(
 @pytest.fixture
 def bananaq(request: pytest.FixtureRequest, kind: str) -> Iterator[Daemon]:
     """A daemon that all tests share, one of each kind: nobody stops it or changes its settings."""
-    daemon: Daemon = request.getfixturevalue(f"_shared_{kind}")
+    daemon: Daemon = request.getfixturevalue(f"shared_{kind}")
     yield daemon
     daemon.hang_up()
 

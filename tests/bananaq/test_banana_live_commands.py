@@ -434,8 +434,9 @@ def test_status_keeps_the_order_asked_for_and_knows_zeros(bananaq: Daemon, queue
     assert isinstance(status, list)
     assert [row[1][::2] for row in status] == [[b"alpha", b"zeta"], []]
     assert wire("QINFO", b, "GROUPS", "zeta", "a-long-name") == [
-        f"{b}  zeta         total:2  inprogress:0  redo:0  done:1  available:1  consumers:0".encode(),
-        f"{b}  a-long-name  total:2  inprogress:0  redo:0  done:0  available:2  consumers:0".encode(),
+        b"%s  %s  total:2  inprogress:0  redo:0  done:%d  available:%d  consumers:0"
+        % (b.encode(), group, done, 2 - done)
+        for group, done in ((b"zeta       ", 1), (b"a-long-name", 0))
     ]
 
 

@@ -67,3 +67,23 @@ def foreign(redis_server: RedisServer, spot: Spot) -> Iterator[Foreign]:
     """A client of another kind for the queue of `spot`."""
     with plain_client(redis_server.port) as client:
         yield Foreign(client, spot.data)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[RedisServer]]:
+    """Two nodes of a cluster that share the slots."""
+    servers = []
+    for n in range(2):
+        directory = tmp_path / str(n)
+        directory.mkdir()
+        servers.append(RedisServer(directory, "--cluster-enabled", "yes"))
+        servers[n].start()
+    clients = [plain_client(server.port) for server in servers]
+    clients[0].execute_command("CLUSTER ADDSLOTSRANGE", 0, 8191)
+    clients[1].execute_command("CLUSTER ADDSLOTSRANGE", 8192, 16383)
+    clients[0].execute_command("CLUSTER MEET", "127.0.0.1", servers[1].port)
+    yield servers
+    for client in clients:
+        client.close()
+    for server in servers:
+        server.stop()

@@ -1,5 +1,7 @@
 """A Redis in a process of its own, the keys of a queue, and a client of another kind."""
 
+import os
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +18,8 @@ from redis.retry import Retry
 
 from disque_trio.pressure import PressureQueue
 
-REDIS_SERVER = "/usr/bin/redis-server"
+REDIS_SERVER = os.environ.get("PRESSURE_REDIS_SERVER", "/usr/bin/redis-server")
+"""Another one, such as valkey-server, to run the tests on."""
 
 
 def plain_client(port: int) -> "redis.Redis":
@@ -24,6 +27,14 @@ def plain_client(port: int) -> "redis.Redis":
     return redis.Redis(
         port=port, retry=Retry(NoBackoff(), 0), retry_on_error=[], socket_timeout=20, protocol=2
     )
+
+
+def server_version() -> tuple[int, ...]:
+    """That of the redis-server that tests run on."""
+    done = subprocess.run([REDIS_SERVER, "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"v=(\d+)\.(\d+)", done.stdout)
+    assert found is not None
+    return tuple(map(int, found.groups()))
 
 
 class RedisServer:
@@ -294,6 +305,19 @@ async def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
 async def blocked(raw: "redis.Redis", clients: int = 1) -> None:
     """Wait until Redis blocks so many connections, all of this test."""
     await until(lambda: sum("b" in row["flags"] for row in raw.client_list()) >= clients)
+
+
+async def settled(servers: list[RedisServer]) -> None:
+    """Wait until the nodes know of each other and serve all slots."""
+
+    def is_well(server: RedisServer) -> bool:
+        with plain_client(server.port) as client:
+            info = client.execute_command("CLUSTER INFO")
+            text = info.decode() if isinstance(info, bytes) else str(info)
+            return "cluster_state:ok" in text or "'cluster_state': 'ok'" in text
+
+    for server in servers:
+        await until(lambda server=server: is_well(server), seconds=40)
 
 
 class Child:

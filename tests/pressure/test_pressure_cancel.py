@@ -1,13 +1,17 @@
 """A cancelled operation gives back what it took, and loses nothing."""
 
+import gc
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import coredis
 import pytest
 import trio
+from coredis.connection import TCPLocation
 from pressure_helpers import Spot, blocked, until
 
-from disque_trio.pressure import PressureQueue
+from disque_trio.pressure import PressureError, PressureQueue
 
 
 async def cancel_when(
@@ -155,3 +159,37 @@ async def test_cancelled_while_it_connects_a_handle_works_afterwards(spot: Spot)
             with trio.move_on_after(n * 0.00004):
                 await q.get()
             assert (await q.stats()).consumer_free
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0002, 0.001])
+async def test_a_handle_opened_in_a_scope_that_is_cancelled_ends(
+    spot: Spot, seconds: float
+) -> None:
+    for _ in range(10):
+        with trio.fail_after(15), trio.move_on_after(seconds):
+            async with spot.queue() as q:
+                await q.exists()
+
+
+async def test_connections_that_never_come_about_leave_nothing_open(spot: Spot) -> None:
+    # What is not closed warns when it is collected, which is an error here.
+    rng = random.Random(5)
+    nobody = coredis.Sentinel([TCPLocation("127.0.0.1", 1)]).primary_for("main")
+    wrong = coredis.Redis(port=spot.port, password="wrong")
+
+    async def one() -> None:
+        options: dict[str, Any] = rng.choice(({}, {"client": nobody}, {"client": wrong}))
+        with trio.move_on_after(rng.random() * 0.01):
+            try:
+                async with spot.queue(**options) as q:
+                    with trio.move_on_after(rng.random() * 0.01):
+                        await rng.choice((q.create, q.exists, q.get, q.stats))()
+            except PressureError:
+                pass
+
+    with trio.fail_after(60):
+        for _ in range(5):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(one)
+    gc.collect()

@@ -304,7 +304,7 @@ def test_output_that_cannot_be_written_is_an_error(server: Redis, command: str) 
         "get q --timeout -1",
         "length q --port 70000",
         "doctor q --free both",
-        "doctor q --user me",
+        "doctor q --held-by me",
         "pipe --from-disque a",
         "pipe --from-disque a --to-disque b",
         "pipe --from-disque a --to-pressure b --to-disque c",
@@ -425,3 +425,46 @@ def test_a_terminal_sees_the_progress(server: Redis) -> None:
     finally:
         os.close(inside)
     assert b"2 elements in " in seen
+
+
+@pytest.mark.parametrize("command", ["get q --no-wait", "length q", "tail q"])
+def test_without_a_standard_output_nothing_is_taken(server: Redis, command: str) -> None:
+    create(server, "q")
+    server.ask("LPUSH", server.key("q"), "1")
+    line = f"{shlex.join(COMMAND)} {command} >&-"
+    done = subprocess.run(
+        ["bash", "-c", line], env=server.environment, stderr=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"pressure: queue 'q': ")
+    assert done.stderr.count(b"\n") == 1
+    assert server.elements("q") == [b"1"]
+
+
+def test_without_a_standard_input_nothing_is_put(server: Redis) -> None:
+    create(server, "q")
+    line = f"{shlex.join(COMMAND)} put q --close <&-"
+    done = subprocess.run(
+        ["bash", "-c", line], env=server.environment, stderr=subprocess.PIPE, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"pressure: queue 'q': ")
+    assert server.ask("EXISTS", server.key("q", ":closed")) == 0
+    assert server.free("q", "producer")
+
+
+def test_a_redis_that_does_not_answer_is_an_error(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disque_trio.redis_link.REPLY_SECONDS", 0.3)
+    wire = Wire(socket.create_connection(("127.0.0.1", own_redis.port)))
+    server = Redis(own_redis.port, "p", wire)
+    assert own_redis.process is not None
+    own_redis.process.send_signal(signal.SIGSTOP)
+    try:
+        assert "does not answer" in failing(server, "length", "q")
+        assert "does not answer" in failing(server, "list")
+    finally:
+        own_redis.process.send_signal(signal.SIGCONT)
+    assert "does not exist" in failing(server, "length", "q")
+    wire.close()

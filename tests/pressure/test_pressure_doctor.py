@@ -131,11 +131,11 @@ def test_a_role_of_a_dead_foreign_client_is_freed_only_when_told_to(server: Redi
     seen = pressure(server, "doctor", "q")[1].decode()
     assert "producer: held by them" in seen
     assert not server.free("q", "producer")
-    status, output, error = pressure(server, "doctor", "q", "--free", "producer", "--user", "x")
+    status, output, error = pressure(server, "doctor", "q", "--free", "producer", "--held-by", "x")
     assert (status, output) == (1, b"")
     assert "'them' is using queue 'q'" in error
     assert not server.free("q", "producer")
-    status, output, _ = pressure(server, "doctor", "q", "--free", "producer", "--user", "them")
+    status, output, _ = pressure(server, "doctor", "q", "--free", "producer", "--held-by", "them")
     assert status == 0
     assert b"it was held by them\n" in output
     assert output.endswith(b"in order\n")

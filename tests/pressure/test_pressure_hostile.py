@@ -10,7 +10,7 @@ import coredis
 import pytest
 import redis
 import trio
-from pressure_helpers import RedisServer, Spot, blocked, plain_client, until
+from pressure_helpers import RedisServer, Spot, blocked, plain_client, server_version, until
 
 from disque_trio.pressure import (
     InvalidNameError,
@@ -29,7 +29,9 @@ Anything: Any = object  # what no type checker would let pass
 @pytest.fixture
 def private(tmp_path: Path) -> Iterator[Spot]:
     """A queue in a Redis of the test's own, to fill up, to stop for a while and to lock."""
-    server = RedisServer(tmp_path, "--enable-debug-command", "yes")
+    # Before 7.0 the command DEBUG was there without being asked for.
+    options = ("--enable-debug-command", "yes") if server_version() >= (7,) else ()
+    server = RedisServer(tmp_path, *options)
     server.start()
     with plain_client(server.port) as client:
         yield Spot(server.port, "p", "q", client)
@@ -122,6 +124,18 @@ async def test_an_element_may_be_large(spot: Spot) -> None:
         await q.create(1)
         await q.put(data)
         assert await q.get() == data
+
+
+async def test_an_element_that_redis_does_not_take_is_an_error(private: Spot) -> None:
+    private.raw.config_set("proto-max-bulk-len", 1 << 20)
+    async with private.queue(lease=0.3) as q:
+        await q.create(3)
+        before = private.values()
+        with pytest.raises(PressureError):
+            await q.put(bytes(3 << 20))
+        assert private.values() == before
+        await q.put(b"a")
+        assert await q.get() == b"a"
 
 
 async def test_queues_with_names_like_keys_leave_each_other_alone(spot: Spot) -> None:

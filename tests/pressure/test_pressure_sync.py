@@ -235,11 +235,12 @@ def test_closing_the_handle_ends_waits_in_other_threads(spot: Spot) -> None:
 
 
 def test_a_forgotten_handle_ends_its_thread(spot: Spot) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     queue = handle(spot)
-    assert threading.active_count() == before + 1
+    mine = [thread for thread in set(threading.enumerate()) - before if thread.name == "pressure"]
+    assert len(mine) == 1
     del queue
-    wait_until(lambda: threading.active_count() == before)
+    wait_until(lambda: not mine[0].is_alive())
 
 
 def test_the_end_of_the_program_gives_roles_back(spot: Spot) -> None:
@@ -280,3 +281,35 @@ def test_a_child_that_was_forked_is_told_to_open_its_own(queue: PressureQueueSyn
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert queue.length() == 0
+
+
+def test_put_many_tells_how_far_it_got(queue: PressureQueueSync, spot: Spot) -> None:
+    seen: list[int] = []
+    with pytest.raises(QueueFullError) as caught:
+        queue.put_many([b"1", b"2", b"3", b"4"], 0.05, progress=seen.append)
+    assert (seen, caught.value.done) == ([3], 3)
+    assert queue.get_many(2) == [b"1", b"2"]
+    with queue.producer() as producer:
+        assert producer.put_many([b"5", b"6"], progress=seen.append) == 2
+    assert seen == [3, 2]
+
+
+def test_after_ctrl_c_the_progress_of_a_put_many_is_exact(
+    queue: PressureQueueSync, spot: Spot
+) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    seen: list[int] = []
+
+    def interrupt() -> None:
+        wait_until(lambda: spot.raw.llen(spot.data) == 3)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.put_many([b"%d" % n for n in range(9)], progress=seen.append)
+    thread.join()
+    assert seen == [3]
+    assert queue.get_many(9) == [b"0", b"1", b"2"]
+    assert free(spot, "producer")

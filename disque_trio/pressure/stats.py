@@ -1,0 +1,61 @@
+"""The numbers of a queue, as the script that counts them tells them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from disque_trio.pressure.engine import text
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Numbers of a queue, all of one moment.
+
+    Attributes:
+        length: elements in the queue. bound: most it may hold; None without a bound.
+        closed: whether it was closed.
+        producer, consumer: id of the client that has or last had the role; None if none ever did.
+        producer_free, consumer_free: whether the role is free now.
+        produced_messages, produced_bytes, consumed_messages, consumed_bytes: since its creation;
+            what other clients do not count is missing.
+        producer_lease, consumer_lease: seconds until the lease of a holder of our kind runs out;
+            None if there is none.
+        not_full: whether the permit to put is there.
+    """
+
+    length: int
+    bound: int | None
+    closed: bool
+    producer: str | None
+    consumer: str | None
+    producer_free: bool
+    consumer_free: bool
+    produced_messages: int
+    produced_bytes: int
+    consumed_messages: int
+    consumed_bytes: int
+    producer_lease: float | None
+    consumer_lease: float | None
+    not_full: bool
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> "Stats":
+        """The numbers in a reply of `scripts.stats`, which has to be no error."""
+        length, bound, closed, producer, consumer, producer_free, consumer_free = reply[1:8]
+        produced, produced_bytes, consumed, consumed_bytes = map(int, reply[8:12])
+        producer_lease, consumer_lease = (ms / 1000 if ms >= 0 else None for ms in reply[12:14])
+        return cls(
+            length=length,
+            bound=int(bound) or None,
+            closed=closed > 0,
+            producer=None if producer is None else text(producer),
+            consumer=None if consumer is None else text(consumer),
+            producer_free=producer_free > 0,
+            consumer_free=consumer_free > 0,
+            produced_messages=produced,
+            produced_bytes=produced_bytes,
+            consumed_messages=consumed,
+            consumed_bytes=consumed_bytes,
+            producer_lease=producer_lease,
+            consumer_lease=consumer_lease,
+            not_full=reply[14] > 0,
+        )

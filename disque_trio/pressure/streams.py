@@ -1,0 +1,145 @@
+"""`pressure put`, `get` and `tail`: queues as a part of shell pipelines.
+
+Owns the way of the bytes between the standard streams and a queue, and that nothing is taken out of
+a queue before it is written.
+"""
+
+from contextlib import aclosing
+
+import trio
+
+from disque_trio.pressure.command import Run
+from disque_trio.pressure.console import say
+from disque_trio.pressure.elements import (
+    Framing,
+    Splitter,
+    chunks,
+    joined,
+    reader_gone,
+    whole,
+    write,
+    write_some,
+)
+from disque_trio.pressure.errors import (
+    QueueAlreadyExistsError,
+    QueueClosedError,
+    QueueEmptyError,
+)
+from disque_trio.pressure.following import Follower
+from disque_trio.pressure.queue import PressureQueue
+from disque_trio.pressure.reading import Reader, reading
+from disque_trio.pressure.roles import Producer
+from disque_trio.pressure.tasks import aside
+
+BATCH = 100
+"""Elements of one put or get."""
+POLL = 0.2
+"""Seconds between two looks of `tail --follow`."""
+STDIN, STDOUT = 0, 1
+
+
+async def put(run: Run) -> None:
+    """`pressure put`: standard input becomes elements."""
+    options = run.options
+    if options.block:
+        splitter = Splitter(Framing.BLOCK, options.block)
+    else:
+        splitter = Splitter(Framing.NUL if options.null else Framing.LINE)
+    async with run.queue() as queue:
+        if options.create:
+            try:
+                await queue.create(options.bound)
+            except QueueAlreadyExistsError:
+                pass
+        elif await queue.closed():  # now, and not when the first element is there
+            raise QueueClosedError(queue.name)
+        if options.hold:
+            async with queue.producer(options.timeout) as producer:
+                await _put_input(run, splitter, producer)
+                if options.close:
+                    await producer.close()
+        else:
+            await _put_input(run, splitter, queue)
+            if options.close:
+                await queue.close(options.timeout)
+
+
+async def _put_input(run: Run, splitter: Splitter, target: PressureQueue | Producer) -> None:
+    async def put_all(elements: list[bytes]) -> None:
+        for at in range(0, len(elements), BATCH):
+            batch = elements[at : at + BATCH]
+            await target.put_many(batch, run.options.timeout)
+            run.progress.add(len(batch))
+
+    async with aside(run.progress.run), aclosing(chunks(STDIN)) as stream:
+        async for data in stream:
+            await put_all(splitter.feed(data))
+        await put_all(splitter.end())
+
+
+async def get(run: Run) -> None:
+    """`pressure get`: elements become standard output, and are taken when they are written."""
+    options = run.options
+    framing = Framing.BLOCK if options.block else Framing.NUL if options.null else Framing.LINE
+    left: int | None = options.count
+    async with (
+        run.queue() as queue,
+        reading(queue, options.timeout) as reader,
+        aside(run.progress.run, _until_unread),
+    ):
+        while left is None or left > 0:
+            try:
+                elements = await reader.look(
+                    BATCH if left is None else min(BATCH, left),
+                    0 if options.no_wait else options.timeout,
+                )
+            except QueueClosedError:
+                return
+            except QueueEmptyError:
+                if options.no_wait:
+                    return
+                raise
+            await _hand_over(run, reader, elements, framing)
+            if left is not None:
+                left -= len(elements)
+
+
+async def _hand_over(run: Run, reader: Reader, elements: list[bytes], framing: Framing) -> None:
+    """Write elements, then take them; those that were not written stay in the queue."""
+    data = joined(elements, framing)
+    safe = written = 0
+    try:
+        while written < len(data):
+            written += await write_some(STDOUT, data, written)
+        safe = len(elements)
+    except trio.Cancelled:
+        # A signal in the middle: what was written whole is to be taken, or it would come twice.
+        safe = whole(elements, framing, written)
+        raise
+    finally:
+        if safe:
+            with trio.CancelScope(shield=True):
+                strays = await reader.remove(elements[:safe])
+                run.progress.add(safe + len(strays))
+                await write(STDOUT, joined(strays, framing))
+
+
+async def _until_unread() -> None:
+    await reader_gone(STDOUT)
+    raise BrokenPipeError
+
+
+async def tail(run: Run) -> None:
+    """`pressure tail`: show the newest elements, and those that come."""
+    options = run.options
+    framing = Framing.NUL if options.null else Framing.LINE
+    async with run.queue() as queue, aside(_until_unread):
+        follower = Follower(queue)
+        elements, _ = await follower.look(options.count)
+        await write(STDOUT, joined(elements, framing))
+        while options.follow and not follower.over:
+            await trio.sleep(POLL)
+            elements, missed = await follower.look()
+            if missed:
+                say(f"queue {queue.name!r}: {missed} elements were taken before they were shown")
+            await write(STDOUT, joined(elements, framing))

@@ -34,6 +34,7 @@ from disque_trio.server.listeners import (
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.process import allow_clients, pidfile
+from disque_trio.server.reload import differences
 from disque_trio.server.sockets import on_all_interfaces
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
@@ -128,6 +129,7 @@ class Daemon:
         logging: where the log goes.
         notifier: tells systemd how the daemon is.
         activated: listening sockets that somebody else opened.
+        load: reads the settings again, for a reload; None: they cannot be had twice.
 
     Raises:
         StartError: the store cannot be used (from ``run``).
@@ -140,12 +142,14 @@ class Daemon:
         logging: Logging,
         notifier: Notifier | None = None,
         activated: Sequence[socket.socket] = (),
+        load: Callable[[], BananaSettings] | None = None,
     ) -> None:
         self.settings = settings
         self.notifier = notifier or Notifier()
         self.log: Log = logging.log
         self._logging = logging
         self._activated = activated
+        self._load = load
         clock = Clock()
         stats = Stats()
         self._host = BananaHost(settings, clock, stats)
@@ -240,9 +244,12 @@ class Daemon:
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
             task_status.started()
             async for number in signals:
+                if number == signal.SIGHUP:
+                    self._reload()
+                    continue
                 if self._stopping.is_set():
                     self.log.warning("a second signal, no waiting", signal=number)
                     os._exit(1)
@@ -253,6 +260,29 @@ class Daemon:
         self.log.notice("stopping", reason=reason)
         self.notifier.stopping()
         self._stopping.set()
+
+    def _reload(self) -> None:
+        """Let what file, environment and command line say hold from now on, as far as it can be
+        SET."""
+        if self._load is None:
+            return
+        self.notifier.reloading()
+        try:
+            fresh = self._load()
+        except ConfigError as problem:
+            self.log.warning("not reloaded, the configuration is wrong", reason=str(problem))
+        else:
+            settable, fixed = differences(self.settings, fresh)
+            problem_text = self._host.config_set(settable) if settable else None
+            names = " ".join(name.decode() for name, _ in settable)
+            if problem_text is None:
+                self.settings.below = fresh.below
+                self.log.notice("configuration reloaded", changed=names or "nothing")
+            else:
+                self.log.warning("not reloaded", settings=names, reason=problem_text)
+            if fixed:
+                self.log.warning("changed settings that need a restart", settings=" ".join(fixed))
+        self.notifier.reloaded()
 
     def _heard(self, queue: bytes, group: bytes | None) -> None:
         """The store heard of something outside of a turn: let those who wait have it soon."""

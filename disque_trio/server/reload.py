@@ -1,11 +1,11 @@
 """SIGHUP: which settings of the file that was read again can take effect."""
 
-from disque_trio.config import Config
+from disque_trio.config import Settings
 from disque_trio.config.words import to_bytes
 
 
-def differences(running: Config, fresh: Config) -> tuple[list[tuple[bytes, bytes]], list[str]]:
-    """Compare the settings of the node with those that were just loaded.
+def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, bytes]], list[str]]:
+    """Compare the settings of the process with those that were just loaded.
 
     Returns the names and values for CONFIG SET, and the names of the settings that differ but
     take effect only at a start.

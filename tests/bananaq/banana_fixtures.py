@@ -8,13 +8,13 @@ import pytest
 from banana_daemons import Daemon, RedisCluster, RedisServer, launch, redis_options
 
 __all__ = [
-    "shared_embedded",
-    "shared_redis",
     "bananaq",
     "cluster_of_redis",
     "kind",
     "queue",
     "run_bananaq",
+    "shared_embedded",
+    "shared_redis",
 ]
 
 DaemonFactory = Callable[..., Daemon]

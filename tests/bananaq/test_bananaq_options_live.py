@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from banana_fixtures import DaemonFactory
+from harness import wait_until
 
 from disque_trio.bananaq.client import AuthError, connect
 from disque_trio.bananaq.option_texts import example, usage
@@ -68,6 +70,22 @@ def test_config_shows_sets_and_rewrites(run_bananaq: DaemonFactory, tmp_path: Pa
     lines[lines.index("hz: 10")] = "hz: 30"
     lines[lines.index("log-level: info")] = "log-level: debug"
     assert file.read_text().splitlines() == lines
+    assert daemon.stop() == 0
+
+
+def test_a_signal_makes_it_read_the_file_again(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
+    file = tmp_path / "bananaq.conf"
+    file.write_text("hz: 20\nmaxclients: 100\n")
+    daemon = run_bananaq("embedded", "--config", str(file), "--maxclients=77")
+    file.write_text("hz: 44\nmaxclients: 100\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    wire = daemon.wire()
+    wait_until(lambda: wire("CONFIG", "GET", "hz") == [b"hz", b"44"])
+    assert wire("CONFIG", "GET", "maxclients") == [b"maxclients", b"77"]
+    file.write_text("hz: none\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert wire("PING") == b"PONG"
+    assert wire("CONFIG", "GET", "hz") == [b"hz", b"44"]
     assert daemon.stop() == 0
 
 

@@ -24,11 +24,13 @@ from coredis.connection import (
 )
 from coredis.connection._request import Request
 from coredis.exceptions import (
+    AuthorizationError,
     BusyLoadingError,
     MovedError,
     NoScriptError,
     ReadOnlyError,
     RedisError,
+    UnknownCommandError,
 )
 from coredis.exceptions import ConnectionError as RedisConnectionError
 from coredis.pool import ClusterConnectionPool, ConnectionPool, SentinelConnectionPool
@@ -60,17 +62,36 @@ class Place(Protocol):
 
 
 class Script:
-    """A script and the name Redis caches it under.
+    """A script, and the same as a function for servers that have those.
+
+    Args:
+        source: Lua; takes KEYS and ARGV.
+        name: what it is called in FUNCTION LIST.
+        allow_oom: run it also where the memory is full. As a script it is refused then at its first
+            command that takes memory, if nothing was written before; as a function at once.
 
     Attributes:
-        source: Lua. sha: its SHA-1 in hexadecimal.
+        source: Lua. sha: its SHA-1 in hexadecimal, under which Redis caches the script.
+        function: name of the function; another source has another one. library: defines it.
     """
 
-    __slots__ = ("sha", "source")
+    __slots__ = ("function", "library", "sha", "source")
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, name: str = "script", allow_oom: bool = True) -> None:
         self.source = source.encode()
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode()
+        function = f"disque_trio_{name}_{self.sha[:12].decode()}"
+        flags = "'allow-oom'" if allow_oom else ""
+        self.function = function.encode()
+        self.library = (
+            f"#!lua name={function}\n"
+            f"redis.register_function{{function_name='{function}', flags={{{flags}}}, "
+            f"callback=function(KEYS, ARGV)\n{source}\nend}}\n"
+        ).encode()
+
+
+class _NoFunctions(Exception):
+    """The server has no functions for us."""
 
 
 class LinkLost(Exception):
@@ -174,11 +195,12 @@ class Link:
     It lives in `nursery`; when that is cancelled, the connection is closed.
     """
 
-    __slots__ = ("_attempt", "_connection", "_node", "_nursery", "_open")
+    __slots__ = ("_attempt", "_connection", "_functions", "_node", "_nursery", "_open")
 
     def __init__(self, nursery: trio.Nursery, open_: Open) -> None:
         self._nursery = nursery
         self._open = open_
+        self._functions = True  # as far as is known
         self._connection: BaseConnection | None = None
         self._node: TCPLocation | None = None
         self._attempt: _Attempt | None = None
@@ -214,12 +236,38 @@ class Link:
     async def script(
         self, script: Script, keys: list[bytes], arguments: list[Argument]
     ) -> ResponseType:
-        """The reply of a script; raises as `command`."""
+        """The reply of a script, by its function where the server has functions; raises as
+        `command`. A function is there for good, a script until the server is restarted."""
+        if self._functions:
+            try:
+                return await self._function(script, keys, arguments)
+            except _NoFunctions:
+                self._functions = False
         try:
             return await self.command(b"EVALSHA", script.sha, len(keys), *keys, *arguments)
         except NoScriptError:
             # Nothing was executed. The server has it from now on, until it is restarted.
             return await self.command(b"EVAL", script.source, len(keys), *keys, *arguments)
+
+    async def _function(
+        self, script: Script, keys: list[bytes], arguments: list[Argument]
+    ) -> ResponseType:
+        """As `script`. Raises `_NoFunctions`: the server has none, or we may not load or call
+        them; nothing was executed."""
+        call: tuple[Argument, ...] = (b"FCALL", script.function, len(keys), *keys, *arguments)
+        for _ in range(2):
+            try:
+                return await self.command(*call)
+            except (UnknownCommandError, AuthorizationError) as error:
+                raise _NoFunctions from error
+            except RedisError as error:
+                if "function not found" not in str(error).lower():
+                    raise
+            try:
+                await self.command(b"FUNCTION", b"LOAD", b"REPLACE", script.library)
+            except RedisError as error:
+                raise _NoFunctions from error
+        raise _NoFunctions
 
     @property
     def usable(self) -> bool:

@@ -239,7 +239,7 @@ if find(kinds, '[GNL]') then
     end
     if count < n then
       idle = true
-      local nothing = bytes > MOST and -1 or next_due
+      local nothing = bytes > MOST and -1 or {next_due, now}
       for i = count + 1, n do answers[i] = nothing end
     end
     return answers
@@ -249,7 +249,7 @@ if find(kinds, '[GNL]') then
     local next_due = overdue(it)
     local found = choose(it, 1, true)[1]
     if not found then idle = true end
-    return {found and event(found[1], found[2], found[3]) or next_due}
+    return {found and event(found[1], found[2], found[3]) or {next_due, now}}
   end
   function runs.L()
     local from = 0

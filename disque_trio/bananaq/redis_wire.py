@@ -208,11 +208,12 @@ def _take(op: Op, result: object, names: KeyNames) -> None:
         else:
             op.conflict = True
     elif kind in (GET, NEXT, LAST):
-        if isinstance(result, list):
+        if isinstance(result, list) and len(result) == 2:
+            op.due, now = result
+            op.left = max(op.due - now, 0)
+        elif isinstance(result, list):
             id, own_id, body = result
             op.event = Event(id, own_id, body)
-        elif isinstance(result, int):
-            op.due = result
     elif kind in (ACK, WORKING, REDO):
         assert isinstance(result, int)
         op.count = result

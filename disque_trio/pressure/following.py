@@ -14,7 +14,8 @@ MOST = 10_000
 """Elements of one look."""
 
 # KEYS: data, bound, closed, produced. ARGV: produced at the last look, else -1; how many; the most.
-_LOOK = Script("""
+_LOOK = Script(
+    """
 local produced = tonumber(redis.call('GET', KEYS[4]) or 0)
 local length = redis.call('LLEN', KEYS[1])
 local new = tonumber(ARGV[2])
@@ -25,7 +26,9 @@ if shown > 0 then found = redis.call('LRANGE', KEYS[1], 0, shown - 1) end
 return {
     redis.call('EXISTS', KEYS[2]), redis.call('EXISTS', KEYS[3]), produced, new - shown, found,
 }
-""")
+""",
+    "pressure_follow",
+)
 
 
 class Follower:

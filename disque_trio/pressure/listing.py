@@ -13,13 +13,16 @@ from disque_trio.pressure.tasks import background
 from disque_trio.redis_link import Link, Open, Script, opener
 
 # KEYS: data, bound, closed. A key of the wrong type gives nil.
-_NUMBERS = Script("""
+_NUMBERS = Script(
+    """
 local length = redis.pcall('LLEN', KEYS[1])
 local bound = redis.pcall('GET', KEYS[2])
 if type(length) == 'table' then length = false end
 if type(bound) == 'table' then bound = false end
 return {length, bound, redis.call('EXISTS', KEYS[3])}
-""")
+""",
+    "pressure_list",
+)
 
 
 class Listed(NamedTuple):

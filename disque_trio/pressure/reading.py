@@ -22,13 +22,16 @@ from disque_trio.pressure.roles import Consumer
 from disque_trio.redis_link import Script
 
 # KEYS: data, bound, closed. ARGV: how many. The oldest elements are on the right.
-_LOOK = Script("""
+_LOOK = Script(
+    """
 return {
     redis.call('EXISTS', KEYS[2]),
     redis.call('EXISTS', KEYS[3]),
     redis.call('LRANGE', KEYS[1], -tonumber(ARGV[1]), -1),
 }
-""")
+""",
+    "pressure_look",
+)
 
 
 class Reader:

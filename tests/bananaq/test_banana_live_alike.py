@@ -6,7 +6,8 @@ import re
 import hiredis
 import pytest
 from banana_daemons import Daemon
-from harness import Wire
+from banana_fixtures import DaemonFactory
+from harness import Wire, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -112,21 +113,74 @@ class Script:
                 self._held.append((queue, group, id.decode()))
 
 
-@pytest.mark.parametrize("run", range(2))
-def test_the_stores_answer_alike(
-    shared_embedded: Daemon, shared_redis: Daemon, queue: str, run: int
+class Pair:
+    """A daemon with each store, and a script that both follow."""
+
+    def __init__(self, daemons: list[Daemon], queue: str) -> None:
+        self.daemons = daemons
+        self._seed = random.randrange(1 << 30)
+        self._script = Script(self._seed)
+        self._twins = [Twin(daemon.wire(), queue + "-") for daemon in daemons]
+        self._done: list[tuple[object, ...]] = []
+
+    def follow(self, steps: int) -> None:
+        """Some more steps."""
+        for _ in range(steps):
+            command, name, words = self._script.draw()
+            replies = [twin.run(command, name, words) for twin in self._twins]
+            self._done.append((command, name, *words, replies[0]))
+            assert replies[0] == replies[1], (self._seed, len(self._done), self._done[-40:])
+            self._script.learn(command, name, words, replies[0])
+
+    def reconnect(self) -> None:
+        """After one of them was started again."""
+        for twin, daemon in zip(self._twins, self.daemons, strict=True):
+            twin.wire = daemon.wire()
+
+    def compare(self) -> None:
+        """All that can be asked without changing it."""
+        for name in QUEUES:
+            for command, words in (
+                ("QSTATUS", []),
+                ("QSTATUS", ["GROUPS", *GROUPS]),
+                ("QLPEEK", []),
+                ("QRPEEK", []),
+            ):
+                replies = [twin.run(command, name, words) for twin in self._twins]
+                assert replies[0] == replies[1], (self._seed, self._done[-40:])
+
+    def end(self) -> None:
+        for name in QUEUES:
+            assert [twin.run("QFLUSH", name, []) for twin in self._twins] == [b"OK", b"OK"]
+        for daemon in self.daemons:
+            daemon.hang_up()
+
+
+def test_the_stores_answer_alike(shared_embedded: Daemon, shared_redis: Daemon, queue: str) -> None:
+    pair = Pair([shared_embedded, shared_redis], queue)
+    pair.follow(STEPS)
+    pair.end()
+
+
+def test_a_daemon_that_is_killed_answers_as_one_that_was_not(
+    run_bananaq: DaemonFactory, shared_redis: Daemon, queue: str
 ) -> None:
-    seed = random.randrange(1 << 30)
-    script = Script(seed)
-    twins = [Twin(daemon.wire(), queue + "-") for daemon in (shared_embedded, shared_redis)]
-    done: list[tuple[object, ...]] = []
-    for step in range(STEPS):
-        command, name, words = script.draw()
-        replies = [twin.run(command, name, words) for twin in twins]
-        done.append((command, name, *words, replies[0]))
-        assert replies[0] == replies[1], (seed, step, done[-40:])
-        script.learn(command, name, words, replies[0])
-    for name in QUEUES:
-        assert [twin.run("QFLUSH", name, []) for twin in twins] == [b"OK", b"OK"]
-    for daemon in (shared_embedded, shared_redis):
+    """The one with the events in its file is killed again and again, the other one is not."""
+    daemon = run_bananaq("embedded", "--auto-aof-rewrite-percentage", "0")
+    pair = Pair([daemon, shared_redis], queue)
+    file = daemon.directory / "bananaq.aof"
+    for end in ("kill", "rewrite", "stop", "rewrite, some more"):
+        pair.follow(300)
+        if end.startswith("rewrite"):
+            before = file.stat().st_ino
+            daemon.ask("BGREWRITEAOF")
+            if end.endswith("more"):
+                pair.follow(100)
+            wait_until(lambda before=before: file.stat().st_ino != before)
         daemon.hang_up()
+        daemon.stop() if end == "stop" else daemon.kill()
+        daemon.restart()
+        pair.reconnect()
+        pair.compare()
+    pair.follow(300)
+    pair.end()

@@ -1,6 +1,7 @@
 """bananaq as a process: its supervisor, who may use it, and how much."""
 
 import os
+import resource
 import socket
 import subprocess
 import time
@@ -209,3 +210,38 @@ def test_what_is_too_much_in_the_background_is_refused(
     wait_until(lambda: daemon.status("q", "g")["total"] == stored)
     assert refused
     assert wire("QADD", "q", 60, "again", "NOBLOCK") == b"OK"
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(
+    run_bananaq: DaemonFactory, fsync: str
+) -> None:
+    daemon = run_bananaq("embedded", "--appendfsync", fsync)
+    wire, blocked = daemon.wire(), daemon.wire()
+    confirmed = [wire("QADD", "q", 60, "first")]
+    blocked.send("QGET", "other", "g", "BLOCK", 20)
+    wait_until(lambda: daemon.status("other", "g")["consumers"] == 1)
+    limit_files(daemon, (daemon.directory / "bananaq.aof").stat().st_size + 10)
+    # The event may be there all the same, but nobody is told that it is.
+    assert wire.error("QADD", "other", 60, "body").startswith("MISCONF")
+    reply = blocked.read()
+    assert isinstance(reply, hiredis.ReplyError)
+    assert str(reply).startswith("MISCONF")
+    assert wire.error("QADD", "q", 60, "body", "NOBLOCK").startswith("MISCONF")
+    assert wire.error("QGET", "q", "g").startswith("MISCONF")
+    assert daemon.status("q", "g")["total"] == 1
+    limit_files(daemon, resource.RLIM_INFINITY)
+    wait_until(lambda: not isinstance(wire("QFLUSH", "other"), hiredis.ReplyError))
+    confirmed.append(wire("QADD", "q", 60, "second"))
+    held = Given(wire("QGET", "q", "g"))
+    daemon.kill()
+    daemon.restart()
+    wire = daemon.wire()
+    assert wire("QACK", "q", "g", held.id) == 1
+    assert [Given(wire("QGET", "q", "new")).id for _ in range(2)] == confirmed
+    assert wire("QGET", "q", "new") is None
+
+
+def limit_files(daemon: Daemon, size: int) -> None:
+    """Let the daemon write no file beyond ``size``, as if the disk were full."""
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

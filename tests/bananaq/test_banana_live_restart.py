@@ -406,6 +406,61 @@ def test_a_redis_that_goes_and_comes_again_has_lost_nothing(
     assert blocked("QNOTIFY", "g", 5, "other") == b"other"
 
 
+def test_a_redis_killed_under_load_has_what_was_confirmed(
+    own_daemon: Daemon, own_redis: RedisServer
+) -> None:
+    daemon = own_daemon
+    added: list[bytes] = []
+    acked: list[bytes] = []
+    over = threading.Event()
+    failed: list[str] = []
+
+    def produce() -> None:
+        wire = daemon.wire()
+        while not over.is_set():
+            for reply in pipeline(wire, [("QADD", "q", 300, "body")] * 20):
+                if isinstance(reply, bytes):
+                    added.append(reply)
+                else:
+                    failed.append(str(reply))
+        wire.close()
+
+    def consume() -> None:
+        wire = daemon.wire()
+        while not over.is_set():
+            reply = wire("QGET", "q", "g", "EX", 60, "BLOCK", "0.2")
+            if isinstance(reply, hiredis.ReplyError):
+                failed.append(str(reply))
+            elif reply is not None and wire("QACK", "q", "g", Given(reply).id) == 1:
+                acked.append(Given(reply).id)
+        wire.close()
+
+    threads = [threading.Thread(target=target) for target in (produce, consume, consume)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(2):
+            count = len(added)
+            wait_until(lambda count=count: len(added) > count + 300 and acked, 20)
+            own_redis.stop()
+            own_redis.start()
+            count = len(acked)
+            wait_until(lambda count=count: len(acked) > count + 20, 20)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
+    assert failed
+    assert all(text.startswith("ERR server-side error: ") for text in failed)
+    wire = daemon.wire()
+    everything = [event.base for event in drain(wire, "q", "new")]
+    assert everything == sorted(set(everything))
+    assert set(added) <= set(everything)
+    assert len(acked) == len(set(acked))
+    rest = {event.base for event in drain(wire, "q", "g")}
+    assert not rest & set(acked)
+
+
 def test_a_daemon_starts_before_its_redis(
     run_bananaq: DaemonFactory, own_redis: RedisServer
 ) -> None:

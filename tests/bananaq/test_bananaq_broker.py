@@ -419,3 +419,50 @@ def test_lines_for_people_stand_in_columns(world: World) -> None:
         b"long-name  g  total:1  inprogress:1  redo:0  done:0  available:0  consumers:0",
         b"q          -  total:1",
     ]
+
+
+class FarStore(LateStore):
+    """A store elsewhere: its clock is another one, and it says nothing of missed deadlines."""
+
+    def __init__(self, ahead: int) -> None:
+        super().__init__()
+        self.ahead = ahead  # ms
+        self.ran = 0
+
+    def run(self, op: Op, now: int) -> bool:
+        self.ran += 1
+        return super().run(op, now + self.ahead)
+
+    def tick(self, now: int) -> None:
+        pass
+
+    def next_due(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("ahead", [-60_000, 0, 60_000])
+def test_a_missed_deadline_is_seen_in_time_whatever_the_clock_of_the_store_says(ahead: int) -> None:
+    world = World(late=True)
+    far = world.late = FarStore(ahead)
+    world.broker = Broker(far, None, build_table(), Host(), lambda: 0)
+    holding, waiting = world.client(), world.client()
+    world.ask(holding, b"QADD", b"q", b"600", b"body")
+    world.ask(holding, b"QGET", b"q", b"g", b"EX", b"10")
+    world.ask(waiting, b"QGET", b"q", b"g", b"BLOCK", b"100")
+    before = far.ran
+    world.advance(9_990)
+    assert world.replies(waiting) == b""
+    world.advance(20)
+    assert event(world.replies(waiting))[1] == b"body"
+    assert far.ran - before < 10
+
+
+def test_short_waits_for_an_event_that_is_held_for_long_leave_nothing_behind(world: World) -> None:
+    client = world.client()
+    world.ask(client, b"QADD", b"q", b"6000", b"body")
+    world.ask(client, b"QGET", b"q", b"g", b"EX", b"3600")
+    for _ in range(5000):
+        world.ask(client, b"QGET", b"q", b"g", b"BLOCK", b"0.001")
+        world.advance(1)
+        assert world.replies(client) == NULL
+    assert len(world.broker._looks) < 2000

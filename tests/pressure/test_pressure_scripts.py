@@ -298,7 +298,7 @@ async def test_what_is_left_of_a_queue_stops_create_until_it_is_forced(spot: Spo
 def attempts(spot: Spot) -> int:
     """How often a script was called."""
     stats = spot.raw.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
+    return sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("fcall", "evalsha"))
 
 
 async def test_create_waits_for_a_delete_that_is_under_way(spot: Spot) -> None:

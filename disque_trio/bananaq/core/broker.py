@@ -19,6 +19,7 @@ from disque_trio.core.host import Host
 from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import OK, bulk, error, null
 
+_MANY_LOOKS = 1000
 _BUSY = "ERR bgQAdd processes all busy and buffer is full"
 
 
@@ -73,6 +74,7 @@ class Broker(Machine):
         self._lines = Lines()
         self._ready: list[Line] = []
         self._looks: list[tuple[int, int, Line]] = []  # heap: when to look at a line again
+        self._most_looks = _MANY_LOOKS
         self._numbers = 0
         self._waiters: dict[int, Waiter] = {}  # by client
         self._registered: dict[int, list[bytes]] = {}  # by client
@@ -301,12 +303,18 @@ class Broker(Machine):
             if fresh.once and fresh.first == 0 and not fresh.gone:
                 self.end_wait(fresh.client)
         if op.due and (line.takers or line.listeners):
-            # One more than due, which is in µs: when it is over.
-            look_at = op.due // 1000 + 1
+            # Not by the clock of the store, which may be another one. One more, which is in ms:
+            # when it is over.
+            look_at = self.now + op.left // 1000 + 1
             if line.look_at == 0 or look_at < line.look_at or line.look_at <= self.now:
                 line.look_at = look_at
                 self._numbers += 1
-                heappush(self._looks, (look_at, self._numbers, line))
+                looks = self._looks
+                heappush(looks, (look_at, self._numbers, line))
+                if len(looks) > self._most_looks:
+                    # Those of lines that are gone stay behind; they must not pile up.
+                    looks[:] = sorted(look for look in looks if look[2].look_at == look[0])
+                    self._most_looks = max(_MANY_LOOKS, 2 * len(looks))
 
     def _refuse(self, op: Op, tag: _Taking) -> None:
         """The store cannot say whether there is something: who waits has to hear of that."""

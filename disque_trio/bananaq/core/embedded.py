@@ -281,6 +281,7 @@ class EmbeddedStore(Books):
             self._advance(AT_ONCE)
         if group is not None:
             op.due = self.next_deadline(group, now)
+            op.left = max(op.due - now, 0)
 
     def _next_again(self, group: Group, now: int) -> Delivery | None:
         entry = self.next_redo(group)

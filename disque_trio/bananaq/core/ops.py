@@ -108,7 +108,7 @@ class Op:
         queues, groups: STATUS.
         event: GET, NEXT, LAST: the result, None: there is none.
         due: GET, NEXT without an event: when one that is in progress in the group misses its
-            deadline, µs; 0: none is.
+            deadline, µs; 0: none is. left: the time until then, µs.
         count: ACK, WORKING, REDO: the result.
         conflict: ADD: see `own_id`.
         status: STATUS: the result.
@@ -135,6 +135,7 @@ class Op:
         "hold_until",
         "id",
         "kind",
+        "left",
         "own_id",
         "queue",
         "queues",
@@ -160,6 +161,7 @@ class Op:
         self.groups: list[bytes] = []
         self.event: Event | None = None
         self.due = 0
+        self.left = 0
         self.count = 0
         self.conflict = False
         self.status: list[QueueStatus] = []

@@ -126,6 +126,7 @@ class Lines:
             return
         lines = self._queues.get(line.queue)
         if lines is not None and lines.get(line.group) is line:
+            line.look_at = 0
             del lines[line.group]
             if not lines:
                 del self._queues[line.queue]

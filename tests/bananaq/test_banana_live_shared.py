@@ -123,21 +123,20 @@ def test_a_daemon_that_is_killed_takes_no_event_along(run_bananaq: DaemonFactory
 
 
 def test_daemons_with_other_prefixes_or_databases_share_nothing(
-    run_bananaq: DaemonFactory, banana_redis: RedisServer
+    run_bananaq: DaemonFactory, banana_redis: RedisServer, shared_redis: Daemon, queue: str
 ) -> None:
     first = run_bananaq("redis")
-    other = run_bananaq("redis")
     third = run_bananaq("redis", *first.options, "--redis-db", "3")
-    first.ask("QADD", "q", 60, "body")
-    for daemon in (other, third):
-        assert daemon.ask("QGET", "q", "g") is None
-        assert daemon.ask("QSTATUS") == []
+    first.ask("QADD", queue, 60, "body")
+    for daemon in (shared_redis, third):
+        assert daemon.ask("QGET", queue, "g") is None
+        assert daemon.status(queue, "g")["total"] == 0
     with plain_client(banana_redis.port) as client:
         client.select(3)
         before = client.dbsize()
-        third.ask("QADD", "q", 60, "body")
+        third.ask("QADD", queue, 60, "body")
         assert client.dbsize() > before
-        third.ask("QFLUSH", "q")
+        third.ask("QFLUSH", queue)
 
 
 def test_a_redis_that_asks_for_a_password_gets_it(

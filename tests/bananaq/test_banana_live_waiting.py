@@ -5,6 +5,7 @@ import time
 import hiredis
 import pytest
 from banana_daemons import Daemon, Given, now_us, waiting
+from banana_fixtures import DaemonFactory
 from harness import Wire, wait_until
 
 pytestmark = pytest.mark.live
@@ -283,9 +284,9 @@ def test_who_waits_is_listed_with_its_queue_though_there_is_nothing(
 
 
 def test_a_pause_holds_commands_and_those_who_wait_alike(
-    run_bananaq: "object", kind: str, queue: str
+    run_bananaq: DaemonFactory, kind: str, queue: str
 ) -> None:
-    daemon = run_bananaq(kind)  # type: ignore[operator]
+    daemon = run_bananaq(kind)
     wire = taker(daemon, queue, "g")
     control, producer = daemon.wire(), daemon.wire()
     started = time.monotonic()

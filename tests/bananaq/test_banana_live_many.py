@@ -188,7 +188,7 @@ class Crowd:
             assert daemon.ask("QGET", self.queue, group) is None
 
 
-def test_each_group_acknowledges_each_event_once(bananaq: Daemon, queue: str, kind: str) -> None:
+def test_each_group_acknowledges_each_event_once(bananaq: Daemon, queue: str) -> None:
     crowd = Crowd(queue, random.randrange(1 << 30))
     crowd.run(bananaq, EVENTS)
     crowd.check(bananaq, EVENTS)

@@ -19,6 +19,7 @@ from disque_trio.bananaq.client import (
     AuthError,
     BananaClient,
     ConnectionLost,
+    Event,
     HeldEvent,
     ProtocolError,
     ReplyError,
@@ -26,6 +27,9 @@ from disque_trio.bananaq.client import (
     consumer,
     work,
 )
+from disque_trio.bananaq.client.link import Link
+from disque_trio.client.connection import Argument, Reply
+from disque_trio.client.nodes import Address
 
 OK = b"+OK\r\n"
 ONE = b":1\r\n"
@@ -204,6 +208,31 @@ async def test_an_event_that_others_may_have_is_lost() -> None:
                 assert not await held.ack()
                 await events.stop()
         assert node.count("QWORKING") == 1
+
+
+async def test_an_event_that_was_acknowledged_is_not_lost_when_the_heartbeat_comes_behind() -> None:
+    beating, acked = trio.Event(), trio.Event()
+
+    class Slow(Link):
+        """QWORKING arrives behind the QACK, and so does its answer."""
+
+        async def run(self, *command: Argument, repeat: bool) -> Reply:
+            with trio.CancelScope(shield=True):
+                if command[0] == "QACK":
+                    await beating.wait()
+                    return 1
+                beating.set()
+                await acked.wait()
+                return 0
+
+    async with trio.open_nursery() as nursery:
+        link = Slow(nursery, Address(), password=None, retry_for=1, connect_timeout=1)
+        held = HeldEvent(link, Event("1_9", "q", b"body"), "g", 0.001, lambda event: None)
+        nursery.start_soon(held.keep)
+        assert await held.ack()
+        acked.set()
+    assert not held.lost
+    assert await held.ack()
 
 
 async def test_a_server_that_does_not_know_qworking_costs_the_heartbeat_only() -> None:

@@ -1,24 +1,43 @@
 # Everything a person needs: `make run` and `make test` do all the set-up.
 VENV ?= .venv
+COMPILED ?= .venv-compiled
 SEEDS ?= 100000
 PY := $(VENV)/bin/python
-export VENV
+export VENV COMPILED
 
-.PHONY: help run test test-pressure test-bananaq test-spark lint format bench simulate soak compiled docs clean
+# What of the tests has to do with what is compiled; the rest is the same in both forms.
+COMPILED_UNITS = $(addprefix tests/unit/,aof cluster commands core eventlog protocol server) \
+	tests/sim --ignore=tests/sim/test_sim_audit.py $(addprefix tests/bananaq/test_bananaq_, \
+	broker.py check.py deadlines.py embedded.py file.py log.py redis_keys.py redis_model.py \
+	semantics.py semantics_okq.py stateful.py)
+COMPILED_LIVE = tests/live --ignore=tests/live/test_live_audit_clocks.py \
+	--ignore=tests/live/test_cli.py --ignore=tests/live/test_client.py \
+	--ignore-glob='*/test_cluster_*' \
+	$(addprefix tests/bananaq/test_banana_live_,commands.py process.py waiting.py)
+IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=200 \
+	../bin/python -m pytest -p no:cacheprovider
+
+.PHONY: help run test test-pressure test-bananaq test-spark test-compiled \
+	test-compiled-units test-compiled-live test-compiled-clusters lint format bench guard profile \
+	simulate soak compiled wheels docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
 	@echo "make test-spark  the tests that start a Spark"
+	@echo "make test-compiled  those of the compiled form"
 	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
+	@echo "make guard  count the instructions of the hot paths (ARGS=--update: write the baseline)"
+	@echo "make profile  where the time of a loaded node goes, into docs/"
 	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
 	@echo "make soak   simulate 100000 clusters (SEEDS=...), let faults happen to real ones, then"
 	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\"),"
 	@echo "            audit clusters in faults, and kill all that takes part in a Spark pipeline"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
+	@echo "make wheels  build the wheels of both forms into dist/"
 	@echo "make docs   write the generated pages of docs/"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -29,12 +48,14 @@ run:
 
 test:
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory lint
 ifdef ARGS
+	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(ARGS)
 else
+	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard
 	$(PY) -m pytest --ignore=tests/spark
 	$(PY) -m pytest tests/spark
+	@$(MAKE) --no-print-directory test-compiled
 endif
 
 # Parts of `make test`.
@@ -49,6 +70,29 @@ test-bananaq:
 test-spark:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/spark $(ARGS)
+
+# The compiled package, and a copy of the tree without the sources that it could be mistaken for.
+# The pure form runs all seeds.
+test-compiled:
+	@tools/setup.sh compiled
+	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
+	@cp -R tests config docs examples tools pyproject.toml $(COMPILED)/tree
+ifdef ARGS
+	$(IN_COMPILED) $(ARGS)
+else
+	@$(MAKE) --no-print-directory -j3 -Otarget test-compiled-units test-compiled-live \
+		test-compiled-clusters
+endif
+
+test-compiled-units:
+	$(IN_COMPILED) $(COMPILED_UNITS)
+
+test-compiled-live:
+	$(IN_COMPILED) $(COMPILED_LIVE)
+
+# Most of their time they wait for clusters to notice something.
+test-compiled-clusters:
+	$(IN_COMPILED) tests/live/test_cluster_*.py
 
 lint:
 	@tools/setup.sh test
@@ -65,6 +109,17 @@ format:
 bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench $(ARGS)
+
+guard:
+	@tools/setup.sh test
+	$(PY) -m tools.bench.guard $(ARGS)
+
+profile:
+	@tools/setup.sh test
+	@tools/setup.sh profile
+	@tools/setup.sh compiled
+	$(PY) -m tools.profiling $(if $(filter-out .venv-compiled,$(COMPILED)),--compiled $(COMPILED)/bin/python) \
+		$(ARGS)
 
 simulate:
 	@tools/setup.sh test
@@ -83,9 +138,12 @@ soak:
 compiled:
 	@tools/setup.sh compiled
 
+wheels:
+	@tools/setup.sh wheels
+
 docs:
 	@tools/setup.sh test
 	$(PY) tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) .venv-compiled .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) $(COMPILED) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Sets up what `make run` and `make test` need on a bare Debian: the Python
 # virtual environment and, for the tests, redis-server (a foreign program that
-# the interop tests and the benchmarks run beside the node) and a Java runtime
-# (Spark is a Java program).
+# the interop tests and the benchmarks run beside the node), a Java runtime
+# (Spark is a Java program), and valgrind and a C compiler (instructions are
+# counted and the compiled form is tested as well).
 #
-#   tools/setup.sh run|test|compiled
+#   tools/setup.sh run|test|profile|compiled|wheels
 #
 # It installs Debian packages only when they are missing and only as root;
 # otherwise it says which command the operator has to run.
@@ -13,7 +14,7 @@ set -eu
 cd "$(dirname "$0")/.."
 what=${1:-run}
 venv=${VENV:-.venv}
-[ "$what" != compiled ] || venv=.venv-compiled
+[ "$what" != compiled ] || venv=${COMPILED:-.venv-compiled}
 python=${PYTHON:-$(command -v python3.11 || command -v python3 || true)}
 
 apt_install() {
@@ -42,11 +43,47 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -m pip --version >/dev/nu
     "$python" -m venv --clear "$venv"
 fi
 
+pip="$venv/bin/python -m pip --disable-pip-version-check"
+
+# A compiler can be there without Python's headers.
+need_compiler() {
+    command -v cc >/dev/null || apt_install gcc libc6-dev
+    include=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [ -e "$include/Python.h" ] || apt_install libc6-dev python3-dev
+}
+
+# wheel FORM DIRECTORY: builds one from the sources as they are now.
+wheel() {
+    rm -rf build
+    DISQUE_TRIO_COMPILE=$1 $pip wheel --quiet --no-deps --wheel-dir "$2" .
+}
+
+if [ "$what" = wheels ]; then
+    need_compiler
+    rm -rf dist
+    wheel 0 dist
+    wheel 1 dist
+    exec ls dist/*-py3-none-any.whl dist/*-cp3*.whl
+fi
+
 if [ "$what" = compiled ]; then
-    command -v cc >/dev/null || apt_install gcc libc6-dev python3-dev
-    pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
-    $pip --upgrade 'setuptools>=77' mypy types-PyYAML hiredis
-    DISQUE_TRIO_COMPILE=1 $pip --no-build-isolation .
+    stamp=$venv/.installed-compiled
+    newer=new
+    if [ -e "$stamp" ]; then
+        newer=$(find disque_trio setup.py pyproject.toml tools/packaging -newer "$stamp" \
+            \( -name '*.py' -o -name '*.toml' \) -print)
+    fi
+    if [ -n "$newer" ]; then
+        rm -f "$stamp"
+        need_compiler
+        touch "$venv/.built"
+        rm -rf "$venv/wheel"
+        wheel 1 "$venv/wheel"
+        $pip uninstall --quiet --yes disque-trio
+        $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,redis,test]"
+        # What was edited meanwhile is not in the wheel.
+        mv "$venv/.built" "$stamp"
+    fi
     exec "$venv/bin/disque-server" --version
 fi
 
@@ -55,9 +92,10 @@ stamp=$venv/.installed-$what
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
         test) extras='dev' ;;
+        profile) extras='dev,profile' ;;
         *) extras='console' ;;
     esac
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+    $pip install --quiet -e ".[$extras]"
     touch "$stamp"
 fi
 
@@ -74,4 +112,9 @@ fi
 # Spark runs on Java 17 or later, which is what Debian 12 and 13 have as their default.
 if [ "$what" = test ] && ! "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version >/dev/null 2>&1; then
     apt_install default-jre-headless
+fi
+
+if [ "$what" = test ]; then
+    command -v valgrind >/dev/null || apt_install valgrind
+    need_compiler
 fi

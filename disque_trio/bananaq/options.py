@@ -23,6 +23,7 @@ from disque_trio.config.params import Param, unknown_parameter
 from disque_trio.config.rewrite import rewritten
 from disque_trio.config.words import to_bytes, to_text
 from disque_trio.config.yaml_format import read_yaml
+from disque_trio.form import form
 from disque_trio.version import VERSION
 
 PREFIXES = ("bananaq_", "BANANAQ_")  # the later wins
@@ -139,7 +140,8 @@ def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
         if argument in ("-h", "--help"):
             given.text = usage()
         elif argument in ("-V", "--version"):
-            given.text = f"bananaq of disque-trio {VERSION} (Python {sys.version.split()[0]})\n"
+            python = sys.version.split()[0]
+            given.text = f"bananaq of disque-trio {VERSION}, {form()} (Python {python})\n"
         elif argument == "--example":
             given.text = example()
         elif not argument.startswith("--"):

@@ -16,11 +16,12 @@ from disque_trio.config import (
     load_config_text,
     parse_overrides,
 )
+from disque_trio.form import form
 from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
 from disque_trio.server.restart import Handover, replace_process, take_handover
-from disque_trio.server.server import Server, StartError, form
+from disque_trio.server.server import Server, StartError
 from disque_trio.server.systemd import Notifier, SocketError, adopt_sockets
 from disque_trio.version import VERSION
 

@@ -20,10 +20,10 @@ import trio
 
 from disque_trio.commands.table import build_table
 from disque_trio.config import Config, ConfigError, rewrite
-from disque_trio.core import node as core_node
 from disque_trio.core.command import Command
 from disque_trio.core.node import Node
 from disque_trio.eventlog.recorder import EventLog, Settings
+from disque_trio.form import form
 from disque_trio.server.clock import Clock
 from disque_trio.server.cluster import Cluster, ClusterError
 from disque_trio.server.engine import Engine
@@ -48,11 +48,6 @@ from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
 from disque_trio.version import VERSION
 
 FLUSH_SECONDS = 2  # for replies that are not sent when the node stops
-
-
-def form() -> str:
-    """Which form of the state machine runs: compiled by mypyc, or as it was written."""
-    return "pure Python" if core_node.__file__.endswith(".py") else "compiled"
 
 
 class StartError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from node_bench import START, Bench
 
 from disque_trio.core.peers import Peers
-from disque_trio.protocol.bus import TYPE_NAMES, packet_type
+from disque_trio.protocol.bus import DELJOB, SETACK, TYPE_NAMES, packet_type
 
 
 class MeshPeers(Peers):
@@ -41,6 +41,7 @@ class Mesh:
     Attributes:
         nodes: a Bench each. log: packets sent so far: from, type, to.
         moving: packets under way.
+        c_nodes: those that neither write nor read the mark of a set of holders, as C nodes do.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Mesh:
         self.nodes: list[Bench] = []
         self.peers: list[MeshPeers] = []
         self.lose: Callable[[int, int, bytes], bool] = lambda source, target, packet: False
+        self.c_nodes: set[int] = set()
         for index in range(size):
             peers = MeshPeers(self, index)
             bench = Bench(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)
@@ -81,6 +83,8 @@ class Mesh:
         while self.moving:
             source, target, packet = self.moving.popleft()
             if not self.lose(source, target, packet):
+                if not self.c_nodes.isdisjoint((source, target)):
+                    packet = without_mark(packet)
                 bench = self.nodes[target]
                 bench.node.receive(self.ids[source], packet, bench.now)
         for bench in self.nodes:
@@ -131,6 +135,13 @@ class Mesh:
             str(bench.show(id)[b"state"], "ascii") if bench.held(id) else ""  # type: ignore[arg-type]
             for bench in self.nodes
         ]
+
+
+def without_mark(packet: bytes) -> bytes:
+    """``packet`` as a C node would send it."""
+    if packet_type(packet) not in (SETACK, DELJOB):
+        return packet
+    return packet[:142] + b"\0\0" + packet[144:]
 
 
 __all__ = ["START", "Mesh"]

@@ -1,0 +1,156 @@
+"""Which form of the package an installation gets."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCES = ("disque_trio", "config", "tools/packaging", "docs")
+FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+
+BUILD = """
+import sys
+sys.path.insert(0, "tools/packaging")
+import disque_build
+print(getattr(disque_build, sys.argv[1])(*sys.argv[2:]))
+"""
+# Stands for a mypy that finds something wrong, or cannot be run here.
+BROKEN_MYPYC = "raise RuntimeError('mypyc is broken')\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """What is needed to build the package."""
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignored)
+    for name in FILES:
+        shutil.copy(ROOT / name, tmp_path / "tree")
+    broken = tmp_path / "broken" / "mypyc"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("")
+    (broken / "build.py").write_text(BROKEN_MYPYC)
+    return tmp_path / "tree"
+
+
+def build(
+    tree: Path, hook: str, *arguments: str, **environ: str
+) -> "subprocess.CompletedProcess[str]":
+    """Call a hook of the build backend as pip does: in a process of its own, in the tree. A
+    compile would fail."""
+    variables = {k: v for k, v in os.environ.items() if k not in ("DISQUE_TRIO_COMPILE", "CC")}
+    variables["PYTHONPATH"] = str(tree.parent / "broken")
+    return subprocess.run(
+        [sys.executable, "-c", BUILD, hook, *arguments],
+        cwd=tree,
+        env={**variables, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def only_wheel(directory: Path) -> Path:
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def is_pure(wheel: Path) -> bool:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "disque_trio/core/node.py" in names
+    assert "disque_trio/py.typed" in names
+    assert any(name.endswith("share/disque/disque.conf") for name in names)
+    return wheel.name.endswith("-py3-none-any.whl") and not any(
+        name.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for name in names
+    )
+
+
+def test_the_pure_form_can_be_asked_for(tree: Path, tmp_path: Path) -> None:
+    done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="0")
+    assert done.returncode == 0, done.stderr
+    assert is_pure(only_wheel(tmp_path))
+
+
+def test_without_a_c_compiler_the_pure_form_is_built_and_the_reason_told(
+    tree: Path, tmp_path: Path
+) -> None:
+    done = build(tree, "build_wheel", str(tmp_path), CC="no-such-compiler")
+    assert done.returncode == 0, done.stderr
+    assert is_pure(only_wheel(tmp_path))
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("disque-trio: ")]
+    assert "no-such-compiler" in line
+
+
+def test_when_compiling_fails_the_pure_form_is_built_and_the_reason_told(
+    tree: Path, tmp_path: Path
+) -> None:
+    done = build(tree, "build_wheel", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert is_pure(only_wheel(tmp_path))
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("disque-trio: ")]
+    assert "mypyc is broken" in line
+
+
+@pytest.mark.parametrize("why", ["no compiler", "broken"])
+def test_a_compiled_form_that_was_asked_for_and_cannot_be_built_is_an_error(
+    tree: Path, tmp_path: Path, why: str
+) -> None:
+    environ = {"CC": "no-such-compiler"} if why == "no compiler" else {}
+    done = build(tree, "build_wheel", str(tmp_path), DISQUE_TRIO_COMPILE="1", **environ)
+    assert done.returncode != 0
+    assert ("no-such-compiler" if why == "no compiler" else "mypyc is broken") in done.stderr
+    assert not list(tmp_path.glob("*.whl"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [
+        ({}, True),
+        ({"DISQUE_TRIO_COMPILE": "1"}, True),
+        ({"DISQUE_TRIO_COMPILE": "0"}, False),
+        ({"CC": "no-such-compiler"}, False),
+        ({"CC": "false"}, False),
+    ],
+)
+def test_mypy_is_asked_for_only_when_something_is_to_be_compiled(
+    tree: Path, environ: dict[str, str], wanted: bool
+) -> None:
+    done = build(tree, "get_requires_for_build_wheel", **environ)
+    assert done.returncode == 0, done.stderr
+    assert ("'mypy" in done.stdout) == wanted
+
+
+@pytest.mark.parametrize(
+    "hook", ["get_requires_for_build_sdist", "get_requires_for_build_editable"]
+)
+def test_nothing_but_a_wheel_asks_for_mypy(tree: Path, hook: str) -> None:
+    done = build(tree, hook, DISQUE_TRIO_COMPILE="1")
+    assert done.returncode == 0, done.stderr
+    assert "mypy" not in done.stdout
+
+
+def test_an_editable_install_is_pure_even_where_compiling_is_asked_for(
+    tree: Path, tmp_path: Path
+) -> None:
+    done = build(tree, "build_editable", str(tmp_path), DISQUE_TRIO_COMPILE="1")
+    assert done.returncode == 0, done.stderr
+    assert only_wheel(tmp_path).name.endswith("-py3-none-any.whl")
+    assert not list(tree.rglob("*.so"))
+
+
+def test_a_source_distribution_has_all_that_a_build_needs(tree: Path, tmp_path: Path) -> None:
+    done = build(tree, "build_sdist", str(tmp_path), DISQUE_TRIO_COMPILE="1")
+    assert done.returncode == 0, done.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    assert {"setup.py", "pyproject.toml", "tools/packaging/disque_build.py"} <= names
+    assert {"config/disque.conf", "disque_trio/py.typed", "disque_trio/core/node.py"} <= names

@@ -1,0 +1,265 @@
+"""The hot paths whose instructions are counted, one after the other in one process.
+
+``guard`` starts this under callgrind, which counts only while it is told to: around the turns of
+a server, not while requests are made or replies are read.
+
+    python -m tools.bench.guard_paths MARKS     # MARKS: the library that tells callgrind
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from disque_trio.core.client import Client
+from disque_trio.core.machine import Machine
+from disque_trio.core.node import Node
+from disque_trio.core.peers import Peers
+from disque_trio.protocol.reply import Value, encode
+from disque_trio.protocol.request import RequestParser
+from tools.bench.inprocess import START, Desk, make_broker, make_node, request
+
+BODY = b"x" * 100
+WARM = 192  # commands before the count begins, so that the interpreter knows the code
+COUNTED = 480
+REQUEUED = 1000
+
+BASE = "nothing"
+"""The name of the count that says what counting itself costs, each time that it is switched on."""
+
+
+class Counter(Protocol):
+    """What counts."""
+
+    def toggle(self) -> None:
+        """Begin to count, or stop."""
+
+    def name(self, path: str, commands: int, turns: int) -> None:
+        """What was counted since the last call were ``commands`` of ``path``, and for that the
+        count began ``turns`` times."""
+
+
+class Callgrind:
+    """Tells callgrind, around this process, what to count."""
+
+    def __init__(self, library: str) -> None:
+        marks = ctypes.PyDLL(library)
+        self._dump = marks.guard_dump
+        self.toggle: Callable[[], None] = marks.guard_toggle
+        marks.guard_start()
+
+    def name(self, path: str, commands: int, turns: int) -> None:
+        self._dump(f"{path}|{commands}|{turns}".encode())
+
+
+class _NoCounter:
+    """Of the runs that only warm up."""
+
+    def toggle(self) -> None:
+        pass
+
+    def name(self, path: str, commands: int, turns: int) -> None:
+        pass
+
+
+def run(counter: Counter) -> None:
+    """Take all paths."""
+    for _ in range(WARM):
+        counter.toggle()
+        counter.toggle()
+    counter.name("", 1, 1)
+    for _ in range(COUNTED):
+        counter.toggle()
+        counter.toggle()
+    counter.name(BASE, 1, COUNTED)
+    for pipeline in (1, 16):
+        with _desk(make_node()) as desk:
+            _lives(desk, pipeline, f"pipelined by {pipeline}", counter)
+        with _desk(make_broker()) as desk:
+            _events(desk, pipeline, f"pipelined by {pipeline}", counter)
+    with tempfile.TemporaryDirectory() as directory, _desk(make_node(), directory) as desk:
+        _lives(desk, 16, "pipelined by 16, AOF", counter)
+    _copies(counter)
+    _requeues(counter)
+    _codec(counter)
+
+
+@contextmanager
+def _desk(machine: Machine, aof: str | None = None) -> Iterator[Desk]:
+    desk = Desk(machine, aof=aof)
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def _serve(desk: Desk, batches: list[bytes], counter: Counter) -> list[object]:
+    replies: list[object] = []
+    toggle = counter.toggle
+    for batch in batches:
+        desk.send(batch)
+        toggle()
+        desk.turn()
+        toggle()
+        replies += desk.replies()
+    return replies
+
+
+def _batches(requests: list[bytes], pipeline: int) -> list[bytes]:
+    return [b"".join(requests[i : i + pipeline]) for i in range(0, len(requests), pipeline)]
+
+
+def _step(
+    desk: Desk, requests: list[bytes], pipeline: int, path: str, counter: Counter
+) -> list[object]:
+    batches = _batches(requests, pipeline)
+    replies = _serve(desk, batches, counter)
+    counter.name(path, len(requests), len(batches))
+    if len(replies) != len(requests) or None in replies:
+        raise RuntimeError(f"{path}: {len(requests)} requests, but {len(replies)} replies")
+    return replies
+
+
+def _lives(desk: Desk, pipeline: int, how: str, counter: Counter) -> None:
+    """Jobs are added, taken, acknowledged."""
+    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+        add = [request(b"ADDJOB", b"guard", BODY, b"0")] * count
+        _step(desk, add, pipeline, f"ADDJOB, {how}", now)
+        get = [request(b"GETJOB", b"NOHANG", b"FROM", b"guard")] * count
+        ids = [_first(reply)[1] for reply in _step(desk, get, pipeline, f"GETJOB, {how}", now)]
+        ack = [request(b"ACKJOB", id) for id in ids]
+        acked = _step(desk, ack, pipeline, f"ACKJOB, {how}", now)
+        if acked != [1] * count:
+            raise RuntimeError("ACKJOB ended no job")
+
+
+def _events(desk: Desk, pipeline: int, how: str, counter: Counter) -> None:
+    """Events are added, taken, acknowledged."""
+    take = request(b"QGET", b"guard", b"group")
+    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+        add = [request(b"QADD", b"guard", b"1000", BODY)] * count
+        _step(desk, add, pipeline, f"QADD, {how}", now)
+        taken = _step(desk, [take] * count, pipeline, f"QGET, {how}", now)
+        ack = [request(b"QACK", b"guard", b"group", _words(event)[0]) for event in taken]
+        acked = _step(desk, ack, pipeline, f"QACK, {how}", now)
+        if acked != [1] * count:
+            raise RuntimeError("QACK ended no event")
+
+
+def _first(reply: object) -> list[bytes]:
+    if not isinstance(reply, list):
+        raise TypeError(f"no jobs: {reply!r}")
+    return _words(reply[0])
+
+
+def _words(reply: object) -> list[bytes]:
+    if not isinstance(reply, list):
+        raise TypeError(f"no list: {reply!r}")
+    return reply
+
+
+class _Pair(Peers):
+    """The other of two nodes; what is sent to it waits in ``sent``."""
+
+    def __init__(self, other: bytes) -> None:
+        super().__init__()
+        self.size = 2
+        self.reachable = [other]
+        self.sent: deque[bytes] = deque()
+
+    def everyone(self) -> list[bytes]:
+        return self.reachable
+
+    def knows(self, id: bytes) -> bool:
+        return id == self.reachable[0]
+
+    def linked(self, id: bytes) -> bool:
+        return True
+
+    def send(self, id: bytes, packet: bytes) -> None:
+        self.sent.append(packet)
+
+
+def _copies(counter: Counter) -> None:
+    """A job's life on two nodes that both hold it, their packets included."""
+    ids = [make_node(seed=seed).id for seed in (1, 2)]
+    peers = [_Pair(ids[1]), _Pair(ids[0])]
+    nodes = [make_node(peers[index], index + 1) for index in (0, 1)]
+    client = Client(1, True)
+
+    def settle() -> None:
+        while peers[0].sent or peers[1].sent:
+            for to, peer in ((1, peers[0]), (0, peers[1])):
+                while peer.sent:
+                    nodes[to].receive(ids[1 - to], peer.sent.popleft(), START)
+        nodes[0].settle()
+        nodes[1].settle()
+
+    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+        for _ in range(count):
+            now.toggle()
+            nodes[0].command(client, [b"ADDJOB", b"guard", BODY, b"0"], START)
+            settle()
+            nodes[0].command(client, [b"GETJOB", b"NOHANG", b"FROM", b"guard"], START)
+            settle()
+            now.toggle()
+            id = client.out[0].split(b"\r\n")[-2] if client.out[0][:1] == b"$" else client.out[0]
+            id = id.strip(b"+\r\n")
+            now.toggle()
+            nodes[0].command(client, [b"ACKJOB", id], START)
+            settle()
+            now.toggle()
+            if client.out[-1] != b":1\r\n" or nodes[0].jobs.count or nodes[1].jobs.count:
+                raise RuntimeError(f"the job did not end on both nodes: {client.out}")
+            client.out.clear()
+        now.name("a job on two nodes", count, 2 * count)
+
+
+def _requeues(counter: Counter) -> None:
+    """Jobs that were taken and not acknowledged are queued again."""
+    for now in (_NoCounter(), counter):
+        node: Node = make_node()
+        client = Client(1, True)
+        for _ in range(REQUEUED):
+            node.command(client, [b"ADDJOB", b"guard", BODY, b"0", b"RETRY", b"10"], START)
+            node.command(client, [b"GETJOB", b"NOHANG", b"FROM", b"guard"], START)
+        now.toggle()
+        node.tick(START + 60_000)
+        now.toggle()
+        if node.total_requeued != REQUEUED:
+            raise RuntimeError(f"{node.total_requeued} of {REQUEUED} jobs were queued again")
+        now.name("a job is queued again", REQUEUED, 1)
+
+
+def _codec(counter: Counter) -> None:
+    """Requests that hiredis does not get, and replies that are not put together by hand."""
+    whole = request(b"ADDJOB", b"guard", BODY, b"0")
+    pieces = [whole[:70], whole[70:]]
+    job: list[Value] = [b"guard", BODY, 17, None]
+    reply: list[Value] = [job, job, {b"nacks": 0, b"queued": 1}]
+    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+        parser = RequestParser()
+        for _ in range(count):
+            now.toggle()
+            parser.feed(pieces[0])
+            requests = parser.feed(pieces[1])
+            now.toggle()
+            if len(requests) != 1:
+                raise RuntimeError("the parser lost a request")
+        now.name("parse a request in two pieces", count, count)
+        for _ in range(count):
+            now.toggle()
+            encode(reply, 2)
+            now.toggle()
+        now.name("encode a nested reply", count, count)
+
+
+if __name__ == "__main__":
+    gc.disable()
+    run(Callgrind(sys.argv[1]))

@@ -77,7 +77,7 @@ def _common() -> list[Command]:
                 "There for Redis clients: the only database is 0.", "connection"),
         Command("quit", -1, "readonly loading fast", connection.quit, "",
                 "End the connection.", "connection", unauthenticated=True),
-        Command("reset", 1, "readonly loading fast", connection.reset, "",
+        Command("reset", 1, "readonly loading fast", okq.reset, "",
                 "As if newly connected.", "connection", unauthenticated=True),
         Command("client", -2, "admin readonly", client_command,
                 "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY [...]",

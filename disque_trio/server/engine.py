@@ -13,7 +13,7 @@ in its backlog, and while there is a backlog nothing more is read from it.
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +27,7 @@ from disque_trio.protocol.request import RequestParser
 from disque_trio.server.clock import Clock
 from disque_trio.server.connection import READ_SIZE, Connection
 from disque_trio.server.logs import Log
+from disque_trio.server.process import allow_clients
 
 if TYPE_CHECKING:
     from disque_trio.server.stats import Stats
@@ -65,6 +66,10 @@ class Limits(Protocol):
     tcp_keepalive: int
     maxclients: int
     hz: int
+    maxmemory: int
+    slowlog_max_len: int
+    slowlog_log_slower_than: int
+    latency_monitor_threshold: int
 
 
 class Members(Protocol):
@@ -177,6 +182,26 @@ class Engine:
         self._close_after: list[Connection] = []
         self._now = clock.now()
         self._clients_looked_at = 0
+
+    def apply(self, names: Sequence[str]) -> None:
+        """Make the settings ``names``, which have changed, take effect where they are not read
+        when they matter."""
+        config = self.config
+        node = self.node
+        node.memory.set_limit(config.maxmemory)
+        node.slowlog.max_len = config.slowlog_max_len
+        node.slowlog.trim()
+        node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        for connection in self.connections.values():
+            if "requirepass" in names and not config.requirepass:
+                connection.client.authenticated = True
+            parser = connection.parser
+            parser.trusted = connection.client.authenticated
+            parser.max_bulk = config.proto_max_bulk_len
+            parser.max_inline = config.proto_inline_max_size
+            parser.max_query = config.client_query_buffer_limit
+        if "maxclients" in names:
+            config.maxclients = allow_clients(config.maxclients, self.log)
 
     # ---- turns ------------------------------------------------------------------------------
 

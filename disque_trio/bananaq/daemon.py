@@ -23,8 +23,9 @@ from disque_trio.bananaq.options import rewrite
 from disque_trio.bananaq.settings import BananaSettings
 from disque_trio.config import ConfigError
 from disque_trio.server.clock import Clock
-from disque_trio.server.engine import Engine, NoLinks
+from disque_trio.server.engine import Engine
 from disque_trio.server.host import ProcessHost
+from disque_trio.server.links import NoLinks
 from disque_trio.server.listeners import (
     accept_clients,
     close_listeners,

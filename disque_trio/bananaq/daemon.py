@@ -23,8 +23,9 @@ from disque_trio.bananaq.options import rewrite
 from disque_trio.bananaq.settings import BananaSettings
 from disque_trio.config import ConfigError
 from disque_trio.server.clock import Clock
-from disque_trio.server.engine import Engine, NoLinks
+from disque_trio.server.engine import Engine
 from disque_trio.server.host import ProcessHost
+from disque_trio.server.links import NoLinks
 from disque_trio.server.listeners import (
     accept_clients,
     close_listeners,
@@ -33,7 +34,7 @@ from disque_trio.server.listeners import (
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
-from disque_trio.server.process import allow_clients, pidfile
+from disque_trio.server.process import pidfile
 from disque_trio.server.reload import differences
 from disque_trio.server.sockets import on_all_interfaces
 from disque_trio.server.stats import Stats
@@ -297,27 +298,13 @@ class Daemon:
         """Make changed settings take effect where they are not read when they matter."""
         settings = self.settings
         broker = self.broker
-        broker.memory.set_limit(settings.maxmemory)
-        broker.slowlog.max_len = settings.slowlog_max_len
-        broker.slowlog.trim()
-        broker.watch_durations(settings.slowlog_log_slower_than, settings.latency_monitor_threshold)
+        self.engine.apply(names)
         broker.okq = settings.okq_compat
         broker.okq_group = settings.okq_group.encode("utf-8", "surrogateescape")
         broker.okq_expire = settings.okq_expire * 1_000_000
         broker.background_limit = settings.bg_qadd_pool_size * 10
         self._logging.set_level(settings.loglevel)
         self.persistence.apply()
-        if "requirepass" in names and not settings.requirepass:
-            for client in self._host.clients():
-                client.authenticated = True
-        for connection in self.engine.connections.values():
-            parser = connection.parser
-            parser.trusted = connection.client.authenticated
-            parser.max_bulk = settings.proto_max_bulk_len
-            parser.max_inline = settings.proto_inline_max_size
-            parser.max_query = settings.client_query_buffer_limit
-        if "maxclients" in names:
-            settings.maxclients = allow_clients(settings.maxclients, self.log)
 
     def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
         settings = self.settings

@@ -13,7 +13,7 @@ from coredis.connection import BaseConnection, TCPLocation
 from coredis.exceptions import RedisError
 
 from disque_trio.bananaq.core.ops import STATUS, Op, QueueStatus
-from disque_trio.bananaq.redis_keys import KeyNames
+from disque_trio.bananaq.redis_keys import SLOTS, KeyNames
 from disque_trio.bananaq.redis_lane import Lane, Place, Routes
 from disque_trio.bananaq.redis_watch import LOOK_SECONDS, Watcher
 from disque_trio.bananaq.redis_wire import ENTER, LEAVE, MOST_IN_RUN, server_side
@@ -192,7 +192,14 @@ class RedisStore:
                 nursery.cancel_scope.cancel()
 
     def _submit(self, op: Op) -> None:
-        self._lanes[hash(op.queue) % len(self._lanes)].submit(op)
+        lanes = self._lanes
+        if self._routes.place.cluster:
+            # Slots that are neighbours mostly are on one node. So when that hangs, only a part of
+            # the lanes hangs with it.
+            number = self.names.slot(op.queue) * len(lanes) // SLOTS
+        else:
+            number = hash(op.queue) % len(lanes)
+        lanes[number].submit(op)
 
     def _answered(self, ops: list[Op]) -> None:
         for op in ops:

@@ -1,13 +1,14 @@
 """The command table: every command once, with what people and programs need to know of it."""
 
 from disque_trio.commands import cluster, connection, diagnostics, jobs, queues, scan, server
-from disque_trio.commands.client import client_command
+from disque_trio.commands.common import common_commands
 from disque_trio.core.command import Command
 
 
 def build_table() -> dict[bytes, Command]:
     """A new command table (the counters in it belong to one node), names in lower case."""
-    return {command.name.encode(): command for command in _commands()}
+    commands = _commands() + common_commands()
+    return {command.name.encode(): command for command in commands}
 
 
 _ADDJOB = (
@@ -65,54 +66,17 @@ def _commands() -> list[Command]:
                 "queue option [option ...]  (in, out, all, none, state, bcast)",
                 "Stop a queue from taking or giving jobs.", "queues"),
         # ---- connection
-        Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
-                "[username] password", "Give the password.", "connection",
-                unauthenticated=True),
         Command("hello", -1, "readonly skip_monitor fast", connection.hello,
                 "[2|3 [AUTH username password] [SETNAME name]]",
                 "The nodes of the cluster; with a version Redis's handshake.", "connection",
                 unauthenticated=True),
-        Command("ping", -1, "readonly fast", connection.ping, "[message]",
-                "Answers PONG or the message.", "connection"),
-        Command("echo", 2, "readonly fast", connection.echo, "message",
-                "Answers the message.", "connection"),
-        Command("select", 2, "readonly loading fast", connection.select, "0",
-                "There for Redis clients: the only database is 0.", "connection"),
-        Command("quit", -1, "readonly loading fast", connection.quit, "",
-                "End the connection.", "connection", unauthenticated=True),
-        Command("reset", 1, "readonly loading fast", connection.reset, "",
-                "As if newly connected.", "connection", unauthenticated=True),
-        Command("client", -2, "admin readonly", client_command,
-                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY [...]",
-                "Look at and control the connections.", "connection"),
         # ---- server
-        Command("info", -1, "readonly loading", server.info, "[section]",
-                "State and counters of the node.", "server"),
-        Command("config", -2, "admin readonly", server.config,
-                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
-                "Read and change the settings.", "server"),
-        Command("command", -1, "readonly loading", server.command,
-                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
-                "The command table.", "server"),
-        Command("time", 1, "readonly fast", server.time, "",
-                "The clock of the node: seconds and microseconds.", "server"),
-        Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
-                "The commands that took long.", "server"),
-        Command("latency", -2, "admin readonly loading", diagnostics.latency,
-                "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
-                "What took long, by event.", "server"),
-        Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
-                "A line for every command that the node serves.", "server"),
         Command("debug", -2, "admin", diagnostics.debug,
                 "FLUSHALL | SLEEP seconds | ERROR text | SEGFAULT | OOM | ASSERT | RESTART [ms] "
                 "| CRASH-AND-RECOVER [ms]",
                 "For tests.", "server"),
-        Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
-                "End the node.", "server"),
         Command("restart", 1, "admin readonly", server.restart, "",
                 "Replace the process by a new one that goes on with jobs and queues.", "server"),
-        Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
-                "Compact the append-only file.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
                 "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
                 "| FORGET id | MEET ip port",

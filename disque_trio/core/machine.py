@@ -174,7 +174,7 @@ class Machine:
         confirming what it is about."""
         # From the last to the first, so that the places stay right.
         for client, start, end in reversed(self.unsafe):
-            if start < len(client.out):
+            if start < min(end, len(client.out)):
                 client.out[start:end] = [refusal]
         for entry in self.settled:
             if entry.journaled:

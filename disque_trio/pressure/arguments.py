@@ -207,6 +207,8 @@ def _bound(parser: argparse.ArgumentParser, help: str) -> None:
 def _natural(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}")
+    if len(text) > 30:
+        raise argparse.ArgumentTypeError("the number is too large")
     return int(text)
 
 

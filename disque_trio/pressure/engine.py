@@ -35,13 +35,9 @@ from disque_trio.pressure.errors import (
     WrongTypeError,
 )
 from disque_trio.pressure.keys import CONSUMER, PRODUCER, PROTOCOL, SIDE, Keys
+from disque_trio.pressure.scripts import MOST_BYTES, MOST_ITEMS
 from disque_trio.pressure.waiting import Waits
 from disque_trio.redis_link import Argument, Link, LinkLost, Script
-
-# At most so many elements, and about so many bytes, go into one script: Redis serves nobody else
-# meanwhile, and Lua cannot pass on more than 8000 values at once.
-MOST_ITEMS = 1000
-MOST_BYTES = 1 << 20
 
 RELEASE_SECONDS = 2.0
 

@@ -115,4 +115,6 @@ async def _names(link: Link, head: bytes, tail: bytes) -> list[bytes]:
 
 
 def _bound(value: bytes | None) -> int | None:
-    return int(value) or None if value is not None and value.isdigit() else None
+    if value is None or len(value) > 18 or not value.isdigit():
+        return None
+    return int(value) or None

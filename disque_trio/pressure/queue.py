@@ -273,6 +273,8 @@ class PressureQueue:
     async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
         """Get the first elements: at least one, for which it waits, and at most `count`.
 
+        It may be fewer than there are: at most 1000, and no more after about a megabyte.
+
         Raises:
             QueueClosedError, QueueEmptyError, QueueInUseError: as `get`.
             ValueError: `count` is below 1.

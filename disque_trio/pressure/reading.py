@@ -19,16 +19,25 @@ from disque_trio.pressure.errors import (
 )
 from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.roles import Consumer
+from disque_trio.pressure.scripts import MOST_BYTES
 from disque_trio.redis_link import Script
 
-# KEYS: data, bound, closed. ARGV: how many. The oldest elements are on the right.
+# KEYS: data, bound, closed. ARGV: how many, and after how many bytes there are to be no more. The
+# oldest elements are on the right of the list, and come first.
 _LOOK = Script(
     """
-return {
-    redis.call('EXISTS', KEYS[2]),
-    redis.call('EXISTS', KEYS[3]),
-    redis.call('LRANGE', KEYS[1], -tonumber(ARGV[1]), -1),
-}
+local count, most, bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), 0
+local found = {}
+while #found < count and bytes < most do
+  local step = math.min(count - #found, 10)
+  local part = redis.call('LRANGE', KEYS[1], -#found - step, -#found - 1)
+  for i = #part, 1, -1 do
+    found[#found + 1] = part[i]
+    bytes = bytes + #part[i]
+  end
+  if #part < step then break end
+end
+return {redis.call('EXISTS', KEYS[2]), redis.call('EXISTS', KEYS[3]), found}
 """,
     "pressure_look",
 )
@@ -57,14 +66,15 @@ class Reader:
             PressureConnectionError: Redis cannot be reached.
         """
         engine, keys, name = self._queue.engine, self._queue.keys, self._queue.name
+        looked = [keys.data, keys.bound, keys.closed]
         deadline = until(timeout)
         while True:
-            reply = await engine.run(_LOOK, [keys.data, keys.bound, keys.closed], count)
+            reply = await engine.run(_LOOK, looked, count, MOST_BYTES)
             exists, closed, found = cast("list[Any]", reply)
             if not exists:
                 raise QueueDoesNotExistError(name)
             if found:
-                return list(reversed(found))
+                return list(found)
             if closed:
                 raise QueueClosedError(name)
             await engine.wait([keys.data, keys.closed], deadline, QueueEmptyError(name))
@@ -79,10 +89,12 @@ class Reader:
         Raises:
             RoleLostError: somebody else is the consumer now, and gets these elements again.
         """
+        taken: list[bytes] = []
         try:
-            taken = await self._consumer.get_many(len(elements), timeout=0)
+            while len(taken) < len(elements):  # it may give fewer at once
+                taken += await self._consumer.get_many(len(elements) - len(taken), timeout=0)
         except (QueueEmptyError, QueueClosedError):
-            return []
+            pass
         if taken == elements:
             return []
         return [element for element in taken if element not in elements]

@@ -41,6 +41,11 @@ from disque_trio.pressure.snippets import (
 )
 from disque_trio.redis_link import Script
 
+# At most so many elements, and about so many bytes, go into one script or its reply: Redis serves
+# nobody else meanwhile, and Lua cannot pass on more than 8000 values at once.
+MOST_ITEMS = 1000
+MOST_BYTES = 1 << 20
+
 # Further arguments: the elements. Reply: how many of them are in the queue now, 0 if it is full.
 PUT = (
     COMMON
@@ -65,7 +70,9 @@ return count
 """
 )
 
-# Further argument: the most elements wanted. Reply: the elements, none if it is empty.
+# Further argument: the most elements wanted. Reply: the elements, none if it is empty. They are
+# popped a few at a time, until the reply is large: one that takes long is lost with all that is in
+# it when the client gives it up.
 GET = (
     COMMON
     + ENTER
@@ -79,12 +86,18 @@ end
 redis.call('DEL', KEYS[9])
 if user ~= uid then redis.call('SET', KEYS[5], uid) end
 local items = {{}}
-local count = math.min(length, tonumber(ARGV[6]))
+local most = math.min(length, tonumber(ARGV[6]), {MOST_ITEMS})
+local count, bytes, step = 0, 0, 10
+while count < most and bytes < {MOST_BYTES} do
+  local part = redis.call('RPOP', KEYS[1], math.min(most - count, step))
+  for i = 1, #part do
+    items[count + i] = part[i]
+    bytes = bytes + #part[i]
+  end
+  count = count + #part
+  step = step * 2
+end
 if count > 0 then
-  if count == 1 then items = {{redis.call('RPOP', KEYS[1])}}
-  else items = redis.call('RPOP', KEYS[1], count) end
-  local bytes = 0
-  for i = 1, count do bytes = bytes + #items[i] end
   redis.call('INCRBY', KEYS[7], count)
   redis.call('INCRBY', KEYS[8], bytes)
 end
@@ -299,6 +312,8 @@ REPAIR = (
 local length, permits = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[4])
 local user = redis.call('GET', KEYS[5]) or ''
 local free = redis.call('LLEN', KEYS[6])
+redis.call('STRLEN', KEYS[9])
+redis.call('STRLEN', KEYS[10])
 if free > 0 then return 0 end
 if ARGV[2] == '1' and user ~= ARGV[1] then return {{{IN_USE}, user}} end
 redis.call('DEL', KEYS[9], KEYS[10])
@@ -313,7 +328,7 @@ return user
 
 put = Script(PUT, "pressure_put", allow_oom=False)
 get = Script(GET, "pressure_get")
-take_producer = Script(TAKE_PRODUCER, "pressure_take_producer")
+take_producer = Script(TAKE_PRODUCER, "pressure_take_producer", allow_oom=False)
 take_consumer = Script(TAKE_CONSUMER, "pressure_take_consumer")
 close = Script(CLOSE, "pressure_close")
 renew = Script(RENEW, "pressure_renew")

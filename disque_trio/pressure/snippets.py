@@ -47,7 +47,7 @@ end
 
 # `text` is what was found as the bound of a queue that exists.
 BOUND = f"""
-if not string.match(text, '^%d+$') then return {{{NOT_A_NUMBER}, KEYS[2], text}} end
+if #text > 18 or not string.match(text, '^%d+$') then return {{{NOT_A_NUMBER}, KEYS[2], text}} end
 local bound = tonumber(text)
 """
 
@@ -71,6 +71,8 @@ local permits = redis.call('LLEN', KEYS[4])
 local user = redis.call('GET', KEYS[5])
 local free = redis.call('LLEN', KEYS[6])
 local length = redis.call('LLEN', KEYS[1])
+redis.call('STRLEN', KEYS[9])
+redis.call('STRLEN', KEYS[10])
 local held = false
 if mine then held = redis.call('GET', KEYS[10]) == uid .. '#' .. hold end
 local function give_back()
@@ -132,7 +134,7 @@ local function roles()
   return p, c
 end
 local function types()
-  for i = 1, 12 do
+  for i = 1, 18 do
     if i == 1 or i == 3 or i == 4 or i == 6 or i == 10 then redis.call('LLEN', KEYS[i])
     else redis.call('STRLEN', KEYS[i]) end
   end

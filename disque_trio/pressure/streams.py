@@ -116,6 +116,11 @@ async def _hand_over(run: Run, reader: Reader, elements: list[bytes], framing: F
         # A signal in the middle: what was written whole is to be taken, or it would come twice.
         safe = whole(elements, framing, written)
         raise
+    except BrokenPipeError:
+        raise  # how much was read of what was written, nobody knows
+    except OSError:
+        safe = whole(elements, framing, written)  # such as a disk that is full
+        raise
     finally:
         if safe:
             with trio.CancelScope(shield=True):

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from coredis.client import Client
+
+from disque_trio.pressure.client_id import client_id
 from disque_trio.pressure.errors import PressureError, QueueClosedError
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.roles import Consumer, Producer, elements
+from disque_trio.pressure.roles import Consumer, Producer, elements, wanted
 from disque_trio.pressure.stats import Stats
 from disque_trio.pressure.thread_loop import Held, Loop, LoopEnded
 
@@ -27,7 +30,9 @@ class PressureQueueSync:
         with PressureQueueSync("lines") as queue:
             queue.put(b"one")
 
-    Any number of threads may share one. Errors and arguments are those of `PressureQueue`.
+    Any number of threads may share one; in the queue they are one client, `uid`, by default named
+    after host, process, the thread that opens it, and a number. Errors and arguments are those of
+    `PressureQueue`.
     Ctrl-C (or another exception that a signal handler raises) ends every wait: the role is given
     back first, and an element that had arrived already is kept for the next `get` of this object.
 
@@ -44,7 +49,9 @@ class PressureQueueSync:
         port: int | None = None,
         db: int | None = None,
         prefix: str | None = None,
+        client: "Client[Any] | None" = None,
         lease: float = 30.0,
+        uid: str | None = None,
     ) -> None:
         """Open it; the queue in Redis need not exist yet.
 
@@ -55,8 +62,19 @@ class PressureQueueSync:
         self.name = name
         self._arrived: list[bytes] = []
         self._lock = threading.Lock()
+        # Each call is a task of its own, so its number would be another one each time.
+        me = f"{client_id()}_handle{next(_handles)}" if uid is None else uid
         self._loop = Loop(
-            lambda: PressureQueue(name, server=server, port=port, db=db, prefix=prefix, lease=lease)
+            lambda: PressureQueue(
+                name,
+                server=server,
+                port=port,
+                db=db,
+                prefix=prefix,
+                client=client,
+                lease=lease,
+                uid=me,
+            )
         )
         self._queue = self._loop.value
 
@@ -102,6 +120,10 @@ class PressureQueueSync:
         """Its numbers at this moment."""
         return self._run(self._queue.stats)
 
+    def inspect(self) -> dict[str, tuple[str, str, float | None]]:
+        """The keys that exist; see `PressureQueue.inspect`."""
+        return self._run(self._queue.inspect)
+
     def put(self, data: bytes, timeout: float | None = None) -> None:
         """Put an element in; waits for the role and for room, `timeout` seconds at most."""
         self._run(lambda: self._queue.put(data, timeout))
@@ -138,7 +160,7 @@ class PressureQueueSync:
 
     def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
         """Take 1 to `count` elements; waits only for the first."""
-        kept = self._kept(count)
+        kept = self._kept(wanted(count))
         return kept or self._run(lambda: self._queue.get_many(count, timeout), self._keep_all)
 
     def close(self, timeout: float | None = None) -> None:
@@ -257,7 +279,7 @@ class ConsumerSync:
 
     def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
         """Take 1 to `count` elements; waits only for the first."""
-        kept = self._outer._kept(count)
+        kept = self._outer._kept(wanted(count))
         if kept:
             return kept
         return self._outer._run(lambda: self._role.get_many(count, timeout), self._outer._keep_all)

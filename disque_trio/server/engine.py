@@ -13,20 +13,21 @@ in its backlog, and while there is a backlog nothing more is read from it.
 import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
-from disque_trio.config import OutputBufferLimit
 from disque_trio.core.client import Client
 from disque_trio.core.machine import Machine, misconf
 from disque_trio.protocol.reply import error
 from disque_trio.protocol.request import RequestParser
 from disque_trio.server.clock import Clock
 from disque_trio.server.connection import READ_SIZE, Connection
+from disque_trio.server.links import Limits, Links
 from disque_trio.server.logs import Log
+from disque_trio.server.process import allow_clients
 
 if TYPE_CHECKING:
     from disque_trio.server.stats import Stats
@@ -49,89 +50,6 @@ _READ = select.EPOLLIN
 _WRITE = select.EPOLLOUT
 _GONE = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
 _INTERNAL_ERROR = b"-ERR internal error, see the log of the node\r\n"
-
-
-class Limits(Protocol):
-    """The settings that matter to those who serve clients."""
-
-    max_commands_per_turn: int
-    proto_max_bulk_len: int
-    proto_inline_max_size: int
-    client_query_buffer_limit: int
-    client_output_buffer_limit: OutputBufferLimit
-    requirepass: str
-    protected_mode: bool
-    timeout: int
-    tcp_keepalive: int
-    maxclients: int
-    hz: int
-
-
-class Members(Protocol):
-    """Who else there is."""
-
-    config_changed: bool
-
-
-class Links(Protocol):
-    """The connections to them."""
-
-    @property
-    def membership(self) -> Members: ...
-    @property
-    def broken(self) -> object:
-        """Whether it is to be told of some that broke."""
-        ...
-
-    @property
-    def dirty(self) -> object:
-        """Whether something is to be sent."""
-        ...
-
-    @property
-    def behind(self) -> object:
-        """Whether something could not be sent yet."""
-        ...
-
-    def join(self, epoll: select.epoll, ask_turn: Callable[[], None]) -> None: ...
-    def tell_broken(self, now: int) -> None: ...
-    def handle(self, fd: int, mask: int, now: int) -> None: ...
-    def stop_reading(self) -> None: ...
-    def revoke(self) -> None: ...
-    def flush(self) -> None: ...
-    def close_all(self) -> None: ...
-
-
-class NoLinks:
-    """Of a program that is alone."""
-
-    config_changed = False
-    broken = dirty = behind = False
-
-    @property
-    def membership(self) -> Members:
-        return self
-
-    def join(self, epoll: select.epoll, ask_turn: Callable[[], None]) -> None:
-        pass
-
-    def tell_broken(self, now: int) -> None:
-        pass
-
-    def handle(self, fd: int, mask: int, now: int) -> None:
-        """A descriptor that nobody knows was closed in this turn."""
-
-    def stop_reading(self) -> None:
-        pass
-
-    def revoke(self) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
-
-    def close_all(self) -> None:
-        pass
 
 
 class Engine:
@@ -177,6 +95,26 @@ class Engine:
         self._close_after: list[Connection] = []
         self._now = clock.now()
         self._clients_looked_at = 0
+
+    def apply(self, names: Sequence[str]) -> None:
+        """Make the settings ``names``, which have changed, take effect where they are not read
+        when they matter."""
+        config = self.config
+        node = self.node
+        node.memory.set_limit(config.maxmemory)
+        node.slowlog.max_len = config.slowlog_max_len
+        node.slowlog.trim()
+        node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        for connection in self.connections.values():
+            if "requirepass" in names and not config.requirepass:
+                connection.client.authenticated = True
+            parser = connection.parser
+            parser.trusted = connection.client.authenticated
+            parser.max_bulk = config.proto_max_bulk_len
+            parser.max_inline = config.proto_inline_max_size
+            parser.max_query = config.client_query_buffer_limit
+        if "maxclients" in names:
+            config.maxclients = allow_clients(config.maxclients, self.log)
 
     # ---- turns ------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ from disque_trio.server.listeners import (
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
-from disque_trio.server.process import allow_clients, pidfile
+from disque_trio.server.process import pidfile
 from disque_trio.server.reload import differences
 from disque_trio.server.restart import Handover
 from disque_trio.server.sockets import on_all_interfaces
@@ -150,7 +150,6 @@ class Server:
             bus = open_bus_listeners(self.config, listeners)
             self._host.port = next((port for _, port in tcp_endpoints(listeners)), 0)
             self.cluster.listens(listeners, bus)
-            self._check_descriptors()
             self._say_hello(listeners)
             collect_garbage()
             with pidfile(self.config.pidfile if self.config.daemonize else ""):
@@ -308,26 +307,11 @@ class Server:
     def _apply(self, names: list[str]) -> None:
         """Make changed settings take effect where they are not read when they matter."""
         config = self.config
-        node = self.node
-        node.memory.set_limit(config.maxmemory)
-        node.memory.policy_acks = config.maxmemory_policy == "acks"
-        node.slowlog.max_len = config.slowlog_max_len
-        node.slowlog.trim()
-        node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        self.engine.apply(names)
+        self.node.memory.policy_acks = config.maxmemory_policy == "acks"
         self._logging.set_level(config.loglevel)
         self.cluster.apply()
         self.persistence.apply()
-        if "requirepass" in names and not config.requirepass:
-            for client in self._host.clients():
-                client.authenticated = True
-        for connection in self.engine.connections.values():
-            parser = connection.parser
-            parser.trusted = connection.client.authenticated
-            parser.max_bulk = config.proto_max_bulk_len
-            parser.max_inline = config.proto_inline_max_size
-            parser.max_query = config.client_query_buffer_limit
-        if "maxclients" in names:
-            self._check_descriptors()
         if "dir" in names:
             os.chdir(config.dir)
             self.cluster.move()
@@ -345,9 +329,6 @@ class Server:
             keep_hours=config.event_log_keep_hours,
             max_size=config.event_log_max_size,
         )
-
-    def _check_descriptors(self) -> None:
-        self.config.maxclients = allow_clients(self.config.maxclients, self.log)
 
     def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
         config = self.config

@@ -31,7 +31,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def queue() -> str:
     """A name of a queue that nobody else uses."""
-    return f"live{next(_number)}"
+    # The end keeps apart what tests make of it: "live1" and a "2" behind it would be another one.
+    return f"live{next(_number)}-"
 
 
 @pytest.fixture(scope="session")

@@ -340,6 +340,16 @@ def test_consumers_are_counted_once_for_each_connection(world: World) -> None:
     assert status.endswith(b"$9\r\nconsumers\r\n:0\r\n")
 
 
+def test_a_connection_that_is_reset_is_no_consumer_any_more(world: World) -> None:
+    client = world.client()
+    world.ask(client, b"QREGISTER", b"q")
+    world.ask(client, b"QADD", b"q", b"60", b"body")
+    assert b"consumers\r\n:1" in world.ask(client, b"QSTATUS", b"q")
+    assert world.ask(client, b"RESET") == b"+RESET\r\n"
+    assert b"consumers" not in world.ask(client, b"QSTATUS", b"q")
+    assert world.ask(client, b"QNOTIFY", b"0") == NULL
+
+
 def test_okq_acknowledges_by_the_producers_id_and_by_the_events(world: World) -> None:
     client = world.client()
     assert world.ask(client, b"QLPUSH", b"q", b"1_2", b"pushed") == b"+OK\r\n"
@@ -466,3 +476,20 @@ def test_short_waits_for_an_event_that_is_held_for_long_leave_nothing_behind(wor
         world.advance(1)
         assert world.replies(client) == NULL
     assert len(world.broker._looks) < 2000
+
+
+def test_who_waits_hears_once_that_the_file_cannot_be_written() -> None:
+    world = World(late=False)
+    world.broker.journaling = True
+    holding, first, second = world.client(), world.client(), world.client()
+    world.ask(holding, b"QADD", b"q", b"60", b"body")
+    world.ask(holding, b"QGET", b"q", b"g", b"EX", b"0.01")
+    world.ask(first, b"QGET", b"q", b"g", b"BLOCK", b"5")
+    world.replies(holding)
+    world.now += 20
+    # In one turn: the first gets what was held for too long, the second what is added.
+    world.send(second, b"QGET", b"other", b"g", b"BLOCK", b"5")
+    world.send(holding, b"QADD", b"other", b"60", b"body")
+    world.broker.revoke(b"-MISCONF no\r\n")
+    world.broker.settle()
+    assert [client.out for client in (holding, first, second)] == [[b"-MISCONF no\r\n"]] * 3

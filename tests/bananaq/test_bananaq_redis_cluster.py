@@ -1,9 +1,11 @@
 """The store in a Redis Cluster of three nodes."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import trio
+import trio.testing
 from redis_drive import RedisDrive, RedisServer, plain_client, running, until
 from store_semantics import MINUTE, MS, ack, add, body, counts, flush, get, status
 
@@ -85,6 +87,34 @@ async def test_two_daemons_share_a_cluster(
         await drive.advance(150)
         for queue in QUEUES:
             assert (await get(other, queue, b"g")).id.endswith(b"_2")
+
+
+async def test_a_node_that_hangs_does_not_keep_the_queues_of_others_waiting(
+    nodes: list[RedisServer], prefix: str
+) -> None:
+    names = KeyNames(prefix)
+    all = [b"hung %d" % n for n in range(300)]
+    hung = next(queue for queue in all if names.slot(queue) < 5000)
+    well = [queue for queue in all if names.slot(queue) > 12800]
+    assert len(well) > 20
+    for server in nodes:
+        await until(lambda server=server: is_well(server), seconds=40)
+    async with running(nodes[1].port, prefix=prefix, pool_size=9, cluster=True) as drive:
+        for queue in (hung, *well):
+            await flush(drive, queue)
+        process = nodes[0].process
+        assert process is not None
+        async with trio.open_nursery() as nursery:
+            process.send_signal(signal.SIGSTOP)
+            try:
+                nursery.start_soon(add, drive, hung, b"late")
+                await trio.testing.wait_all_tasks_blocked()
+                with trio.fail_after(3):
+                    for queue in well:
+                        await add(drive, queue, b"1")
+            finally:
+                process.send_signal(signal.SIGCONT)
+        assert await body(drive, hung, b"g") == b"late"
 
 
 async def test_a_queue_may_move_to_another_node_while_it_works(

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import shlex
 import signal
 import socket
@@ -291,12 +292,34 @@ def test_output_that_cannot_be_written_is_an_error(server: Redis, command: str) 
     assert server.elements("q") == [b"1"]
 
 
+def test_what_a_full_disk_took_is_taken_and_the_rest_stays(server: Redis, tmp_path: Path) -> None:
+    create(server, "q")
+    lines = [b"%04d" % n + b"x" * 995 for n in range(100)]
+    pressure(server, "put", "q", data=b"\n".join(lines))
+    output = tmp_path / "out"
+    with output.open("wb") as file:
+        done = subprocess.run(
+            [*COMMAND, "get", "q", "--no-wait"],
+            stdout=file,
+            stderr=subprocess.PIPE,
+            env=server.environment,
+            check=False,
+            # The signal is ignored by Python, so that a write past the limit is an error.
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_500, 40_500)),
+        )
+    assert done.returncode == 1
+    assert output.read_bytes()[:40_000] == b"".join(line + b"\n" for line in lines[:40])
+    assert server.elements("q") == lines[40:]
+    assert server.free("q", "consumer")
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "",
         "put",
         "put q --block 0",
+        "create q --bound " + "9" * 5000,
         "put q --null --block 5",
         "put q --bound 5",
         "create q --bound -1",

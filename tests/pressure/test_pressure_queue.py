@@ -17,6 +17,7 @@ from disque_trio.pressure import (
     QueueFullError,
 )
 from disque_trio.pressure.client_id import client_id
+from disque_trio.pressure.reading import reading
 from disque_trio.pressure.settings import Settings, resolve
 
 
@@ -119,6 +120,43 @@ async def test_more_and_larger_elements_than_go_into_one_script_stay_in_order(sp
             got += await q.get_many(999)
         assert got == items
         assert spot.keys().isdisjoint({"lease:producer", "held:producer"})
+
+
+async def test_a_get_of_very_many_takes_no_more_than_one_reply_can_carry(spot: Spot) -> None:
+    small, large = [b"%d" % n for n in range(3000)], [bytes([n]) * 1_000_000 for n in range(40)]
+    async with spot.queue() as q:
+        await q.create()
+        await q.put_many(large + small)
+        assert len(await q.get_many(10**9)) < 20
+        while (await q.length()) > len(small):
+            await q.get()
+        assert await q.get_many(10**9) == small[:1000]
+        assert spot.raw.get(spot.key("stats:consumed_messages")) == b"1040"
+
+
+async def test_what_is_looked_at_is_no_more_than_one_reply_can_carry(spot: Spot) -> None:
+    items = [bytes([n]) * 1_000_000 for n in range(40)] + [b"%d" % n for n in range(25)]
+    async with spot.queue() as q:
+        await q.create()
+        await q.put_many(items)
+        got: list[bytes] = []
+        async with reading(q) as reader:
+            while len(got) < len(items):
+                part = await reader.look(100)
+                assert len(part) < 40
+                assert await reader.remove(part) == []
+                got += part
+        assert got == items
+
+
+async def test_what_was_looked_at_in_parts_is_removed_as_a_whole(spot: Spot) -> None:
+    items = [bytes([n]) * 1_000_000 for n in range(40)]
+    async with spot.queue() as q:
+        await q.create()
+        await q.put_many(items)
+        async with reading(q) as reader:
+            assert await reader.remove(items[:30]) == []
+        assert await q.length() == 10
 
 
 @pytest.mark.parametrize("wrong", ["text", 5, None])

@@ -213,6 +213,41 @@ async def test_a_key_of_another_type_is_reported_and_nothing_changes(
         assert spot.raw.hget(spot.key(suffix), "field") == b"value"
 
 
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+@pytest.mark.parametrize("side", ["lease", "held"])
+async def test_what_is_not_ours_behind_our_own_keys_is_left_alone(
+    spot: Spot, side: str, role: str
+) -> None:
+    async def hold(q: PressureQueue) -> None:
+        async with q.producer() if role == "producer" else q.consumer():
+            pass
+
+    async with spot.queue() as q:
+        await q.create(3)
+        await q.put(b"x")
+        spot.raw.rpush(spot.key(f"{side}:{role}"), "value")
+        before = dumps(spot)
+        calls = [lambda: hold(q), lambda: q.repair(role), q.delete]
+        if role == "producer":
+            calls += [lambda: q.put(b"y"), lambda: q.put_nowait(b"y"), q.close]
+        else:
+            calls += [q.get, q.get_nowait]
+        for call in calls:
+            with pytest.raises(WrongTypeError) as caught:
+                await call()
+            assert caught.value.key == spot.key(f"{side}:{role}")
+            assert dumps(spot) == before
+
+
+async def test_a_bound_beyond_all_bounds_is_reported(spot: Spot) -> None:
+    async with spot.queue() as q:
+        await q.create()
+        spot.raw.set(spot.key("bound"), "9" * 5000)
+        for call in (q.stats, q.get, lambda: q.put(b"x")):
+            with pytest.raises(WrongTypeError):
+                await call()
+
+
 async def test_a_queue_is_not_created_over_a_key_of_another_type(spot: Spot) -> None:
     spot.raw.hset(spot.data, "field", "value")
     async with spot.queue() as q:
@@ -241,7 +276,8 @@ async def test_a_number_that_is_none_is_reported_and_nothing_changes(
 async def test_a_put_that_redis_has_no_memory_for_takes_nothing(spot: Spot) -> None:
     async with spot.queue() as q:
         await q.create(3)
-        await q.put(b"x")
+        async with q.producer() as producer:  # the server knows both scripts from now on
+            await producer.put(b"x")
         before = spot.values()
         spot.raw.config_set("maxmemory", 1)
         try:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import coredis
 import pytest
 import trio
 from harness import wait_until
@@ -61,6 +62,27 @@ def test_elements_come_out_as_they_went_in(queue: PressureQueueSync, spot: Spot)
     queue.delete()
     assert not queue.exists()
     assert spot.keys() == set()
+
+
+def test_a_handle_is_one_client_and_two_are_two(queue: PressureQueueSync, spot: Spot) -> None:
+    queue.put(b"1")
+    first = queue.stats().producer
+    queue.put(b"2")
+    assert queue.stats().producer == first
+    with handle(spot) as other:
+        other.put(b"3")
+        assert other.stats().producer != first
+    with PressureQueueSync("q", port=spot.port, prefix=spot.prefix, uid="me") as named:
+        named.get()
+        assert named.stats().consumer == "me"
+    assert spot.key("bound") in queue.inspect()
+
+
+def test_a_client_tells_a_handle_how_to_connect(spot: Spot) -> None:
+    client = coredis.Redis(host="127.0.0.1", port=spot.port)
+    with PressureQueueSync(spot.name, port=1, prefix=spot.prefix, client=client) as queue:
+        queue.create(3)
+    assert spot.tokens() == (1, 1, 1, 0)
 
 
 def test_errors_are_those_of_the_queue(queue: PressureQueueSync) -> None:

@@ -36,6 +36,8 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 DISQUE_COMMAND = (sys.executable, "-m", "disque_trio.server")
+# A rewrite in the middle of a measurement would be taken for its cost.
+NO_REWRITE = ("--auto-aof-rewrite-percentage", "0")
 BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
 
 
@@ -90,7 +92,7 @@ def redis_server(name: str = "redis", appendonly: str = "no") -> Iterator[Server
     if program is None:
         raise ServerError("redis-server is not installed: apt-get install redis-server")
     options = ("--save", "", "--appendonly", appendonly, "--maxclients", str(MAX_CLIENTS))
-    with _server(name, "redis", (program, "--bind", "127.0.0.1", *options)) as server:
+    with _server(name, "redis", (program, "--bind", "127.0.0.1", *NO_REWRITE, *options)) as server:
         yield server
 
 
@@ -111,7 +113,7 @@ def bananaq_server(
     name: str, command: Sequence[str] = BANANAQ_COMMAND, options: Sequence[str] = ()
 ) -> Iterator[Server]:
     """Runs a bananaq; ``command`` starts the program, options are added to it."""
-    options = ("--log-level", "warn", "--maxclients", str(MAX_CLIENTS), *options)
+    options = ("--log-level", "warn", "--maxclients", str(MAX_CLIENTS), *NO_REWRITE, *options)
     with _server(name, "bananaq", (*command, *options), listen=_listen_addr) as server:
         yield server
 

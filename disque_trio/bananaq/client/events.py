@@ -164,7 +164,8 @@ class HeldEvent:
                 await trio.sleep(self._hold / HEARTBEATS)
                 try:
                     if not await self._working(self._hold):
-                        self._lost = True
+                        # Unless an acknowledgement was faster.
+                        self._lost = self._lost or not self._settled
                         return
                 except ConnectionLost:
                     continue  # it has tried for `retry_for` seconds, with pauses

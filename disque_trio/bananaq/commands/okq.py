@@ -8,6 +8,7 @@ from disque_trio.bananaq.core import ops
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.ops import Op
 from disque_trio.bananaq.core.replies import DONE, OWN_EVENT
+from disque_trio.commands import connection
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.client import Client
 from disque_trio.core.command import CommandError
@@ -64,3 +65,9 @@ def qregister(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QREGISTER [queue ...]: the connection is a consumer of these queues, and of no others."""
     broker.register(client, args[1:])
     client.out.append(OK)
+
+
+def reset(broker: Broker, client: Client, args: list[bytes]) -> None:
+    """RESET: as if newly connected, so it is a consumer of nothing."""
+    broker.register(client, [])
+    connection.reset(broker, client, args)

@@ -1,14 +1,15 @@
 """bananaq's command table: every command once, with what people and programs need to know."""
 
 from disque_trio.bananaq.commands import events, okq
-from disque_trio.commands import connection, diagnostics, server
-from disque_trio.commands.client import client_command
+from disque_trio.commands import connection
+from disque_trio.commands.common import common_commands
 from disque_trio.core.command import Command
 
 
 def build_table(with_okq: bool = True) -> dict[bytes, Command]:
     """A new command table, names in lower case; ``with_okq``: with okq's commands."""
-    commands = _of_events() + (_of_okq() if with_okq else []) + _common()
+    # What is there twice is as it is said last.
+    commands = common_commands() + _connection() + _of_events() + (_of_okq() if with_okq else [])
     return {command.name.encode(): command for command in commands}
 
 
@@ -61,46 +62,11 @@ def _of_okq() -> list[Command]:
     ]  # fmt: skip
 
 
-def _common() -> list[Command]:
+def _connection() -> list[Command]:
     return [
-        Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
-                "[username] password", "Give the password.", "connection",
-                unauthenticated=True),
         Command("hello", -1, "readonly loading skip_monitor fast", connection.handshake,
                 "[2|3 [AUTH username password] [SETNAME name]]",
                 "Redis's handshake.", "connection", unauthenticated=True),
-        Command("ping", -1, "readonly fast", connection.ping, "[message]",
-                "Answers PONG or the message.", "connection"),
-        Command("echo", 2, "readonly fast", connection.echo, "message",
-                "Answers the message.", "connection"),
-        Command("select", 2, "readonly loading fast", connection.select, "0",
-                "There for Redis clients: the only database is 0.", "connection"),
-        Command("quit", -1, "readonly loading fast", connection.quit, "",
-                "End the connection.", "connection", unauthenticated=True),
-        Command("reset", 1, "readonly loading fast", connection.reset, "",
+        Command("reset", 1, "readonly loading fast", okq.reset, "",
                 "As if newly connected.", "connection", unauthenticated=True),
-        Command("client", -2, "admin readonly", client_command,
-                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY [...]",
-                "Look at and control the connections.", "connection"),
-        Command("info", -1, "readonly loading", server.info, "[section]",
-                "State and counters.", "server"),
-        Command("config", -2, "admin readonly", server.config,
-                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
-                "Read and change the settings.", "server"),
-        Command("command", -1, "readonly loading", server.command,
-                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
-                "The command table.", "server"),
-        Command("time", 1, "readonly fast", server.time, "",
-                "The clock: seconds and microseconds.", "server"),
-        Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
-                "The commands that took long.", "server"),
-        Command("latency", -2, "admin readonly loading", diagnostics.latency,
-                "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
-                "What took long, by event.", "server"),
-        Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
-                "A line for every command that is served.", "server"),
-        Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
-                "End the process.", "server"),
-        Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
-                "Compact the append-only file.", "server"),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ class Waiter:
         client: the client.
         group: its group. queues: the queues, any of which will do.
         takes: it takes the event; else it is told the name of the queue.
-        form: of the reply, if it takes it. hold: how long it has it then, in µs.
+        hold: how long it has the event then, if it takes it, in µs.
         hold_until: the same as a time since the epoch, 0: see ``hold``.
         first: how many queues it has to be looked at for the first time.
         once: it does not wait when that was in vain.
@@ -27,7 +27,6 @@ class Waiter:
     __slots__ = (
         "client",
         "first",
-        "form",
         "gone",
         "group",
         "hold",
@@ -44,7 +43,6 @@ class Waiter:
         self.group = group
         self.queues = queues
         self.takes = takes
-        self.form = 0
         self.hold = 0
         self.hold_until = 0
         self.first = len(queues)

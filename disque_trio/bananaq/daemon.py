@@ -30,13 +30,13 @@ from disque_trio.server.listeners import (
     accept_clients,
     close_listeners,
     open_listeners,
+    say_where,
     tcp_endpoints,
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.process import pidfile
-from disque_trio.server.reload import differences
-from disque_trio.server.sockets import on_all_interfaces
+from disque_trio.server.reload import take_over
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
@@ -101,15 +101,8 @@ class BananaHost(ProcessHost):
         self._own = settings
         self.port = settings.port
 
-    def config_rewrite(self) -> str | None:
-        try:
-            rewrite(self._own)
-        except ConfigError as problem:
-            text = str(problem)
-            return text if text.startswith("ERR ") else f"ERR Rewriting config file: {text}"
-        except OSError as problem:
-            return f"ERR Rewriting config file: {problem.strerror}"
-        return None
+    def write_settings(self) -> None:
+        rewrite(self._own)
 
     def rewrite_aof(self) -> str | None:
         if self._own.store != "embedded":
@@ -273,16 +266,8 @@ class Daemon:
         except ConfigError as problem:
             self.log.warning("not reloaded, the configuration is wrong", reason=str(problem))
         else:
-            settable, fixed = differences(self.settings, fresh)
-            problem_text = self._host.config_set(settable) if settable else None
-            names = " ".join(name.decode() for name, _ in settable)
-            if problem_text is None:
+            if take_over(fresh, self.settings, self._host.config_set, self.log):
                 self.settings.below = fresh.below
-                self.log.notice("configuration reloaded", changed=names or "nothing")
-            else:
-                self.log.warning("not reloaded", settings=names, reason=problem_text)
-            if fixed:
-                self.log.warning("changed settings that need a restart", settings=" ".join(fixed))
         self.notifier.reloaded()
 
     def _heard(self, queue: bytes, group: bytes | None) -> None:
@@ -318,29 +303,9 @@ class Daemon:
             dir=os.getcwd(),  # noqa: PTH109
             config=settings.file or "defaults",
         )
-        for address, port in tcp_endpoints(listeners):
-            log.notice(
-                "ready to accept connections",
-                port=port,
-                bind=address,
-                connect=f"redis-cli -h {address} -p {port}",
-            )
-        for listener in listeners:
-            if listener.family == socket.AF_UNIX:
-                log.notice("ready to accept connections", unixsocket=listener.getsockname())
+        say_where(listeners, settings, log, "redis-cli {where}")
         if settings.store == "embedded" and not settings.appendonly:
             log.notice("AOF off: events live in memory only, a restart loses them")
-        if any(map(on_all_interfaces, listeners)) and not settings.requirepass:
-            if settings.protected_mode:
-                log.warning(
-                    "bound to all interfaces without a password: only clients of this machine "
-                    "are served (protected-mode)"
-                )
-            else:
-                log.warning(
-                    "bound to all interfaces without a password and without protected-mode: "
-                    "everybody who reaches this machine can use bananaq"
-                )
 
 
 def _redis_store(settings: BananaSettings) -> _RemoteStore:

@@ -115,13 +115,17 @@ class ProcessHost(Host):
 
     def config_rewrite(self) -> str | None:
         try:
-            rewrite(self._settings)
+            self.write_settings()
         except ConfigError as problem:
             text = str(problem)
             return text if text.startswith("ERR ") else f"ERR Rewriting config file: {text}"
         except OSError as problem:
             return f"ERR Rewriting config file: {problem.strerror}"
         return None
+
+    def write_settings(self) -> None:
+        """Write the settings back to their file. Raises ConfigError, OSError."""
+        rewrite(self._settings)
 
     def reset_stats(self) -> None:
         self._stats.reset()

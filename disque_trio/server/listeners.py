@@ -17,6 +17,7 @@ import trio
 from disque_trio.cluster.addresses import BUS_OFFSET, MAX_PORT
 from disque_trio.server.bus import Bus
 from disque_trio.server.engine import Engine
+from disque_trio.server.links import Limits
 from disque_trio.server.logs import Log
 from disque_trio.server.sockets import is_local, keep_alive, on_all_interfaces
 
@@ -209,6 +210,32 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
         _admit(engine, sock, address, ip, exposed)
 
     await _accept(listener, engine, admit)
+
+
+def say_where(listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str) -> None:
+    """Say in the log where clients connect, and who could. ``connect``: a command that does, with
+    {where} for its options."""
+    for address, port in tcp_endpoints(listeners):
+        log.notice(
+            "ready to accept connections",
+            port=port,
+            bind=address,
+            connect=connect.format(where=f"-h {address} -p {port}"),
+        )
+    for listener in listeners:
+        if listener.family == socket.AF_UNIX:
+            log.notice("ready to accept connections", unixsocket=listener.getsockname())
+    if any(map(on_all_interfaces, listeners)) and not config.requirepass:
+        if config.protected_mode:
+            log.warning(
+                "bound to all interfaces without a password: only clients of this machine "
+                "are served (protected-mode)"
+            )
+        else:
+            log.warning(
+                "bound to all interfaces without a password and without protected-mode: "
+                "everybody who reaches this machine can connect"
+            )
 
 
 async def accept_nodes(listener: socket.socket, engine: Engine, bus: Bus) -> None:

@@ -1,7 +1,10 @@
 """SIGHUP: which settings of the file that was read again can take effect."""
 
+from collections.abc import Callable
+
 from disque_trio.config import Settings
 from disque_trio.config.words import to_bytes
+from disque_trio.server.logs import Log
 
 
 def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, bytes]], list[str]]:
@@ -21,3 +24,23 @@ def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, b
         else:
             fixed.append(param.name)
     return settable, fixed
+
+
+def take_over(
+    fresh: Settings,
+    running: Settings,
+    config_set: Callable[[list[tuple[bytes, bytes]]], str | None],
+    log: Log,
+) -> bool:
+    """Let what was just loaded hold from now on, as far as it can be SET, and say in the log what
+    came of it. ``config_set`` is that of a host. False: a setting was refused, and none holds."""
+    settable, fixed = differences(running, fresh)
+    problem = config_set(settable) if settable else None
+    names = " ".join(name.decode() for name, _ in settable)
+    if problem is None:
+        log.notice("configuration reloaded", changed=names or "nothing")
+    else:
+        log.warning("not reloaded", settings=names, reason=problem)
+    if fixed:
+        log.warning("changed settings that need a restart", settings=" ".join(fixed))
+    return problem is None

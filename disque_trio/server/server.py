@@ -34,14 +34,14 @@ from disque_trio.server.listeners import (
     close_listeners,
     open_bus_listeners,
     open_listeners,
+    say_where,
     tcp_endpoints,
 )
 from disque_trio.server.logs import Log, Logging
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.process import pidfile
-from disque_trio.server.reload import differences
+from disque_trio.server.reload import take_over
 from disque_trio.server.restart import Handover
-from disque_trio.server.sockets import on_all_interfaces
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
@@ -289,19 +289,12 @@ class Server:
             return
         self.notifier.reloading()
         try:
-            settable, fixed = differences(self.config, self._load())
+            fresh = self._load()
             self.cluster.read_certificates()
         except (ConfigError, ClusterError, OSError) as problem:
             self.log.warning("not reloaded, the configuration is wrong", reason=str(problem))
         else:
-            problem_text = self._host.config_set(settable) if settable else None
-            names = " ".join(name.decode() for name, _ in settable)
-            if problem_text is None:
-                self.log.notice("configuration reloaded", changed=names or "nothing")
-            else:
-                self.log.warning("not reloaded", settings=names, reason=problem_text)
-            if fixed:
-                self.log.warning("changed settings that need a restart", settings=" ".join(fixed))
+            take_over(fresh, self.config, self._host.config_set, self.log)
         self.notifier.reloaded()
 
     def _apply(self, names: list[str]) -> None:
@@ -340,17 +333,7 @@ class Server:
             dir=os.getcwd(),  # noqa: PTH109
             config=config.file or "defaults",
         )
-        for address, port in tcp_endpoints(listeners):
-            where = f"-h {address} -p {port}"
-            log.notice(
-                "ready to accept connections",
-                port=port,
-                bind=address,
-                connect=f"disque {where}  (or: redis-cli {where})",
-            )
-        for listener in listeners:
-            if listener.family == socket.AF_UNIX:
-                log.notice("ready to accept connections", unixsocket=listener.getsockname())
+        say_where(listeners, config, log, "disque {where}  (or: redis-cli {where})")
         if config.appendonly:
             log.notice(
                 "AOF on: jobs are kept on disk",
@@ -359,17 +342,6 @@ class Server:
             )
         else:
             log.notice("AOF off: jobs live in memory only, a restart loses them")
-        if any(map(on_all_interfaces, listeners)) and not config.requirepass:
-            if config.protected_mode:
-                log.warning(
-                    "bound to all interfaces without a password: only clients of this machine "
-                    "are served (protected-mode)"
-                )
-            else:
-                log.warning(
-                    "bound to all interfaces without a password and without protected-mode: "
-                    "everybody who reaches this machine can use the node"
-                )
 
 
 def _rename(commands: dict[bytes, Command], renamed: dict[str, str]) -> dict[bytes, Command]:

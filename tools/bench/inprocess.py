@@ -27,7 +27,8 @@ from disque_trio.core.node import Node
 from disque_trio.core.peers import Peers
 from disque_trio.server.clock import Clock
 from disque_trio.server.connection import Connection
-from disque_trio.server.engine import Engine, NoLinks
+from disque_trio.server.engine import Engine
+from disque_trio.server.links import NoLinks
 from disque_trio.server.logs import Logging
 from disque_trio.server.persistence import Persistence
 from disque_trio.server.stats import Stats

@@ -1,4 +1,4 @@
-"""Compiles the state machine, the protocol and the commands with mypyc, when it is told to.
+"""Compiles the state machine, the protocol, the commands and the engine with mypyc, if told to.
 
 Whether it is told to is decided by the build backend (tools/packaging/disque_build.py): where a C
 compiler and Python's headers are there, unless ``DISQUE_TRIO_COMPILE=0`` forbids it. The same
@@ -17,6 +17,10 @@ MORE = (
     "disque_trio/aof/loader.py",
     "disque_trio/bananaq/redis_keys.py",
     "disque_trio/bananaq/redis_wire.py",
+    "disque_trio/server/clients.py",
+    "disque_trio/server/connection.py",
+    "disque_trio/server/engine.py",
+    "disque_trio/server/stats.py",
 )
 # What surrounds the state machine derives from these, which a compiled class does not allow.
 PURE = {

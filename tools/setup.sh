@@ -54,7 +54,6 @@ need_compiler() {
 
 # wheel FORM DIRECTORY: builds one from the sources as they are now.
 wheel() {
-    rm -rf build
     DISQUE_TRIO_COMPILE=$1 $pip wheel --quiet --no-deps --wheel-dir "$2" .
 }
 

@@ -34,6 +34,7 @@ from disque_trio.server.listeners import (
     tcp_endpoints,
 )
 from disque_trio.server.logs import Log, Logging
+from disque_trio.server.loop import flush_all, serve
 from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.process import pidfile
 from disque_trio.server.reload import take_over
@@ -197,7 +198,7 @@ class Daemon:
         failure: StartError | None = None
         timer = RequeueTimer(self.engine)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.engine.run)
+            nursery.start_soon(serve, self.engine)
             nursery.start_soon(timer.run)
             nursery.start_soon(run_cron, self.engine)
             if self._remote is not None:
@@ -218,7 +219,7 @@ class Daemon:
                     if self.notifier.enabled:
                         nursery.start_soon(report, self.notifier, self.engine)
                     await self._stopping.wait()
-                    await self.engine.flush_all(FLUSH_SECONDS)
+                    await flush_all(self.engine, FLUSH_SECONDS)
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure

@@ -5,8 +5,11 @@ Rule 2: what is malformed is an error with Disque's text, after which the connec
         requests that came complete before it are still served.
 Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
-Two parsers stand behind ``feed``. The careful one is incremental and knows every rule. The
-quick one hands a whole chunk to hiredis, which is three times as fast but parses replies, not
+Three parsers stand behind ``feed``. The careful one is incremental and knows every rule. A short
+chunk, as a client sends that waits for each reply, is cut at the line ends: where every length is
+that of the piece behind it, the pieces are the arguments, and this costs a third of what the next
+one does. The quick one hands a whole chunk to hiredis, which is three times as fast but parses
+replies, not
 requests: it knows no inline lines and no limits, gives other types as if they were lists and
 bulk strings, reserves room for an array before it has seen one element, and cannot say where a
 half request began. So it gets a chunk only when nothing is left over from the last one, no line
@@ -17,6 +20,7 @@ ever served from a chunk that hiredis did not take whole.
 """
 
 import re
+from typing import Final
 
 import hiredis
 
@@ -41,6 +45,11 @@ _MARKER = b":0\r\n"
 # behind a wrong end such a line is not seen as one; it is then served as hiredis reads it.)
 _NOT_FOR_HIREDIS = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
 _MAX_FIRST_LINE = 7
+
+# What is cut at its line ends: beyond a few requests hiredis is quicker.
+_SHORT: Final = 512  # bytes
+_COUNT_LINES: Final[dict[bytes, int]] = {b"*%d" % count: count for count in range(1, 33)}
+_LENGTH_LINES: Final[list[bytes]] = [b"$%d" % length for length in range(_SHORT)]
 
 
 class RequestParser:
@@ -108,7 +117,9 @@ class RequestParser:
             and data[0] == _STAR
             and len(data) <= self.max_bulk
         ):
-            requests = _parse_whole(data)
+            requests = _cut_short(data) if len(data) <= _SHORT else None
+            if requests is None:
+                requests = _parse_whole(data)
             if requests is not None:
                 return requests
         return self._parse(data)
@@ -219,6 +230,30 @@ class RequestParser:
             position += self._bulk + 2
             self._bulk = -1
         return position
+
+
+def _cut_short(data: bytes) -> list[list[bytes]] | None:
+    """The requests in ``data``, of at most ``_SHORT`` bytes, if it holds whole, well-formed ones
+    without a line end in any argument, and nothing else."""
+    lines = data.split(b"\r\n")
+    end = len(lines) - 1
+    if lines[end]:
+        return None
+    requests: list[list[bytes]] = []
+    at = 0
+    while at < end:
+        after = at + 1 + 2 * _COUNT_LINES.get(lines[at], MAX_ARGS)
+        if after > end:
+            return None
+        request: list[bytes] = []
+        for i in range(at + 2, after, 2):
+            argument = lines[i]
+            if lines[i - 1] != _LENGTH_LINES[len(argument)]:
+                return None
+            request.append(argument)
+        requests.append(request)
+        at = after
+    return requests
 
 
 _reader = hiredis.Reader()

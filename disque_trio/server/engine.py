@@ -3,56 +3,47 @@
 One task owns the node and serves every client from one epoll descriptor; a task for each client
 costs three times as much (see docs/design.md). A turn reads each ready socket once, runs what
 came, and sends each node of the cluster all its packets at once, and each client all its replies.
-Trio supervises the task and runs everything around it; while nothing happens the engine waits for
-its epoll descriptor like any other task.
+Trio supervises the task and runs everything around it; while nothing happens the task waits for
+the epoll descriptor like any other (see ``loop``).
 
 Fairness: a client is served at most ``max-commands-per-turn`` requests a turn; the rest waits
 in its backlog, and while there is a backlog nothing more is read from it.
 """
 
 import os
-import select
-import socket
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
-
-import trio
+from select import EPOLLRDHUP
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.client import Client
 from disque_trio.core.machine import Machine, misconf
 from disque_trio.protocol.reply import error
-from disque_trio.protocol.request import RequestParser
+from disque_trio.server.clients import CLIENTS_LOOK, GONE, READ, WRITE, Clients
 from disque_trio.server.clock import Clock
 from disque_trio.server.connection import READ_SIZE, Connection
-from disque_trio.server.links import Limits, Links
-from disque_trio.server.logs import Log
 from disque_trio.server.process import allow_clients
+from disque_trio.server.stats import Stats
 
 if TYPE_CHECKING:
-    from disque_trio.server.stats import Stats
+    from disque_trio.server.links import Limits, Links
+    from disque_trio.server.logs import Log
 
-OTHERS_WAIT = 4  # ms of turns in a row before other tasks (timers, new clients) get their chance
-EVENTS_A_TURN = 512
-EVENTS_A_BATCH = 256  # of the event log; fewer wait for its own clock
-LINGER = 0.001  # s; a busy client's next request usually comes sooner than a wait for it costs
-BACKLOG_LIMIT = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
+OTHERS_WAIT: Final = 4  # ms of turns in a row before other tasks (timers, new clients) get theirs
+EVENTS_A_TURN: Final = 512
+EVENTS_A_BATCH: Final = 256  # of the event log; fewer wait for its own clock
+LINGER: Final = 0.001  # s; a busy client's next request usually comes sooner than a wait costs
+BACKLOG_LIMIT: Final = 1024 * 1024  # bytes read ahead of a client that is blocked or paused
 # A client that asks for much has its turn shortened, so that what is not sent yet is looked at
 # (and the client dropped, if it is too much) before more is made.
-LONG_REPLY = 64 * 1024  # bytes
-MANY_REPLIES = 1024
-CLIENTS_LOOK = 500  # ms between looks at clients that may have to be dropped
-MOST_ADDING = 1024  # jobs of one client that wait for their copies; the next ones are not begun
-HALF_CLOSED = 30_000  # ms that a client waits for its replies that sends nothing any more
-MONITOR_LIMIT = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
+LONG_REPLY: Final = 64 * 1024  # bytes
+MANY_REPLIES: Final = 1024
+MOST_ADDING: Final = 1024  # jobs of one client that wait for their copies; the next are not begun
 
-_READ = select.EPOLLIN
-_WRITE = select.EPOLLOUT
-_GONE = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
-_INTERNAL_ERROR = b"-ERR internal error, see the log of the node\r\n"
+_INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"
 
 
-class Engine:
+class Engine(Clients):
     """Serves clients.
 
     Args:
@@ -63,16 +54,16 @@ class Engine:
     """
 
     def __init__(
-        self, node: Machine, bus: Links, config: Limits, clock: Clock, stats: "Stats", log: Log
+        self,
+        node: Machine,
+        bus: "Links",
+        config: "Limits",
+        clock: Clock,
+        stats: Stats,
+        log: "Log",
     ) -> None:
-        self.node = node
+        super().__init__(node, config, clock, stats, log)
         self.bus = bus
-        self.config = config
-        self.clock = clock
-        self.stats = stats
-        self.log = log
-        self.connections: dict[int, Connection] = {}  # by file descriptor
-        self.by_id: dict[int, Connection] = {}  # by client id
         self.paused_until = 0  # ms; CLIENT PAUSE
         self.turns = 0  # taken so far: the sign of life for a watchdog
         self.on_wake_changed: Callable[[int], None] = lambda due: None
@@ -83,18 +74,10 @@ class Engine:
         self.linger = LINGER
         self.others_wait = OTHERS_WAIT
         self.halted = False  # no command is served any more
-        self._epoll = select.epoll()
         self._nudge = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._nudge, _READ)
+        self._epoll.register(self._nudge, READ)
         bus.join(self._epoll, self.ask_turn)
         self._waiting = False  # the engine waits; a backlog would not be looked at
-        self._next_id = 1
-        self._behind: dict[Connection, None] = {}  # those with a backlog that can be served
-        self._dirty: list[Connection] = []  # those with replies to send
-        self._serving: Connection | None = None
-        self._close_after: list[Connection] = []
-        self._now = clock.now()
-        self._clients_looked_at = 0
 
     def apply(self, names: Sequence[str]) -> None:
         """Make the settings ``names``, which have changed, take effect where they are not read
@@ -118,29 +101,25 @@ class Engine:
 
     # ---- turns ------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        poll = self._epoll.poll
-        yielded = 0
-        linger = 0.0
-        while True:
-            self._waiting = False
-            events = poll(0 if self._behind else linger, EVENTS_A_TURN)
-            if events or self._behind:
-                self.turn(events)
-                linger = self.linger
-                if self._now - yielded >= self.others_wait:
-                    await trio.lowlevel.checkpoint()
-                    yielded = self._now
-            else:
-                linger = 0.0
-                self._waiting = True
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
+    def poll(self, linger: float) -> bool:
+        """Take a turn if something is ready, or gets ready within ``linger`` s; False when nothing
+        does, and the engine then waits for its epoll descriptor or ``ask_turn``."""
+        self._waiting = False
+        events = self._epoll.poll(0 if self._behind else linger, EVENTS_A_TURN)
+        if events or self._behind:
+            self.turn(events)
+            return True
+        self._waiting = True
+        return False
+
+    def fileno(self) -> int:
+        """The epoll descriptor: it is readable when there is something to serve."""
+        return self._epoll.fileno()
 
     def turn(self, events: list[tuple[int, int]]) -> None:
         """Serve what is ready, then send all replies."""
         self.turns += 1
-        now = self._now = self.clock.now()
+        now = self.now = self.clock.now()
         bus = self.bus
         if bus.broken:
             bus.tell_broken(now)
@@ -157,12 +136,12 @@ class Engine:
                         bus.stop_reading()
                     bus.handle(fd, mask, now)
                 continue
-            if mask & _READ and not connection.muted:
+            if mask & READ and not connection.muted:
                 self._read(connection)
-            elif mask & _GONE:
+            elif mask & GONE:
                 self._gone(connection, mask)
-            if mask & _WRITE and not connection.closed:
-                self._write_rest(connection)
+            if mask & WRITE and not connection.closed:
+                self.write_rest(connection)
         self.after_node()
 
     def ask_turn(self) -> None:
@@ -237,7 +216,7 @@ class Engine:
         if not data:
             self._end_of_input(connection)
             return
-        connection.active = self._now
+        connection.active = self.now
         self.stats.input_bytes += len(data)
         parser = connection.parser
         requests = parser.feed(data)
@@ -255,7 +234,7 @@ class Engine:
 
     def _gone(self, connection: Connection, mask: int) -> None:
         """The client closed the connection while it is not read from."""
-        if connection.client.adding and mask & _GONE == select.EPOLLRDHUP:
+        if connection.client.adding and mask & GONE == EPOLLRDHUP:
             self._end_of_input(connection)
         else:
             self.close(connection)
@@ -281,7 +260,7 @@ class Engine:
         node = self.node
         client = connection.client
         out = client.out
-        now = self._now
+        now = self.now
         self._serving = connection
         limit = self.config.max_commands_per_turn
         served = 0
@@ -367,119 +346,11 @@ class Engine:
             if connection.has_more and not self._held(connection):
                 self._behind[connection] = None
 
-    # ---- sending ----------------------------------------------------------------------------
-
-    def _flush(self, connection: Connection) -> None:
-        client = connection.client
-        out = client.out
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        self.stats.output_bytes += len(data)
-        connection.active = self._now
-        if not connection.send(data):
-            self.close(connection)
-        elif connection.unsent:
-            self._check_unsent(connection)
-        elif client.close:
-            self.close(connection)
-
-    def _write_rest(self, connection: Connection) -> None:
-        connection.active = self._now
-        if not connection.send_rest():
-            self.close(connection)
-        elif connection.unsent:
-            self._check_unsent(connection)
-        else:
-            connection.over_soft_since = 0
-            connection.writing = False
-            self._watch(connection)
-            if connection.client.close and not connection.client.out:
-                self.close(connection)
-
-    def _check_unsent(self, connection: Connection) -> None:
-        """Wait until the socket takes more, unless too much is unsent for too long."""
-        limit = self.config.client_output_buffer_limit
-        hard = limit.hard
-        if connection.client.monitor and not hard:
-            hard = MONITOR_LIMIT
-        unsent = len(connection.unsent)
-        too_long = False
-        if limit.soft and unsent > limit.soft:
-            if not connection.over_soft_since:
-                connection.over_soft_since = self._now
-            too_long = self._now - connection.over_soft_since > limit.seconds * 1000
-        else:
-            connection.over_soft_since = 0
-        if too_long or (hard and unsent > hard):
-            self.log.warning(
-                "client closed: it does not read its replies",
-                client=connection.address,
-                unsent=unsent,
-            )
-            self.close(connection)
-        elif not connection.writing:
-            connection.writing = True
-            self._watch(connection)
-
-    # ---- connections ------------------------------------------------------------------------
-
-    def add(self, sock: socket.socket, address: str, unix: bool) -> None:
-        """Serve the client at the other end of ``sock`` from now on."""
-        config = self.config
-        client = Client(self._next_id, not config.requirepass)
-        self._next_id += 1
-        parser = RequestParser(
-            config.proto_max_bulk_len,
-            config.proto_inline_max_size,
-            config.client_query_buffer_limit,
-            client.authenticated,
-        )
-        connection = Connection(sock, client, parser, address, unix, self.clock.now())
-        self.connections[connection.fd] = connection
-        self.by_id[client.id] = connection
-        self._epoll.register(connection.fd, _READ)
-
-    def close(self, connection: Connection) -> None:
-        """Disconnect a client at once."""
-        if connection.closed:
-            return
-        connection.closed = True
-        self._behind.pop(connection, None)
-        del self.connections[connection.fd]
-        del self.by_id[connection.client.id]
-        self.node.forget_client(connection.client)
-        connection.client.close = True
-        self._epoll.unregister(connection.fd)
-        connection.sock.close()
-
-    def close_soon(self, connection: Connection) -> None:
-        """Disconnect a client; if it is being served, when it has its reply."""
-        if connection is self._serving:
-            connection.client.close = True
-        else:
-            self._close_after.append(connection)
-
-    def close_all(self) -> None:
-        """Disconnect everybody and stop watching."""
-        self.bus.close_all()
-        for connection in list(self.connections.values()):
-            self.close(connection)
-        self._epoll.close()
-        os.close(self._nudge)
-
-    def _watch(self, connection: Connection) -> None:
-        mask = _GONE if connection.muted else _READ
-        if connection.client.close or connection.ended:
-            mask = 0
-        if connection.writing:
-            mask |= _WRITE
-        self._epoll.modify(connection.fd, mask)
-
     # ---- regular work -----------------------------------------------------------------------
 
     def cron(self) -> None:
         """What is done ``hz`` times a second: idle clients, slow readers, idle queues."""
-        self._now = now = self.clock.now()
+        self.now = now = self.clock.now()
         if self.paused_until and now >= self.paused_until:
             self.resume()
         if now - self._clients_looked_at >= CLIENTS_LOOK:
@@ -489,29 +360,20 @@ class Engine:
         self.node.memory.note_peak()
         self.after_node()
 
-    def _look_at_clients(self, now: int) -> None:
-        """Drop those that have been silent, or have not read their replies, for too long."""
-        timeout = self.config.timeout * 1000
-        for connection in list(self.connections.values()):
-            if connection.ended and now - connection.active > HALF_CLOSED:
-                self.close(connection)
-            elif connection.over_soft_since:
-                self._check_unsent(connection)
-            elif timeout and now - connection.active > timeout:
-                client = connection.client
-                if not client.blocked and not client.monitor and not connection.backlog:
-                    self.close(connection)
+    def send_unsent(self) -> bool:
+        """Send what sockets take of what they did not take before; whether there was any."""
+        waiting = [c for c in self.connections.values() if c.unsent]
+        for connection in waiting:
+            self.write_rest(connection)
+        return len(waiting) > 0 or bool(self.bus.behind)
 
-    async def flush_all(self, seconds: float) -> None:
-        """Send what is unsent, for at most ``seconds``."""
-        with trio.move_on_after(seconds):
-            while True:
-                waiting = [c for c in self.connections.values() if c.unsent]
-                if not waiting and not self.bus.behind:
-                    return
-                for connection in waiting:
-                    self._write_rest(connection)
-                await trio.sleep(0.01)
+    def close_all(self) -> None:
+        """Disconnect everybody and stop watching."""
+        self.bus.close_all()
+        for connection in list(self.connections.values()):
+            self.close(connection)
+        self._epoll.close()
+        os.close(self._nudge)
 
 
 def _ends_pause(requests: list[list[bytes]]) -> bool:

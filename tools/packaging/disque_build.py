@@ -14,6 +14,7 @@ says in the environment: ``DISQUE_TRIO_COMPILE=1`` compiles, everything else doe
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -77,12 +78,20 @@ def _form(value: str) -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
+def _forget_earlier_builds() -> None:
+    """setuptools puts all that is there into the wheel, also modules that are compiled or exist no
+    more. What mypyc goes on from is elsewhere."""
+    for directory in Path("build").glob("lib*"):
+        shutil.rmtree(directory)
+
+
 def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
     """Make a wheel of the form that can be had; returns its name."""
     must = os.environ.get(VARIABLE) == "1"
     problem = why_pure()
+    _forget_earlier_builds()
     if not problem:
         try:
             with _form("1"):

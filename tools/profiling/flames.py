@@ -20,7 +20,7 @@ HEAD = 46
 LEAST = 0.25  # pixels; a narrower box is left out
 CHARACTER = 6.6  # pixels that one takes
 
-ENGINE = "Engine.run"
+ENGINE = "serve"
 WORKER, WAITING = "WorkerThread._work", "PyThread_acquire_lock"
 _OURS, _COMPILED, _LIBRARY, _SYSTEM = "ours", "compiled", "library", "system"
 COLOURS = {

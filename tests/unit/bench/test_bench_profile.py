@@ -11,14 +11,14 @@ from tools.profiling.steps import COMMANDS, STEPS, measure, table
 
 LINES = [
     "0x7f00 (libc.so.6);main (disque_trio/server/main.py:90);run (trio/_core/_run.py:1);"
-    "Engine.run (disque_trio/server/engine.py:192);Engine.turn (disque_trio/server/engine.py:223);"
+    "serve (disque_trio/server/loop.py:19);Engine.turn (disque_trio/server/engine.py:223);"
     "CPyPy_request___RequestParser___feed (__native_1.c:5);"
     "CPyDef_request___RequestParser___feed (__native_1.c:9) 3",
     "0x7f00 (libc.so.6);main (disque_trio/server/main.py:90);run (trio/_core/_run.py:1);"
-    "Engine.run (disque_trio/server/engine.py:192);Engine.turn (disque_trio/server/engine.py:224);"
+    "serve (disque_trio/server/loop.py:19);Engine.turn (disque_trio/server/engine.py:224);"
     "send (libc.so.6) 1",
 ]
-RUN, TURN = "Engine.run (server/engine.py)", "Engine.turn (server/engine.py)"
+RUN, TURN = "serve (server/loop.py)", "Engine.turn (server/engine.py)"
 FEED = "request.RequestParser.feed (compiled)"
 
 

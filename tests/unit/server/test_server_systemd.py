@@ -20,6 +20,7 @@ from disque_trio.server import systemd
 from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import close_listeners, open_listeners, tcp_endpoints
 from disque_trio.server.logs import Logging
+from disque_trio.server.loop import serve
 from disque_trio.server.reload import differences
 from disque_trio.server.server import Server
 from disque_trio.server.systemd import (
@@ -211,7 +212,7 @@ async def test_the_watchdog_is_fed_while_an_idle_engine_takes_turns(
 ) -> None:
     fed = 0
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.engine.run)
+        nursery.start_soon(serve, server.engine)
         nursery.start_soon(feed_watchdog, notifier, server.engine)
         with trio.fail_after(20):
             while fed < 5:

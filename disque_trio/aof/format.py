@@ -8,20 +8,20 @@ implementation ever adds something, it is decided here and must be something tha
 import os
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from disque_trio.protocol.serialjob import deljob, loadjob
 
 __all__ = ["AofError", "RecordReader", "deljob", "loadjob"]
 
-CHUNK = 1 << 20
-MAX_LINE = 32  # of the lines that hold a number
-MAX_ARGS = 1024 * 1024
-MAX_BULK = 2**32 + 3  # the longest job: its own length field has 32 bits
+CHUNK: Final = 1 << 20
+MAX_LINE: Final = 32  # of the lines that hold a number
+MAX_ARGS: Final = 1024 * 1024
+MAX_BULK: Final = 2**32 + 3  # the longest job: its own length field has 32 bits
 
-_USUAL = re.compile(rb"\*2\r\n\$(?:7\r\n(LOADJOB)|6\r\n(DELJOB))\r\n\$([0-9]{1,10})\r\n")
-_LINE_START = {kind: re.compile(b"(?:[%b][0-9]*\r?)?" % kind) for kind in (b"*", b"$")}
-_ENDS_INSIDE = "the file ends inside of a command"
+_USUAL: Final = re.compile(rb"\*2\r\n\$(?:7\r\n(LOADJOB)|6\r\n(DELJOB))\r\n\$([0-9]{1,10})\r\n")
+_LINE_START: Final = {kind: re.compile(b"(?:[%b][0-9]*\r?)?" % kind) for kind in (b"*", b"$")}
+_ENDS_INSIDE: Final = "the file ends inside of a command"
 
 
 class AofError(Exception):

@@ -4,11 +4,12 @@ stopped meanwhile."""
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from disque_trio.aof.format import AofError, RecordReader
 from disque_trio.core.machine import Machine
 
-RECORDS_A_STEP = 1000
+RECORDS_A_STEP: Final = 1000
 
 
 class Loader:

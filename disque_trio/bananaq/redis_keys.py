@@ -6,11 +6,12 @@ any bytes are a name, no two names meet, and the key can be read back.
 """
 
 import binascii
+from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-SLOTS = 16384
-_MOST_CACHED = 50_000
-_IN_GLOB = "\\*?["
+SLOTS: Final = 16384
+_MOST_CACHED: Final = 50_000
+_IN_GLOB: Final = "\\*?["
 
 
 class KeyNames:

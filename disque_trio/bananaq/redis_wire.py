@@ -6,6 +6,7 @@ the text of an error for all of them, or `LATER`.
 """
 
 import re
+from typing import Final
 
 from disque_trio.bananaq.core.ops import (
     ACK,
@@ -25,16 +26,16 @@ from disque_trio.bananaq.core.ops import (
 from disque_trio.bananaq.redis_keys import KeyNames
 
 # What the store does of its own, with the names of consumers in ``groups``.
-ENTER = 101
-LEAVE = 102
+ENTER: Final = 101
+LEAVE: Final = 102
 
-LATER = -1  # not done, since the answers have become too large: ask again
-MOST_IN_RUN = 256  # Lua unpacks a few thousand values at most
+LATER: Final = -1  # not done, since the answers have become too large: ask again
+MOST_IN_RUN: Final = 256  # Lua unpacks a few thousand values at most
 
 Argument = bytes | str | int
 
 
-_CODES = {
+_CODES: Final = {
     ADD: b"A",
     GET: b"G",
     ACK: b"K",
@@ -49,7 +50,7 @@ _CODES = {
 }
 
 # What Redis adds to the errors of a script.
-_WHERE = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
+_WHERE: Final = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+\.$")
 
 
 def _time(value: int, absolute: bool) -> bytes:

@@ -1,12 +1,16 @@
 """CLIENT and its subcommands."""
 
+from typing import Final
+
 from disque_trio.commands.parse import SYNTAX, parse_integer, parse_timeout
 from disque_trio.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP_NEXT, Client
 from disque_trio.core.command import CommandError
 from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import OK, Text, encode, integer, null
 
-_FALLBACK = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+_FALLBACK: Final = (
+    "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+)
 
 
 def client_command(node: Machine, client: Client, args: list[bytes]) -> None:

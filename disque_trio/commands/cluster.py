@@ -1,6 +1,7 @@
 """CLUSTER: who is in the cluster, who gets in, and who goes."""
 
 from ipaddress import IPv6Address, ip_address
+from typing import Final
 
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.client import Client
@@ -9,8 +10,8 @@ from disque_trio.core.node import Node
 from disque_trio.protocol.ints import parse_int
 from disque_trio.protocol.reply import OK, Text, Value, encode
 
-_FALLBACK = "ERR Wrong CLUSTER subcommand or number of arguments"
-_MAX_PORT = 55_535  # of clients; the bus is 10000 above
+_FALLBACK: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
+_MAX_PORT: Final = 55_535  # of clients; the bus is 10000 above
 
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:

@@ -1,5 +1,7 @@
 """The connection itself: AUTH, HELLO, PING and what Redis clients say on connecting."""
 
+from typing import Final
+
 from disque_trio.commands.client import check_name
 from disque_trio.commands.parse import SYNTAX, parse_integer, wrong_arity
 from disque_trio.core.client import REPLY_ON, Client
@@ -10,9 +12,9 @@ from disque_trio.core.peers import Peer
 from disque_trio.protocol.reply import OK, PONG, Value, bulk, encode
 from disque_trio.version import VERSION
 
-HELLO_FORMAT = 1
-PRIORITY_OK = 1
-PRIORITY_BAD = 100
+HELLO_FORMAT: Final = 1
+PRIORITY_OK: Final = 1
+PRIORITY_BAD: Final = 100
 
 
 def auth(node: Machine, client: Client, args: list[bytes]) -> None:

@@ -1,13 +1,13 @@
 """INFO: the node's fields, those of the process around it merged in."""
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from disque_trio.core.machine import Machine
 
 Fields: TypeAlias = "dict[str, str | int | float]"
 
-FIRST = ("server", "clients", "memory")  # then those that only this kind of machine has
-LAST = ("persistence", "stats", "cpu")
+FIRST: Final = ("server", "clients", "memory")  # then those that only this kind of machine has
+LAST: Final = ("persistence", "stats", "cpu")
 
 
 def info_text(node: Machine, section: str) -> str:

@@ -1,5 +1,7 @@
 """The life of a job: ADDJOB, GETJOB, the acknowledges, and what moves single jobs."""
 
+from typing import Final
+
 from disque_trio.commands.parse import SYNTAX, find_job, find_jobs, parse_timeout
 from disque_trio.core.client import Client
 from disque_trio.core.command import CommandError
@@ -10,11 +12,11 @@ from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.ints import parse_int
 from disque_trio.protocol.reply import Value, encode, integer, null, null_array
 
-DEFAULT_TTL = 86_400
-DEFAULT_RETRY = 300
-DEFAULT_REPLICATE = 3
+DEFAULT_TTL: Final = 86_400
+DEFAULT_RETRY: Final = 300
+DEFAULT_REPLICATE: Final = 3
 
-_TOO_FEW = "NOREPL Not enough reachable nodes for the requested replication level"
+_TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:

@@ -1,5 +1,6 @@
 """Arguments that several commands share."""
 
+from typing import Final
 from zlib import crc32
 
 from disque_trio.core.command import CommandError
@@ -8,8 +9,8 @@ from disque_trio.core.node import Node
 from disque_trio.core.registry import SHARD_SHIFT
 from disque_trio.protocol.ints import parse_int
 
-SYNTAX = "ERR syntax error"
-BAD_ID = "BADID Invalid Job ID format."
+SYNTAX: Final = "ERR syntax error"
+BAD_ID: Final = "BADID Invalid Job ID format."
 
 
 def wrong_arity(name: str) -> CommandError:

@@ -4,6 +4,8 @@ The cursor may stand anywhere among the options. 0 begins and 0 ends; what is th
 the walk comes exactly once.
 """
 
+from typing import Final
+
 from disque_trio.commands.jobs import describe
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.client import Client
@@ -14,13 +16,13 @@ from disque_trio.core.queue import Queue
 from disque_trio.protocol.ints import parse_int
 from disque_trio.protocol.reply import Simple, Value, encode
 
-DEFAULT_COUNT = 100
-MAX_COUNT = 1 << 30
+DEFAULT_COUNT: Final = 100
+MAX_COUNT: Final = 1 << 30
 # COUNT is a hint: one step must not stop the node for long.
-MAX_IDS = 10_000
-MAX_WHOLE_JOBS = 1_000
+MAX_IDS: Final = 10_000
+MAX_WHOLE_JOBS: Final = 1_000
 
-_BAD_OPTION = "ERR invalid cursor or option name"
+_BAD_OPTION: Final = "ERR invalid cursor or option name"
 
 
 class _Options:

@@ -1,5 +1,7 @@
 """The command table: every command once, with what people and programs need to know of it."""
 
+from typing import Final
+
 from disque_trio.commands import cluster, connection, diagnostics, jobs, queues, scan, server
 from disque_trio.commands.common import common_commands
 from disque_trio.core.command import Command
@@ -11,19 +13,19 @@ def build_table() -> dict[bytes, Command]:
     return {command.name.encode(): command for command in commands}
 
 
-_ADDJOB = (
+_ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
     "[MAXLEN count] [ASYNC]"
 )
-_GETJOB = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
-_QSCAN = (
+_GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+_QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
     "[MAXIDLE seconds]"
 )
-_JSCAN = (
+_JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
 )
-_IDS = "id [id ...]"
+_IDS: Final = "id [id ...]"
 
 
 def _commands() -> list[Command]:

@@ -1,11 +1,12 @@
 """A client as the state machine sees it: what it is allowed, what it waits for, its replies."""
 
 from collections import deque
+from typing import Final
 
-REPLY_ON = 0
-REPLY_OFF = 1
-REPLY_SKIP = 2
-REPLY_SKIP_NEXT = 3
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP: Final = 2
+REPLY_SKIP_NEXT: Final = 3
 
 
 class Pending:

@@ -15,7 +15,7 @@ without holders. All nodes are told until one says that it knows the job, and so
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.job import ACKED, Job
 from disque_trio.core.peers import Peers
@@ -26,11 +26,11 @@ from disque_trio.protocol.bus import PacketWriter
 if TYPE_CHECKING:
     from random import Random
 
-FIRST_GAP = 1_000  # ms between attempts to collect a job, doubled each time
-MAX_GAP = 180_000
-MAX_ATTEMPTS = 10
-MAX_ENDED = 20_000  # jobs of which it is remembered that they ended
-_SPREAD = 500  # ms; half of it to either side
+FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
+MAX_GAP: Final = 180_000
+MAX_ATTEMPTS: Final = 10
+MAX_ENDED: Final = 20_000  # jobs of which it is remembered that they ended
+_SPREAD: Final = 500  # ms; half of it to either side
 
 
 class CollectingStore(ReplicatedStore):

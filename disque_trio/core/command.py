@@ -3,7 +3,7 @@ documentation and its counters. One declaration makes the dispatch, COMMAND, COM
 hints of the command line client and the page in docs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from disque_trio.core.client import Client
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 # The first is the machine whose commands these are.
 Handler: TypeAlias = "Callable[[Any, Client, list[bytes]], None]"
 
-MANY = 1 << 30
+MANY: Final = 1 << 30
 
 
 class CommandError(Exception):

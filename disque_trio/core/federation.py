@@ -8,7 +8,7 @@ whom is ``imports``'s.
 from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.collection import CollectingStore
 from disque_trio.core.imports import ALL_MAX, SOURCES_MAX, WINDOW, Imports
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from random import Random
 
 # How long a question holds, ms: until it is asked again, if jobs are still wanted.
-ASKED_ALL = ALL_MAX + 1_000
-ASKED_SOURCES = SOURCES_MAX + 100
-MANY_QUEUES = 10_000  # for which questions are remembered
-MAX_NAME = 1_000  # bytes of the name of one of them
-MAX_GIVEN_BYTES = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
+ASKED_ALL: Final = ALL_MAX + 1_000
+ASKED_SOURCES: Final = SOURCES_MAX + 100
+MANY_QUEUES: Final = 10_000  # for which questions are remembered
+MAX_NAME: Final = 1_000  # bytes of the name of one of them
+MAX_GIVEN_BYTES: Final = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
 
 
 class FederatedStore(CollectingStore):

@@ -1,5 +1,7 @@
 """Jobs to and from files: loading an append-only file, and dumping what is in memory into one."""
 
+from typing import Final
+
 from disque_trio.core.job import (
     ACKED,
     ACTIVE,
@@ -13,7 +15,7 @@ from disque_trio.core.registry import SHARDS
 from disque_trio.core.store import JobStore
 from disque_trio.protocol.serialjob import SerialJobError, decode_fields, loadjob
 
-TELL_AGAIN = 1_000  # ms after loading an acknowledge: the other nodes have to be there
+TELL_AGAIN: Final = 1_000  # ms after loading an acknowledge: the other nodes have to be there
 
 
 class FiledStore(JobStore):

@@ -4,11 +4,12 @@ Most jobs of a node are held by one of few sets of nodes. So a set is a tuple of
 jobs share: it costs a job nothing, and its serialised form is made once.
 """
 
+from typing import Final
 from zlib import crc32
 
 from disque_trio.protocol.serialjob import encode_nodes, split_nodes
 
-MANY = 4096  # sets remembered; a cluster so large that it has more makes them again
+MANY: Final = 4096  # sets remembered; a cluster so large that it has more makes them again
 
 
 class HolderSets:

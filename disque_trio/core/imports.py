@@ -5,7 +5,10 @@ job, to find out who has some; those that gave jobs lately are asked often and f
 down while nothing comes.
 """
 
-WINDOW = 5_000  # ms for which a node that gave jobs counts as a source, and an import rate holds
+from typing import Final
+
+# ms for which a node that gave jobs counts as a source, and an import rate holds
+WINDOW: Final = 5_000
 ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between questions to all nodes
 SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between questions to sources
 COUNT_MIN, COUNT_MAX = 5, 100  # jobs asked of a source

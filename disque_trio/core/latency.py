@@ -1,6 +1,8 @@
 """LATENCY: when something took longer than the latency monitor's threshold, by event."""
 
-MAX_SAMPLES = 160
+from typing import Final
+
+MAX_SAMPLES: Final = 160
 
 
 class LatencyMonitor:

@@ -14,7 +14,7 @@ the end of a turn, after any number of calls, the driver
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.core.command import Command, CommandError
@@ -28,8 +28,8 @@ from disque_trio.protocol.reply import error
 if TYPE_CHECKING:
     from disque_trio.core.events import Event
 
-_NOAUTH = b"-NOAUTH Authentication required.\r\n"
-_OOM = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+_NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
+_OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
 class Machine:

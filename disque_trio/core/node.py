@@ -5,7 +5,7 @@ in ``machine``, the jobs are ``store``'s and what is built on it.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.client import Client
 from disque_trio.core.command import Command
@@ -21,9 +21,9 @@ from disque_trio.protocol.reply import null_array
 if TYPE_CHECKING:
     from random import Random
 
-MAX_JOBS_PER_TICK = 10_000
+MAX_JOBS_PER_TICK: Final = 10_000
 
-LEAVING = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 
 class Node(FederatedStore):

@@ -1,9 +1,10 @@
 """SLOWLOG: the commands that took longer than a limit, the latest first."""
 
 from collections import deque
+from typing import Final
 
-MAX_ARGS = 32
-MAX_ARG = 128
+MAX_ARGS: Final = 32
+MAX_ARG: Final = 128
 
 
 class SlowLogEntry:

@@ -8,63 +8,64 @@ little-endian (see ``serialjob``). Owns the layout; what they mean is for ``core
 """
 
 from struct import Struct
+from typing import Final
 
 from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 
-PING = 0
-PONG = 1
-MEET = 2
-FAIL = 3
-REPLJOB = 4
-GOTJOB = 5
-ENQUEUE = 6
-QUEUED = 7
-SETACK = 8
-WILLQUEUE = 9
-GOTACK = 10
-DELJOB = 11
-NEEDJOBS = 12
-YOURJOBS = 13
-WORKING = 14
-PAUSE = 15
-TYPE_NAMES = [
+PING: Final = 0
+PONG: Final = 1
+MEET: Final = 2
+FAIL: Final = 3
+REPLJOB: Final = 4
+GOTJOB: Final = 5
+ENQUEUE: Final = 6
+QUEUED: Final = 7
+SETACK: Final = 8
+WILLQUEUE: Final = 9
+GOTACK: Final = 10
+DELJOB: Final = 11
+NEEDJOBS: Final = 12
+YOURJOBS: Final = 13
+WORKING: Final = 14
+PAUSE: Final = 15
+TYPE_NAMES: Final = [
     "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
     "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
 ]  # fmt: skip
 
 # Message flags.
-NOREPLY = 1  # REPLJOB: no GOTJOB is wanted
-INCR_NACKS = 2  # QUEUED: it was a negative acknowledge
-INCR_DELIVERIES = 4  # QUEUED: it was a further delivery for another reason
+NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted
+INCR_NACKS: Final = 2  # QUEUED: it was a negative acknowledge
+INCR_DELIVERIES: Final = 4  # QUEUED: it was a further delivery for another reason
 
 # Node flags.
-NODE_PFAIL = 1
-NODE_FAIL = 2
-NODE_MYSELF = 4
-NODE_HANDSHAKE = 8
-NODE_NOADDR = 16
-NODE_MEET = 32
-NODE_DELETED = 64
-NODE_LEAVING = 128
+NODE_PFAIL: Final = 1
+NODE_FAIL: Final = 2
+NODE_MYSELF: Final = 4
+NODE_HANDSHAKE: Final = 8
+NODE_NOADDR: Final = 16
+NODE_MEET: Final = 32
+NODE_DELETED: Final = 64
+NODE_LEAVING: Final = 128
 
-HEADER_SIZE = 144
-VERSION = 1
-MAX_PACKET = 1 << 30  # bytes; a job of 512 MiB with its holders fits
-MAX_CONTROL_PACKET = 1 << 20  # bytes; packets of all types but the two that carry jobs
-MAX_QUEUE_NAME = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
-MAX_JOB = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
-MAX_YOURJOBS = 100  # jobs that a node gives at a time
+HEADER_SIZE: Final = 144
+VERSION: Final = 1
+MAX_PACKET: Final = 1 << 30  # bytes; a job of 512 MiB with its holders fits
+MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but the two that carry jobs
+MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
+MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
+MAX_YOURJOBS: Final = 100  # jobs that a node gives at a time
 
-_SIGNATURE = b"DbuZ"
-_IP_LENGTH = 46
-_START = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
-_LENGTH = Struct(">I")
-_U16 = Struct(">H")
-_U32 = Struct(">I")
-_TWO_U32 = Struct(">II")
-_GOSSIP = Struct(">40sII46sHHHI")
-GOSSIP_SIZE = _GOSSIP.size
-_JOB_MESSAGE_SIZE = HEADER_SIZE + NODE_ID_LENGTH + 4
+_SIGNATURE: Final = b"DbuZ"
+_IP_LENGTH: Final = 46
+_START: Final = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
+_LENGTH: Final = Struct(">I")
+_U16: Final = Struct(">H")
+_U32: Final = Struct(">I")
+_TWO_U32: Final = Struct(">II")
+_GOSSIP: Final = Struct(">40sII46sHHHI")
+GOSSIP_SIZE: Final = _GOSSIP.size
+_JOB_MESSAGE_SIZE: Final = HEADER_SIZE + NODE_ID_LENGTH + 4
 
 
 class PacketError(ValueError):

@@ -1,17 +1,19 @@
 """Lines typed by hand: arguments split at blanks, with quotes and escapes as redis-cli has them."""
 
-_ESCAPES = {
+from typing import Final
+
+_ESCAPES: Final = {
     ord("n"): b"\n",
     ord("r"): b"\r",
     ord("t"): b"\t",
     ord("b"): b"\b",
     ord("a"): b"\a",
 }
-_BLANKS = b" \t\n\r\v\f\0"
-_HEX = b"0123456789abcdefABCDEF"
-_DOUBLE = ord('"')
-_SINGLE = ord("'")
-_BACKSLASH = ord("\\")
+_BLANKS: Final = b" \t\n\r\v\f\0"
+_HEX: Final = b"0123456789abcdefABCDEF"
+_DOUBLE: Final = ord('"')
+_SINGLE: Final = ord("'")
+_BACKSLASH: Final = ord("\\")
 
 
 def split_inline(line: bytes) -> list[bytes] | None:

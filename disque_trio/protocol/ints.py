@@ -1,7 +1,9 @@
 """Integers as clients write them."""
 
-INT64_MAX = 2**63 - 1
-INT64_MIN = -(2**63)
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
 
 
 def parse_int(text: bytes) -> int | None:

@@ -4,17 +4,17 @@ The hot commands put their replies together by hand from the constants; everythi
 through ``encode``, which knows what RESP3 says differently (nulls, maps, verbatim text).
 """
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-OK = b"+OK\r\n"
-PONG = b"+PONG\r\n"
-EMPTY_ARRAY = b"*0\r\n"
+OK: Final = b"+OK\r\n"
+PONG: Final = b"+PONG\r\n"
+EMPTY_ARRAY: Final = b"*0\r\n"
 
-_NULL_BULK = b"$-1\r\n"
-_NULL_ARRAY = b"*-1\r\n"
-_NULL = b"_\r\n"
+_NULL_BULK: Final = b"$-1\r\n"
+_NULL_ARRAY: Final = b"*-1\r\n"
+_NULL: Final = b"_\r\n"
 
-_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+_LINE_ENDS: Final = bytes.maketrans(b"\r\n", b"  ")
 
 
 class Simple:
@@ -41,7 +41,7 @@ class NullArray:
     __slots__ = ()
 
 
-NULL_ARRAY = NullArray()
+NULL_ARRAY: Final = NullArray()
 
 Value: TypeAlias = (
     "int | bytes | Simple | Text | NullArray | list[Value] | dict[bytes, Value] | None"

@@ -27,24 +27,24 @@ import hiredis
 from disque_trio.protocol.inline import split_inline
 from disque_trio.protocol.ints import parse_int
 
-MAX_ARGS = 1024 * 1024
-MAX_BULK = 512 * 1024 * 1024
-MAX_INLINE = 64 * 1024
-MAX_QUERY = 1024 * 1024 * 1024
+MAX_ARGS: Final = 1024 * 1024
+MAX_BULK: Final = 512 * 1024 * 1024
+MAX_INLINE: Final = 64 * 1024
+MAX_QUERY: Final = 1024 * 1024 * 1024
 
 # What a client may send before it has given the password, so that strangers cannot make the
 # node hold much (the numbers are Redis's).
-UNAUTHENTICATED_MAX_ARGS = 10
-UNAUTHENTICATED_MAX_BULK = 16 * 1024
+UNAUTHENTICATED_MAX_ARGS: Final = 10
+UNAUTHENTICATED_MAX_BULK: Final = 16 * 1024
 
-_STAR = ord("*")
-_DOLLAR = ord("$")
-_MARKER = b":0\r\n"
+_STAR: Final = ord("*")
+_DOLLAR: Final = ord("$")
+_MARKER: Final = b":0\r\n"
 # The start of a line that hiredis must not see. Inside of an argument it does no harm, the chunk
 # then only goes the careful way. (Neither parser looks at the two bytes that end an argument, so
 # behind a wrong end such a line is not seen as one; it is then served as hiredis reads it.)
-_NOT_FOR_HIREDIS = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
-_MAX_FIRST_LINE = 7
+_NOT_FOR_HIREDIS: Final = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
+_MAX_FIRST_LINE: Final = 7
 
 # What is cut at its line ends: beyond a few requests hiredis is quicker.
 _SHORT: Final = 512  # bytes

@@ -7,14 +7,14 @@ number of nodes that may hold the job and 40 bytes for each.
 """
 
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-_LOADJOB = b"*2\r\n$7\r\nLOADJOB\r\n$%d\r\n%b\r\n"
-_DELJOB = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n"
-_HEAD = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
-_FIXED = _HEAD.size - 8  # the 68 bytes
-_U32 = Struct("<I")
-NODE_ID_LENGTH = 40
+_LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$%d\r\n%b\r\n"
+_DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n"
+_HEAD: Final = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
+_FIXED: Final = _HEAD.size - 8  # the 68 bytes
+_U32: Final = Struct("<I")
+NODE_ID_LENGTH: Final = 40
 
 
 def loadjob(job: bytes) -> bytes:

@@ -5,11 +5,12 @@ Owns the bytes; when they are read and served is the ``engine``'s.
 
 import socket
 from collections import deque
+from typing import Final
 
 from disque_trio.core.client import Client
 from disque_trio.protocol.request import RequestParser
 
-READ_SIZE = 64 * 1024
+READ_SIZE: Final = 64 * 1024
 
 
 class Connection:

@@ -1,6 +1,8 @@
 """What the process counts beside the node: connections, traffic, rates."""
 
-_SAMPLES = 16
+from typing import Final
+
+_SAMPLES: Final = 16
 
 
 class _Rate:

@@ -1,13 +1,15 @@
 """Arguments that several commands share: times, event ids."""
 
+from typing import Final
+
 from disque_trio.bananaq.core.ids import is_event_id
 from disque_trio.bananaq.core.ops import MAX_TIME
 from disque_trio.commands.parse import SYNTAX
 from disque_trio.core.command import CommandError
 
-DEFAULT_HOLD = 30_000_000  # µs
+DEFAULT_HOLD: Final = 30_000_000  # µs
 
-_NUMBER = b"0123456789+-.eE"
+_NUMBER: Final = b"0123456789+-.eE"
 
 
 def parse_time(text: bytes) -> tuple[int, bool]:

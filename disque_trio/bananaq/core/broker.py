@@ -6,6 +6,7 @@ and those that registered for queues (okq). The events are the store's.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Final
 
 from disque_trio.bananaq.core.embedded import EmbeddedStore
 from disque_trio.bananaq.core.ids import is_event_id
@@ -19,8 +20,8 @@ from disque_trio.core.host import Host
 from disque_trio.core.machine import Machine
 from disque_trio.protocol.reply import OK, bulk, error, null
 
-_MANY_LOOKS = 1000
-_BUSY = "ERR bgQAdd processes all busy and buffer is full"
+_MANY_LOOKS: Final = 1000
+_BUSY: Final = "ERR bgQAdd processes all busy and buffer is full"
 
 
 class _Taking:

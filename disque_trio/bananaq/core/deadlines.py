@@ -8,8 +8,9 @@ when their time comes. So an hour ahead costs a thousand buckets, not millions.
 """
 
 from heapq import heappop, heappush
+from typing import Final
 
-_FAR = 12  # a far bucket is 4096 ms
+_FAR: Final = 12  # a far bucket is 4096 ms
 
 
 class Timed:

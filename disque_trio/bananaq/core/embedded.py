@@ -7,6 +7,7 @@ before one whose deadline has just been missed.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from disque_trio.bananaq.core import loading, records
 from disque_trio.bananaq.core.dump import Dump
@@ -34,8 +35,8 @@ from disque_trio.bananaq.core.ops import (
 )
 from disque_trio.bananaq.core.status import queue_status
 
-AT_ONCE = 1000  # due things that an operation does first
-A_TICK = 10_000
+AT_ONCE: Final = 1000  # due things that an operation does first
+A_TICK: Final = 10_000
 
 
 def _ignore_answer(op: Op) -> None: ...

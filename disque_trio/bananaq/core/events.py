@@ -9,22 +9,23 @@ event, so that it goes when the event does, without looking at groups that have 
 
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import Final
 
 from disque_trio.bananaq.core.deadlines import Timed
 
-BLOCK = 512
+BLOCK: Final = 512
 
-IN_PROGRESS = 1
-AGAIN = 2
-DONE = 3  # acknowledged, but not behind the pointer: it was pushed in front of older events
+IN_PROGRESS: Final = 1
+AGAIN: Final = 2
+DONE: Final = 3  # acknowledged, but not behind the pointer: it was pushed in front of older events
 
-_COMPILED = not __file__.endswith(".py")
+_COMPILED: Final = not __file__.endswith(".py")
 
 # What each costs in memory beside its bytes, measured in both forms with CPython 3.11.
-EVENT_BYTES = 170 if _COMPILED else 260
-DELIVERY_BYTES = 215 if _COMPILED else 240
-GROUP_BYTES = 300
-QUEUE_BYTES = 700 if _COMPILED else 680
+EVENT_BYTES: Final = 170 if _COMPILED else 260
+DELIVERY_BYTES: Final = 215 if _COMPILED else 240
+GROUP_BYTES: Final = 300
+QUEUE_BYTES: Final = 700 if _COMPILED else 680
 
 
 class StoredEvent(Timed):

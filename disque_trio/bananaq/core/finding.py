@@ -1,9 +1,11 @@
 """Which delivery an ACK, WORKING or REDO means."""
 
+from typing import Final
+
 from disque_trio.bananaq.core.events import DONE, IN_PROGRESS, Delivery, Queue
 from disque_trio.bananaq.core.ops import Op
 
-MAX_ID = 64  # bytes; longer than any id there is
+MAX_ID: Final = 64  # bytes; longer than any id there is
 
 
 def find(queue: Queue | None, op: Op, now: int) -> Delivery | None:

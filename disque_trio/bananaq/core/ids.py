@@ -1,6 +1,8 @@
 """Event ids as consumers write them: ``T_EXPIRE`` or ``T_EXPIRE_N`` (see ``ops``)."""
 
-_LONGEST = 16  # digits of a number
+from typing import Final
+
+_LONGEST: Final = 16  # digits of a number
 
 
 def is_event_id(id: bytes) -> bool:

@@ -11,17 +11,19 @@ with the number of the delivery behind it, ``T_EXPIRE_N`` with N from 2 on: whoe
 cannot acknowledge it any more.
 """
 
-ADD = 1  # event `body` into `queue`; result: its id; conflict if `own_id` is in the queue already
-GET = 2  # next event of `queue` for `group`; result: event or None
-ACK = 3  # `id` is done with; count 1 or 0
-WORKING = 4  # `group` has `id` for another `hold`; count 1 or 0
-REDO = 5  # `id`, in progress, is the next one to be given again; count 1 or 0
-NEXT = 6  # what GET would give; result: event or None; nothing changes
-LAST = 7  # the newest event of `queue`; nothing changes
-FLUSH = 8  # all of `queue`
-STATUS = 9  # of `queues` (empty: all there are) and `groups` (empty: all of each queue)
+from typing import Final
 
-MAX_TIME = (1 << 53) - 1  # µs; what a double of Redis holds exactly, the year 2255
+ADD: Final = 1  # event `body` into `queue`; result: its id; conflict if `own_id` is there already
+GET: Final = 2  # next event of `queue` for `group`; result: event or None
+ACK: Final = 3  # `id` is done with; count 1 or 0
+WORKING: Final = 4  # `group` has `id` for another `hold`; count 1 or 0
+REDO: Final = 5  # `id`, in progress, is the next one to be given again; count 1 or 0
+NEXT: Final = 6  # what GET would give; result: event or None; nothing changes
+LAST: Final = 7  # the newest event of `queue`; nothing changes
+FLUSH: Final = 8  # all of `queue`
+STATUS: Final = 9  # of `queues` (empty: all there are) and `groups` (empty: all of each queue)
+
+MAX_TIME: Final = (1 << 53) - 1  # µs; what a double of Redis holds exactly, the year 2255
 
 
 class Event:

@@ -13,14 +13,16 @@
 What follows from time alone, the end of an event or a deadline that was missed, has no record.
 """
 
-QEVENT = b"QEVENT"
-QGET = b"QGET"
-QGIVE = b"QGIVE"
-QREDO = b"QREDO"
-QDONE = b"QDONE"
-QPOINTER = b"QPOINTER"
-QDROP = b"QDROP"
-QLAST = b"QLAST"
+from typing import Final
+
+QEVENT: Final = b"QEVENT"
+QGET: Final = b"QGET"
+QGIVE: Final = b"QGIVE"
+QREDO: Final = b"QREDO"
+QDONE: Final = b"QDONE"
+QPOINTER: Final = b"QPOINTER"
+QDROP: Final = b"QDROP"
+QLAST: Final = b"QLAST"
 
 
 def added(queue: bytes, t: int, expire: int, body: bytes, own_id: bytes | None) -> bytes:

@@ -1,17 +1,19 @@
 """What clients are told of an operation that is done."""
 
+from typing import Final
+
 from disque_trio.bananaq.core.ops import Event, Op, QueueStatus
 from disque_trio.core.client import Client, Pending
 from disque_trio.protocol.reply import OK, Value, bulk, encode, error, integer, null
 
 # The forms of replies.
-ID = 1  # the id of an event that was added
-DONE = 2  # OK
-EVENT = 3  # id and contents, or null
-OWN_EVENT = 4  # the same with the id that the producer chose (okq)
-COUNT = 5  # a number
-STATUS = 6  # nested arrays
-INFO = 7  # lines for people
+ID: Final = 1  # the id of an event that was added
+DONE: Final = 2  # OK
+EVENT: Final = 3  # id and contents, or null
+OWN_EVENT: Final = 4  # the same with the id that the producer chose (okq)
+COUNT: Final = 5  # a number
+STATUS: Final = 6  # nested arrays
+INFO: Final = 7  # lines for people
 
 
 class Ask(Pending):

@@ -17,7 +17,7 @@ COMPILED_LIVE = tests/live --ignore=tests/live/test_live_audit_clocks.py \
 IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=200 \
 	../bin/python -m pytest -p no:cacheprovider
 
-.PHONY: help run test test-pressure test-bananaq test-spark test-compiled \
+.PHONY: help run test test-pure test-rest test-pressure test-bananaq test-spark test-compiled \
 	test-compiled-units test-compiled-live test-compiled-clusters lint format bench guard profile \
 	simulate soak compiled wheels docs clean
 
@@ -53,12 +53,17 @@ ifdef ARGS
 	$(PY) -m pytest $(ARGS)
 else
 	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard
-	$(PY) -m pytest --ignore=tests/spark
-	$(PY) -m pytest tests/spark
-	@$(MAKE) --no-print-directory test-compiled
+	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-rest
 endif
 
-# Parts of `make test`.
+# Parts of `make test`. Both of these wait for much of their time, so they go on side by side.
+test-pure:
+	$(PY) -m pytest --ignore=tests/spark
+
+test-rest:
+	$(PY) -m pytest tests/spark
+	@$(MAKE) --no-print-directory test-compiled
+
 test-pressure:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/pressure $(ARGS)
@@ -80,7 +85,7 @@ test-compiled:
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j3 -Otarget test-compiled-units test-compiled-live \
+	@$(MAKE) --no-print-directory -j2 -Otarget test-compiled-units test-compiled-live \
 		test-compiled-clusters
 endif
 

@@ -1,11 +1,14 @@
 """Real nodes in processes of their own, and raw connections to them."""
 
+import fcntl
+import os
 import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +20,35 @@ START_SECONDS = 20.0
 
 
 BUS_OFFSET = 10_000
+PORTS = range(10_000, 20_000)
+SLICES = 8
+
+
+def _own_ports() -> range:
+    """Ports that no other run of tests on this machine takes meanwhile: between the look whether a
+    port is free and the start of a node that listens on it another run could come. The lock is
+    kept as long as this process lives."""
+    size = len(PORTS) // SLICES
+    for number in range(SLICES):
+        path = Path(tempfile.gettempdir(), f"disque-trio-ports-{number}-{os.getuid()}.lock")
+        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return PORTS[number * size : (number + 1) * size]
+    return PORTS
+
+
+_OWN_PORTS = _own_ports()
 
 
 def free_port() -> int:
     """A TCP port for clients that nobody listens on, and neither on that of the bus that goes with
     it; both are below the range of outgoing connections."""
     for _ in range(200):
-        port = random.randrange(10_000, 20_000)
+        port = random.choice(_OWN_PORTS)
         with socket.socket() as probe, socket.socket() as bus_probe:
             try:
                 probe.bind(("127.0.0.1", port))

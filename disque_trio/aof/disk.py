@@ -27,6 +27,13 @@ class Disk:
         """Return when all that was written is on the disk."""
         os.fdatasync(fd)
 
+    def start_writing(self, fd: int, start: int, end: int) -> None:
+        """Let the disk begin with what is between two offsets, without waiting for it. It is not
+        promised to be there before a ``sync``, which has less to do then."""
+        # Linux begins to write what is not to be kept in memory, and drops only what was written
+        # before.
+        os.posix_fadvise(fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         os.ftruncate(fd, size)

@@ -56,10 +56,11 @@ class NewFile:
         """Bring what was written to the disk; may be called in another thread."""
         self._disk.sync(self._fd)
 
-    def take_name(self) -> int:
-        """Bring the rest to the disk, take the name, and return the file's descriptor. The name is
-        not safe before the directory was synced."""
-        self._disk.sync(self._fd)
+    def take_name(self, sync: bool = True) -> int:
+        """Bring the rest to the disk, if ``sync``, take the name, and return the file's descriptor.
+        The name is not safe before the directory was synced."""
+        if sync:
+            self._disk.sync(self._fd)
         self._disk.replace(self.temporary, self._path)
         return self._fd
 

@@ -21,7 +21,7 @@ from disque_trio.protocol.reply import null_array
 if TYPE_CHECKING:
     from random import Random
 
-MAX_JOBS_PER_TICK: Final = 10_000
+MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
 
 LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
@@ -110,7 +110,7 @@ class Node(FederatedStore):
             self.unblock_all()
 
     def tick(self, now: int) -> None:
-        """Do what is due at ``now``: queue again, expire, end waits. At most 10000 jobs a call:
+        """Do what is due at ``now``: queue again, expire, end waits. At most 100 jobs a call:
         when there is more to do, ``next_wake`` is in the past afterwards."""
         self.now = now
         self.client = None

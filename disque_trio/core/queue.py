@@ -4,7 +4,6 @@ Owns the order (creation time, then id) and the counters of a queue; who may put
 take them out is ``node``'s.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from disque_trio.core.client import Client
@@ -21,12 +20,35 @@ QUEUE_OVERHEAD = 800
 _CHUNK = 512
 
 
-def _order(job: Job) -> tuple[int, bytes]:
-    return job.ctime, job.id
+def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
+    """The number of the first chunk that does not end before ``job``."""
+    # A loop of our own: bisect would call a function for each look.
+    ctime = job.ctime
+    low = 0
+    high = len(chunks)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunks[middle][-1]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
-def _last_order(chunk: list[Job]) -> tuple[int, bytes]:
-    return chunk[-1].ctime, chunk[-1].id
+def _place(chunk: list[Job], job: Job) -> int:
+    """Where in ``chunk`` the first job is that does not come before ``job``."""
+    ctime = job.ctime
+    low = 0
+    high = len(chunk)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunk[middle]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 class Queue:
@@ -90,9 +112,9 @@ class Queue:
             else:
                 chunks.append([job])
             return
-        index = bisect_left(chunks, _order(job), key=_last_order)
+        index = _chunk_of(chunks, job)
         chunk = chunks[index]
-        chunk.insert(bisect_left(chunk, _order(job), key=_order), job)
+        chunk.insert(_place(chunk, job), job)
         if len(chunk) > _CHUNK:
             chunks.insert(index + 1, chunk[_CHUNK // 2 :])
             del chunk[_CHUNK // 2 :]
@@ -111,11 +133,12 @@ class Queue:
         """Take ``job``, which must be in the queue, out."""
         self.length -= 1
         self.jobs_out += 1
-        index = bisect_left(self._chunks, _order(job), key=_last_order)
-        chunk = self._chunks[index]
-        del chunk[bisect_left(chunk, _order(job), key=_order)]
+        chunks = self._chunks
+        index = _chunk_of(chunks, job)
+        chunk = chunks[index]
+        del chunk[_place(chunk, job)]
         if not chunk:
-            del self._chunks[index]
+            del chunks[index]
 
     def oldest_first(self) -> Iterator[Job]:
         """The queued jobs as GETJOB would give them."""

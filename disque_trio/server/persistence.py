@@ -24,7 +24,7 @@ from disque_trio.aof.dump import TEMPORARY, Dump, NewFile, dump_all
 from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
 from disque_trio.aof.survey import Survey
-from disque_trio.aof.writer import EVERYSEC, AofWriter
+from disque_trio.aof.writer import ALWAYS, EVERYSEC, AofWriter
 from disque_trio.commands.info import Fields
 from disque_trio.core.machine import Machine
 from disque_trio.server.compaction import Compaction
@@ -38,6 +38,7 @@ RETRY_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
 JOBS_A_STEP = 200
 LAST_COPY = 1 << 20  # bytes that are copied between two turns, at the end of a compaction
+FRESH_SECONDS = 0.5  # how old what a new file has not on the disk may be when it takes its name
 MAX_ROUNDS = 50  # of copying what came meanwhile; a disk that is slower than the node never ends
 EXTEND_MICROSECONDS = 60_000_000
 
@@ -271,12 +272,13 @@ class Persistence:
                         self._failed_at = now
                         writer.retry()
                         self._tell_trouble()
-                    if (
-                        writer.unsynced
-                        and self._config.appendfsync == EVERYSEC
-                        and now - self._synced_at >= SYNC_SECONDS
+                    everysec = self._config.appendfsync == EVERYSEC
+                    if (writer.unnamed and not writer.distrusted) or (
+                        writer.unsynced and everysec and now - self._synced_at >= SYNC_SECONDS
                     ):
                         await self._sync(writer)
+                    elif everysec:
+                        await self._begin_early(writer)
                 if (
                     not self._rewriting
                     and now >= self._rewrite_not_before
@@ -300,6 +302,17 @@ class Persistence:
                 writer.sync_ended(failure)
             nursery.cancel_scope.cancel()
         self._tell_trouble()
+
+    async def _begin_early(self, writer: AofWriter) -> None:
+        """Leave less to the next sync: turns that write may have to wait for it."""
+        begin = writer.early_call()
+        if begin is not None:
+            try:
+                await trio.to_thread.run_sync(begin)
+            except OSError:
+                pass  # the sync will tell
+            finally:
+                writer.sync_ended(None)
 
     async def _tell_slow_sync(self) -> None:
         """Cancelled when the sync is over; if that takes long, the operator has to know."""
@@ -363,24 +376,26 @@ class Persistence:
         """Let a process compact the file. False: given up meanwhile. Raises OSError."""
         self._log.notice("append-only file compacted", result=await new.run())
         synced = False
+        started = 0.0
         for _ in range(MAX_ROUNDS):
             if self._new is not new:
                 return False
-            if writer.size - new.copied > LAST_COPY:
-                await self._in_thread(new, partial(new.copy, writer.size))
-                synced = False
-            elif not synced:
-                await self._in_thread(new, new.sync)
-                synced = True
-            else:
+            behind = writer.size - new.copied
+            if synced and behind <= LAST_COPY and self._is_fresh(started):
                 break
+            started = trio.current_time()
+            await self._in_thread(new, partial(new.copy, writer.size))
+            # Much came while that was copied: first the next round, then the sync.
+            synced = behind <= LAST_COPY
+            if synced:
+                await self._in_thread(new, new.sync)
         if self._new is not new:
             return False
         if writer.distrusted:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         new.copy(writer.size)
         new.append(writer.kept)
-        self._adopt(new, self._config.appendonly)
+        self._adopt(new, self._config.appendonly, synced and self._is_fresh(started))
         await trio.to_thread.run_sync(new.close_old)
         return True
 
@@ -392,11 +407,16 @@ class Persistence:
             await trio.lowlevel.checkpoint()
             if self._new is not new:
                 return False
+        started = trio.current_time()
         await self._in_thread(new, new.sync)
         if self._new is not new:
             return False
-        self._adopt(new, self._config.appendonly)
+        self._adopt(new, self._config.appendonly, self._is_fresh(started))
         return True
+
+    def _is_fresh(self, since: float) -> bool:
+        """Whether what was written since then is too new to be on the disk in any case."""
+        return trio.current_time() - since <= FRESH_SECONDS
 
     async def _in_thread(self, new: NewFile, work: Callable[[], None]) -> None:
         new.hold()
@@ -405,17 +425,27 @@ class Persistence:
         finally:
             new.release()
 
-    def _adopt(self, new: NewFile, go_on: bool = True) -> None:
+    def _adopt(self, new: NewFile, go_on: bool = True, synced: bool = False) -> None:
         """Let ``new``, which is complete, be the file, and write to it unless the file is off.
+        ``synced``: but for what is so new that nobody may rely on it, all of it is on the disk.
         Raises OSError, and then leaves nothing of it."""
         writer = self._writer
+        # Two syncs keep all clients waiting. Where the file is to be as good as the old one only
+        # in a second, they can follow in a thread.
+        soon = (
+            synced
+            and go_on
+            and writer is not None
+            and not writer.problem
+            and self._config.appendfsync != ALWAYS
+        )
         try:
             new.append(self._node.journal)
             if writer is None:
                 self._lock()
                 self._keep_unknown()
                 writer = AofWriter(self._disk, self.path, self._config.appendfsync)
-            writer.take_over(new)
+            writer.take_over(new, soon)
         except OSError:
             new.abandon()
             raise

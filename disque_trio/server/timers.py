@@ -2,6 +2,7 @@
 
 import gc
 import math
+import time
 
 import trio
 
@@ -13,6 +14,13 @@ from disque_trio.server.engine import Engine
 # leave, once a minute at most and only while there are few jobs to look at.
 COLLECT_SECONDS = 60
 COLLECT_MAX_JOBS = 10_000
+# What is due at the same time may take long: a million jobs that expire, two seconds. Clients get
+# their turns in between. Only when what is due has to wait for too long, they have to wait longer,
+# for else a node that is always busy would never get to it.
+SLICE = 0.0003  # s
+PATIENCE = 5_000  # ms that what is due may be late before the slices grow
+GROWTH = 1e-6  # s of a slice for each ms beyond
+LONGEST_SLICE = 0.01  # s
 
 
 def collect_garbage() -> None:
@@ -23,11 +31,17 @@ def collect_garbage() -> None:
     gc.freeze()
 
 
+def slice_of(late: int) -> float:
+    """For how long (s) to do what is due, when the first of it is ``late`` ms late."""
+    return min(SLICE + max(0, late - PATIENCE) * GROWTH, LONGEST_SLICE)
+
+
 class RequeueTimer:
-    """Calls the node's ``tick`` when something is due."""
+    """Calls the node's ``tick`` when something is due, in slices of time."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._linger = engine.linger
         self._scope = trio.CancelScope()
         self._due = 0
         engine.on_wake_changed = self._wake_changed
@@ -50,12 +64,26 @@ class RequeueTimer:
             self._due = engine.node.next_wake()
             with trio.CancelScope(deadline=self._deadline()) as self._scope:
                 await trio.sleep_forever()
-            now = engine.clock.now()
-            due = engine.node.next_wake()
-            # What a halted node delivered, the file would not know.
-            if due and due <= now and not engine.halted:
-                engine.node.tick(now)
-                engine.after_node()
+            self._do_due()
+
+    def _do_due(self) -> None:
+        """Do what is due, for the time of a slice."""
+        engine = self._engine
+        node = engine.node
+        now = engine.clock.now()
+        due = node.next_wake()
+        # What a halted node delivered, the file would not know.
+        if not due or due > now or engine.halted:
+            return
+        until = time.perf_counter() + slice_of(now - due)
+        while due and due <= now:
+            node.tick(now)
+            due = node.next_wake()
+            if time.perf_counter() >= until:
+                break
+        # While there is more to do the engine does not wait for clients that say nothing.
+        engine.linger = 0.0 if due and due <= now else self._linger
+        engine.after_node()
 
 
 async def run_cron(engine: Engine) -> None:

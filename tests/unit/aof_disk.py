@@ -30,6 +30,7 @@ class SimulatedDisk(Disk):
         self._old_names: dict[str, _File] = {}  # as they are on the disk
         self._open: dict[int, _File] = {}
         self._next = 3
+        self.started: list[tuple[int, int]] = []  # what it was told to begin with
 
     def _may_fail(self, operation: str) -> None:
         if operation in self.fail or (self.odds and self.random.random() < self.odds):
@@ -68,6 +69,9 @@ class SimulatedDisk(Disk):
         if not file.lost:
             file.synced = len(file.data)
 
+    def start_writing(self, fd: int, start: int, end: int) -> None:
+        self.started.append((start, end))
+
     def truncate(self, fd: int, size: int) -> None:
         self._may_fail("truncate")
         file = self._open[fd]
@@ -87,6 +91,10 @@ class SimulatedDisk(Disk):
 
     def close(self, fd: int) -> None:
         del self._open[fd]
+
+    def descriptors(self) -> set[int]:
+        """What is open."""
+        return set(self._open)
 
     def crash(self, path: str) -> bytes:
         """What is in ``path`` when the machine comes up again."""

@@ -230,7 +230,8 @@ def _requeues(counter: Counter) -> None:
             node.command(client, [b"ADDJOB", b"guard", BODY, b"0", b"RETRY", b"10"], START)
             node.command(client, [b"GETJOB", b"NOHANG", b"FROM", b"guard"], START)
         now.toggle()
-        node.tick(START + 60_000)
+        while 0 < node.next_wake() <= START + 60_000 and node.total_requeued < REQUEUED:
+            node.tick(START + 60_000)
         now.toggle()
         if node.total_requeued != REQUEUED:
             raise RuntimeError(f"{node.total_requeued} of {REQUEUED} jobs were queued again")

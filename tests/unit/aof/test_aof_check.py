@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from disque_trio.aof import check, survey
@@ -370,6 +370,8 @@ def test_garbage_inside_of_a_record_costs_only_that_one(
     inside = data.draw(st.integers(1, len(record) - 1))
     before, after = b"".join(good[:which]), b"".join(good[which + 1 :])
     bad = record[:inside] + garbage + record[inside:]
+    # A star behind the first one is garbage before a good record.
+    assume(not bad.startswith(record) and not bad.endswith(record))
     whole = before + bad + after
     assert first_bad(whole) == len(before)
     assert salvaged(whole) == before + after

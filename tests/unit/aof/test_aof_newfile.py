@@ -4,7 +4,7 @@ import pytest
 from aof_disk import SimulatedDisk
 
 from disque_trio.aof.dump import NewFile
-from disque_trio.aof.writer import EVERYSEC, AofWriter
+from disque_trio.aof.writer import EARLY_BYTES, EVERYSEC, AofWriter
 
 
 @pytest.fixture
@@ -86,3 +86,98 @@ def test_a_failed_sync_makes_the_file_distrusted(disk: SimulatedDisk, writer: Ao
     writer.sync_ended(caught.value)
     assert writer.distrusted
     assert not writer.append([b"more"])
+
+
+def takes_over(disk: SimulatedDisk, writer: AofWriter) -> None:
+    """A file with "new", which is on the disk, and "+", which is not, takes the name."""
+    new = NewFile(disk, "aof")
+    new.append([b"new"])
+    new.sync()
+    new.append([b"+"])
+    writer.take_over(new, soon=True)
+
+
+def test_a_file_can_take_the_name_without_waiting_for_the_disk(
+    disk: SimulatedDisk, writer: AofWriter
+) -> None:
+    disk.fail = {"sync_directory"}
+    takes_over(disk, writer)
+    assert disk.names["aof"].synced == len(b"new")
+    assert writer.unsynced
+    assert writer.unnamed
+    assert not writer.problem
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_the_next_sync_is_of_the_file_and_of_its_name(
+    disk: SimulatedDisk, writer: AofWriter, threaded: bool
+) -> None:
+    takes_over(disk, writer)
+    if threaded:
+        writer.sync_call()()
+        assert writer.unnamed  # until the other thread is known to be done
+        writer.sync_ended(None)
+    else:
+        assert writer.sync()
+    assert not writer.unnamed
+    assert not writer.unsynced
+    assert {disk.crash("aof") for _ in range(20)} == {b"new+"}
+    disk.fail = {"sync_directory"}
+    assert writer.append([b"more"])
+    assert writer.sync()  # the name is safe
+
+
+def test_a_name_that_cannot_be_synced_makes_the_file_distrusted(
+    disk: SimulatedDisk, writer: AofWriter
+) -> None:
+    takes_over(disk, writer)
+    disk.fail = {"sync_directory"}
+    sync = writer.sync_call()
+    with pytest.raises(OSError, match="sync_directory") as caught:
+        sync()
+    writer.sync_ended(caught.value)
+    assert writer.distrusted
+
+
+def test_a_sync_of_the_old_file_says_nothing_of_the_new_name(
+    disk: SimulatedDisk, writer: AofWriter
+) -> None:
+    sync = writer.sync_call()
+    takes_over(disk, writer)
+    sync()
+    writer.sync_ended(None)
+    assert writer.unnamed
+
+
+def test_the_disk_begins_early_with_whole_pages_and_with_each_once(
+    disk: SimulatedDisk, writer: AofWriter
+) -> None:
+    assert writer.early_call() is None
+    writer.append([b"x" * (EARLY_BYTES + 5000)])
+    begin = writer.early_call()
+    assert begin is not None
+    begin()
+    writer.sync_ended(None)
+    assert disk.started == [(0, EARLY_BYTES + 4096)]
+    assert writer.early_call() is None
+    writer.append([b"x" * EARLY_BYTES])
+    begin = writer.early_call()
+    assert begin is not None
+    begin()
+    writer.sync_ended(None)
+    assert disk.started[1:] == [(EARLY_BYTES + 4096, 2 * EARLY_BYTES + 4096)]
+    assert writer.unsynced  # it was begun, not promised
+
+
+def test_a_file_that_is_replaced_meanwhile_stays_open_for_the_disk_to_begin_with(
+    disk: SimulatedDisk, writer: AofWriter
+) -> None:
+    writer.append([b"x" * EARLY_BYTES])
+    begin = writer.early_call()
+    assert begin is not None
+    old = max(disk.descriptors())
+    takes_over(disk, writer)
+    assert old in disk.descriptors()
+    begin()
+    writer.sync_ended(None)
+    assert old not in disk.descriptors()

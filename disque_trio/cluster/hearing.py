@@ -102,7 +102,7 @@ class Hearing(Heartbeat):
             self._ip_from_file = False
             if ip != self.ip:
                 self.ip = ip
-                self.config_changed = True
+                self._update()  # and which nodes are on this host
 
     def _greet(self, link: Link, packet: bytes) -> None:
         """A stranger sent a MEET: meet it, too."""

@@ -12,6 +12,7 @@ from disque_trio.cluster.addresses import BUS_OFFSET, is_port
 from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.failure import FAILING, is_down, mark_down
 from disque_trio.cluster.gossip import choose_entries
+from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.links import Link, Network
 from disque_trio.cluster.members import Member, Members
 from disque_trio.core.peers import Peers
@@ -63,6 +64,7 @@ class Heartbeat(Peers):
         self._members = Members()
         self._known = self._members.known  # the same dict throughout
         self._blacklist = Blacklist()
+        self._hosts = Hosts()
         self._time = 0
         self._ping_at = 0
 
@@ -217,10 +219,27 @@ class Heartbeat(Peers):
         self._members.update()
         self.reachable = self._members.reachable
         self.size = 1 + len(self._known)
+        if self.by_host:
+            self._hosts.compute(self.endpoint()[0], self.packets.port, self._known, self.reachable)
         if matters:
             self.config_changed = True
 
     # ---- what the jobs ask for ------------------------------------------------------------------
+
+    def places(self) -> int:
+        return self._hosts.count if self.by_host else self.size
+
+    def room(self, external: bool) -> int:
+        return self._hosts.room(external) if self.by_host else len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        return self._hosts.of.get(id, "")
+
+    def here(self) -> str:
+        return self._hosts.here
+
+    def partners(self) -> list[bytes]:
+        return self._hosts.partners
 
     def everyone(self) -> list[bytes]:
         return self._members.everyone

@@ -62,6 +62,10 @@ class Membership(Hearing):
     def meet(self, ip: str, port: int) -> None:
         self._begin_handshake(ip, port, NODE_MEET)
 
+    def has(self, places: list[tuple[str, int]]) -> bool:
+        """Whether a member is at one of these addresses."""
+        return any((m.ip, m.port) in places for m in self._known.values())
+
     def forget(self, id: bytes) -> bool:
         member = self._known.get(id) or self._members.handshakes.get(id)
         if member is None:
@@ -78,6 +82,11 @@ class Membership(Hearing):
         self.packets.id = id
         self.packets.refresh()
         self._update()
+
+    def spread(self, by_host: bool) -> None:
+        """Whether copies of a job are to be on different hosts."""
+        self.by_host = by_host
+        self._update(False)
 
     @property
     def leaving(self) -> bool:

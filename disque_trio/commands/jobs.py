@@ -66,7 +66,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             raise CommandError(SYNTAX)
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if repl == 0:
-        size = node.peers.size
+        peers = node.peers
+        size = peers.places() if peers.by_host else peers.size
         repl = size if size < DEFAULT_REPLICATE else DEFAULT_REPLICATE
     if retry == 0 and repl > 1:
         raise CommandError(
@@ -110,7 +111,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _check_reachable(node: Node, repl: int, external: bool) -> None:
     others = repl if external else repl - 1
-    reachable = len(node.peers.reachable)
+    reachable = node.peers.room(external)
     if others <= reachable:
         return
     if external and others - 1 == reachable:

@@ -37,6 +37,7 @@ class Config(Settings):
     maxclients: int
     dir: str
     daemonize: bool
+    processes: int
     pidfile: str
     loglevel: str
     logfile: str
@@ -66,6 +67,7 @@ class Config(Settings):
     aof_enqueue_jobs_once: bool
     cluster_config_file: str
     cluster_node_timeout: int
+    cluster_failure_domain: str
     cluster_announce_ip: str
     cluster_announce_port: int
     cluster_link_sendbuf_limit: int

@@ -145,6 +145,16 @@ TABLE = make_table(
             "in a container.",
         ),
         Param(
+            "processes",
+            Int(1, 64),
+            "1",
+            GENERAL,
+            "How many processes serve, each a node of one cluster, to use as many cores. The first "
+            "one has `port` and `dir`, the next ones the ports behind it and the directories 1, 2 "
+            "... in `dir`; every other setting holds for each. docs/operations.md tells more. "
+            "Not in Disque.",
+        ),
+        Param(
             "pidfile",
             Text("a path"),
             "/var/run/disque.pid",
@@ -400,6 +410,17 @@ TABLE = make_table(
             CLUSTER,
             "A node that does not answer for this long is held to be failing.",
             unit="milliseconds",
+            settable=True,
+        ),
+        Param(
+            "cluster-failure-domain",
+            Choice("auto", "node", "host"),
+            "auto",
+            CLUSTER,
+            "What fails at once: node places the copies of a job on different nodes, host on nodes "
+            "with different IP addresses, so that REPLICATE counts hosts. auto is host where "
+            "`processes` is more than 1, else node. All nodes of a cluster should agree on it. "
+            "Not in Disque.",
             settable=True,
         ),
         Param(

@@ -29,12 +29,14 @@ class Peers:
     Attributes:
         size: nodes known, this one included, handshakes not.
         reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
+        by_host: copies are to be on different hosts, and several nodes of one count as one.
         messages_sent, messages_received: packets of the bus.
     """
 
     def __init__(self) -> None:
         self.size = 1
         self.reachable: list[bytes] = []
+        self.by_host = False
         self.messages_sent = 0
         self.messages_received = 0
 
@@ -47,6 +49,29 @@ class Peers:
     def knows(self, id: bytes) -> bool:
         """Whether ``id`` is another node that is known, no handshake."""
         return False
+
+    def places(self) -> int:
+        """How many copies of a job there could be where all nodes are well: nodes, or hosts."""
+        return self.size
+
+    def room(self, external: bool) -> int:
+        """How many copies other nodes can take now. ``external``: this one holds none, so that
+        another node of its host counts, too."""
+        return len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        """The host of the node ``id``, where ``by_host`` holds; this node's own is ``here``.
+        Empty: it is not known."""
+        return ""
+
+    def here(self) -> str:
+        """This node's own host, where ``by_host`` holds; empty until it is known."""
+        return ""
+
+    def partners(self) -> list[bytes]:
+        """One reachable node of each other host, to have this node's copies, where ``by_host``
+        holds: few pairs that have much to tell each other are cheaper than many."""
+        return []
 
     def linked(self, id: bytes) -> bool:
         """Whether there is a connection to the node ``id`` now."""

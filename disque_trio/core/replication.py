@@ -24,6 +24,7 @@ from disque_trio.core.job import (
 from disque_trio.core.peers import Peers
 from disque_trio.core.queue import PAUSED_IN
 from disque_trio.core.requeue import RequeueStore
+from disque_trio.core.spread import choose_hosts, hosts_of
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.reply import error
@@ -132,6 +133,10 @@ class ReplicatedStore(RequeueStore):
     def _choose(self, job: Job, count: int) -> list[bytes]:
         """Up to ``count`` random reachable nodes that do not have ``job``, those with a
         connection first."""
+        if self.peers.by_host:
+            adding = self._adding.get(job.id)
+            external = adding is not None and adding.external
+            return choose_hosts(self.peers, self._rng, self.id, job, count, external)
         reachable = self.peers.reachable
         holders = job.delivered
         if holders is not None and holders != self._me_alone:
@@ -359,7 +364,10 @@ class ReplicatedStore(RequeueStore):
             return
         confirmed.append(sender)
         self._add_holder(job, sender)
-        if len(confirmed) >= adding.needed:
+        if len(confirmed) >= adding.needed and (
+            not self.peers.by_host
+            or hosts_of(self.peers, confirmed, adding.external) >= adding.needed
+        ):
             self.replicated(job)
 
     def on_enqueue(self, sender: bytes, packet: bytes) -> None:

@@ -29,6 +29,7 @@ from disque_trio.server.tls import TlsError, bus_tls
 
 CRON_SECONDS = 0.1
 SAVE_AGAIN_SECONDS = 1.0
+MEET_EVERY = 10  # of these times
 
 
 class ClusterError(Exception):
@@ -43,6 +44,8 @@ class Cluster:
         bus: the links to other nodes.
         packets: makes the packets of this node; it knows its id.
         membership: the other nodes.
+        siblings: the other processes of this server: where each can be met, and then under which
+            address it may be known.
 
     Raises:
         ClusterError: nodes.conf or the certificates cannot be used.
@@ -58,6 +61,7 @@ class Cluster:
         self._written = 0  # the number of the one that is in it
         self._writing = threading.Lock()
         self._changed = trio.Event()
+        self.siblings: list[list[tuple[str, int]]] = []
         self.bus = Bus(config, clock, stats, log)
         self.packets = PacketWriter(secrets.token_hex(20).encode(), config.port)
         self.membership = Membership(self.packets, self.bus, Random(), lambda *packet: None)
@@ -131,23 +135,35 @@ class Cluster:
         """Follow the settings."""
         config = self._config
         self.membership.node_timeout = config.cluster_node_timeout
+        domain = config.cluster_failure_domain
         packets = self.packets
         packets.ip = config.cluster_announce_ip
         packets.port = config.cluster_announce_port or self._port
         packets.refresh()
+        self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))
 
     async def run(self, engine: Engine) -> None:
         """Keep the cluster up to date until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_saved)
+            turns = 0
             while True:
                 await trio.sleep(CRON_SECONDS)
                 if engine.halted:
                     continue
                 now = self._clock.now()
+                if turns % MEET_EVERY == 0:
+                    self._meet_siblings()
+                turns += 1
                 self.bus.cron(now)
                 self.membership.cron(now)
                 engine.after_node()
+
+    def _meet_siblings(self) -> None:
+        """Meet those processes of this server that are not known."""
+        for places in self.siblings:
+            if not self.membership.has(places):
+                self.membership.meet(*places[0])
 
     # ---- nodes.conf -----------------------------------------------------------------------------
 

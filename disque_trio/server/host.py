@@ -24,6 +24,7 @@ from disque_trio.server.cluster import Cluster
 from disque_trio.server.engine import Engine
 from disque_trio.server.persistence import Persistence
 from disque_trio.server.restart import replace_process
+from disque_trio.server.siblings import OneOfSeveral
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier
 from disque_trio.version import VERSION
@@ -205,20 +206,29 @@ class ServerHost(ProcessHost):
         activated: listening sockets that are not the node's own; a new process cannot open them.
         check_restart: why a new process could not go on for this one, or None.
         go_on_anew: called when it is to.
+        one_of_several: which of the processes of a server this is, if it has several.
     """
 
     def __init__(self, config: Config, clock: Clock, stats: Stats, run_id: str) -> None:
         super().__init__(config, clock, stats, run_id)
+        self._config = config
         self.check_restart: Callable[[], str | None]
         self.go_on_anew: Callable[[], None]
         self.cluster: Cluster
         self.event_log: EventLog
         self.port = config.port
+        self.one_of_several: OneOfSeveral | None = None
         self.notifier = Notifier()
         self.activated: Sequence[socket] = ()
 
     def move_problem(self, directory: str) -> str:
         return super().move_problem(directory) or self.cluster.move_problem(directory) or ""
+
+    def write_settings(self) -> None:
+        if self.one_of_several is None:
+            super().write_settings()
+        else:
+            rewrite(self.one_of_several.shared(self._config))
 
     def restart(self) -> str | None:
         problem = self.check_restart()

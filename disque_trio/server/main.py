@@ -20,8 +20,11 @@ from disque_trio.form import form
 from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
-from disque_trio.server.restart import Handover, replace_process, take_handover
+from disque_trio.server.process import pidfile
+from disque_trio.server.processes import Processes, command_line
+from disque_trio.server.restart import STARTED_IN, Handover, replace_process, take_handover
 from disque_trio.server.server import Server, StartError
+from disque_trio.server.siblings import OneOfSeveral, PlaceError, check, take_place
 from disque_trio.server.systemd import Notifier, SocketError, adopt_sockets
 from disque_trio.version import VERSION
 
@@ -40,6 +43,7 @@ Every setting can be given as an option and then overrides the file:
   disque-server config/disque.yaml
   disque-server config/disque.conf --port 7712 --loglevel verbose
   disque-server --port 7712 --bind 127.0.0.1 ::1 --maxmemory 2gb
+  disque-server --processes 2
 
 --check-config FILE reads the file, says all that is wrong with it, and starts nothing.
 The exit status is 0, or 1 where something is wrong.
@@ -62,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
     if args == ["--install-hints"]:
         print(install_hints(), end="")
         return 0
-    load = _loader(args, Path.cwd())
+    place = take_place(os.environ)
+    load = _loader(args, Path.cwd(), place)
     try:
         config = load()
     except ConfigError as problem:
@@ -74,6 +79,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"disque-server: dir {config.dir}: {problem.strerror}", file=sys.stderr)
         return 1
     handover = take_handover(os.environ)
+    several = place is None and config.processes > 1
+    if several and args[:1] == ["-"]:
+        print("disque-server: with processes the settings have to be in a file", file=sys.stderr)
+        return 1
     if config.daemonize and handover is None:
         _daemonize(config.logfile)
     try:
@@ -87,7 +96,9 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as problem:
         print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
         return 1
-    return _run(config, logging, None if args[:1] == ["-"] else load, handover)
+    if several:
+        return _run_several(config, logging)
+    return _run(config, logging, None if args[:1] == ["-"] else load, handover, place)
 
 
 def _check(args: list[str]) -> int:
@@ -103,13 +114,14 @@ def _check(args: list[str]) -> int:
     return 0
 
 
-def _loader(args: list[str], directory: Path) -> Callable[[], Config]:
+def _loader(args: list[str], directory: Path, place: OneOfSeveral | None) -> Callable[[], Config]:
     """Loads the settings now and at a reload, when the node has gone to its ``dir``: arguments
     and file may name things relative to where it was started."""
 
     def load() -> Config:
         with chdir(directory):
-            return _load(args)
+            config = _load(args)
+        return config if place is None else place.settings(config)
 
     return load
 
@@ -138,20 +150,54 @@ def _daemonize(logfile: str) -> None:
     os.close(null)
 
 
+def _run_several(config: Config, logging: Logging) -> int:
+    """Run several processes to their end."""
+    notifier = Notifier(os.environ)
+    try:
+        check(config)
+        with pidfile(config.pidfile if config.daemonize else ""):
+            processes = Processes(
+                command=command_line(),
+                cwd=STARTED_IN,
+                count=config.processes,
+                directory=Path(config.dir),
+                once=config.aof_enqueue_jobs_once,
+                passed=adopt_sockets(os.environ),
+                notifier=notifier,
+                log=logging.log,
+            )
+            return trio.run(processes.run)
+    except (PlaceError, SocketError, OSError) as problem:
+        return _cannot_start(problem, logging, notifier)
+    finally:
+        notifier.close()
+        logging.close()
+
+
+def _cannot_start(problem: Exception, logging: Logging, notifier: Notifier) -> int:
+    logging.log.warning("cannot start", reason=str(problem))
+    notifier.status(f"cannot start: {problem}")
+    print(f"disque-server: cannot start: {problem}", file=sys.stderr)
+    return 1
+
+
 def _run(
-    config: Config, logging: Logging, load: Callable[[], Config] | None, handover: Handover | None
+    config: Config,
+    logging: Logging,
+    load: Callable[[], Config] | None,
+    handover: Handover | None,
+    place: OneOfSeveral | None,
 ) -> int:
     """Run the node to its end, or until another process takes the place of this one."""
     notifier = Notifier(os.environ)
+    if place is not None and "LISTEN_FDS" in os.environ:
+        os.environ["LISTEN_PID"] = str(os.getpid())  # who started it could not know
     try:
         activated = adopt_sockets(os.environ)
-        server = Server(config, logging, notifier, activated, load, handover)
+        server = Server(config, logging, notifier, activated, load, handover, place)
         trio.run(server.run)
     except (StartError, ListenError, SocketError, OSError) as problem:
-        logging.log.warning("cannot start", reason=str(problem))
-        notifier.status(f"cannot start: {problem}")
-        print(f"disque-server: cannot start: {problem}", file=sys.stderr)
-        return 1
+        return _cannot_start(problem, logging, notifier)
     finally:
         notifier.close()
         logging.close()

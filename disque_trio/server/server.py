@@ -19,7 +19,7 @@ from pathlib import Path
 import trio
 
 from disque_trio.commands.table import build_table
-from disque_trio.config import Config, ConfigError, rewrite
+from disque_trio.config import Config, ConfigError
 from disque_trio.core.command import Command
 from disque_trio.core.node import Node
 from disque_trio.eventlog.recorder import EventLog, Settings
@@ -43,6 +43,7 @@ from disque_trio.server.persistence import LoadError, Persistence
 from disque_trio.server.process import pidfile
 from disque_trio.server.reload import take_over
 from disque_trio.server.restart import Handover
+from disque_trio.server.siblings import OneOfSeveral
 from disque_trio.server.stats import Stats
 from disque_trio.server.systemd import Notifier, feed_watchdog, report
 from disque_trio.server.timers import RequeueTimer, collect_garbage, run_cron
@@ -66,6 +67,7 @@ class Server:
         load: reads the configuration again; None: it cannot be had twice.
         handover: from the process that this one goes on for. Jobs and queues then come from the
             file, whether it is on or not.
+        one_of_several: which of the processes of a server this is, if it has several.
 
     Attributes:
         activated: listening sockets that somebody else opened.
@@ -88,6 +90,7 @@ class Server:
         passed: Sequence[socket.socket] = (),
         load: Callable[[], Config] | None = None,
         handover: Handover | None = None,
+        one_of_several: OneOfSeveral | None = None,
     ) -> None:
         self.config = config
         self.notifier = notifier or Notifier()
@@ -124,6 +127,9 @@ class Server:
         membership.deliver = self.node.receive
         self.engine = Engine(self.node, self.cluster.bus, config, clock, stats, self.log)
         self._host.engine = self.engine
+        self._host.one_of_several = self._one_of_several = one_of_several
+        if one_of_several is not None:
+            self.cluster.siblings = one_of_several.siblings(config)
         self._host.notifier = self.notifier
         self._host.activated = self.activated
         self.persistence = Persistence(self.node, config, self.log)
@@ -178,6 +184,8 @@ class Server:
             for listener in listeners:
                 nursery.start_soon(accept_clients, listener, self.engine)
             await nursery.start(self._watch_signals)
+            if self._one_of_several is not None:
+                nursery.start_soon(self._watch_supervisor)
             if self.notifier.watchdog:
                 nursery.start_soon(feed_watchdog, self.notifier, self.engine)
             try:
@@ -230,7 +238,7 @@ class Server:
             self.persistence.set_aside()
         if was_set and config.file:
             try:
-                rewrite(config)
+                self._host.write_settings()
             except (ConfigError, OSError) as problem:
                 self.log.warning(
                     "aof-enqueue-jobs-once could not be reset in the file: do it by hand",
@@ -250,6 +258,11 @@ class Server:
                     self.log.warning("a second signal, no waiting", signal=number)
                     os._exit(1)
                 self.stop(signal.Signals(number).name)
+
+    async def _watch_supervisor(self) -> None:
+        """Who started this process holds the other end of its standard input."""
+        await trio.lowlevel.wait_readable(0)
+        self.stop("the process that looks after this one is gone")
 
     def stop(self, reason: str) -> None:
         """End ``run`` in good order; ``reason`` is for the log."""

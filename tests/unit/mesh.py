@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from node_bench import START, Bench
 
+from disque_trio.cluster.hosts import Hosts
+from disque_trio.cluster.members import Member
 from disque_trio.core.peers import Peers
 from disque_trio.protocol.bus import DELJOB, SETACK, TYPE_NAMES, packet_type
 
@@ -17,6 +19,7 @@ class MeshPeers(Peers):
         self.mesh = mesh
         self.index = index
         self.away: set[bytes] = set()  # known, but there is no connection
+        self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
         return [id for i, id in enumerate(self.mesh.ids) if i != self.index]
@@ -26,6 +29,31 @@ class MeshPeers(Peers):
 
     def linked(self, id: bytes) -> bool:
         return id not in self.away
+
+    def spread(self, ips: list[str]) -> None:
+        """Copies are to be on different hosts; ``ips`` says on which each node of the mesh is."""
+        self.by_host = True
+        known = {
+            id: Member(id, ip, 1_000 + i, 0, 0)
+            for i, (id, ip) in enumerate(zip(self.mesh.ids, ips, strict=True))
+            if i != self.index
+        }
+        self.hosts.compute(ips[self.index], 1_000 + self.index, known, self.reachable)
+
+    def places(self) -> int:
+        return self.hosts.count if self.by_host else self.size
+
+    def room(self, external: bool) -> int:
+        return self.hosts.room(external) if self.by_host else len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        return self.hosts.of.get(id, "")
+
+    def here(self) -> str:
+        return self.hosts.here
+
+    def partners(self) -> list[bytes]:
+        return self.hosts.partners
 
     def send(self, id: bytes, packet: bytes) -> None:
         if id not in self.mesh.ids or id in self.away:
@@ -63,6 +91,11 @@ class Mesh:
         for peers in self.peers:
             peers.size = size
             peers.reachable = sorted(peers.everyone())
+
+    def spread(self, *ips: str) -> None:
+        """Copies are to be on different hosts; ``ips`` says on which each node is."""
+        for peers in self.peers:
+            peers.spread(list(ips))
 
     def __getitem__(self, index: int) -> Bench:
         return self.nodes[index]

@@ -1,0 +1,60 @@
+"""Which nodes are on which host, for copies that are to survive the end of a whole host.
+
+A host is an address: nodes that others know under the same one are on the same host. An address
+that leads nowhere but to the own machine is that of this node's host. All of it is computed when
+the table of nodes changes, not when it is asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from disque_trio.cluster.addresses import is_loopback
+from disque_trio.cluster.members import Member
+
+
+class Hosts:
+    """The hosts of a cluster, as one node sees them.
+
+    Attributes:
+        here: this node's own; empty until its address is known.
+        of: by the id of another node.
+        partners: of each other host the reachable node that gets this node's copies: the first
+            node of a host has the first of the others, and so on.
+        count: of all hosts, this node's own included.
+    """
+
+    __slots__ = ("_others", "_siblings", "count", "here", "of", "partners")
+
+    def __init__(self) -> None:
+        self.here = ""
+        self.of: dict[bytes, str] = {}
+        self.partners: list[bytes] = []
+        self.count = 1
+        self._others = 0
+        self._siblings = False
+
+    def compute(
+        self, ip: str, port: int, known: Mapping[bytes, Member], reachable: Sequence[bytes]
+    ) -> None:
+        """Take in the table: this node's own address, and the other nodes."""
+        self.here = ip
+        of: dict[bytes, str] = {}
+        for id, member in known.items():
+            if member.ip:
+                of[id] = ip if is_loopback(member.ip) else member.ip
+        self.of = of
+        self.count = len({*of.values(), ip} - {""}) or 1
+        by_host: dict[str, list[tuple[int, bytes]]] = {}
+        for id in reachable:
+            place = of.get(id, "")
+            if place:
+                by_host.setdefault(place, []).append((known[id].port, id))
+        self._siblings = by_host.pop(ip, None) is not None
+        # As long as it is not known which nodes are on this host, none counts as elsewhere.
+        self._others = len(by_host) if ip else 0
+        mine = sum(1 for id, place in of.items() if place == ip and known[id].port < port)
+        self.partners = [sorted(nodes)[mine % len(nodes)][1] for nodes in by_host.values()]
+
+    def room(self, external: bool) -> int:
+        """How many hosts can take a copy. ``external``: this node holds none itself, so another
+        one on its host can."""
+        return self._others + (external and self._siblings)

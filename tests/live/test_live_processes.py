@@ -1,0 +1,325 @@
+"""A server of several processes: one cluster, looked after by one process."""
+
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from harness import LiveNode, free_port, wait_until
+from live_helpers import add_job, pairs, run_server, spawn
+from test_live_systemd import Supervisor
+
+COUNT = 2
+ALONE = ("q", "body", "REPLICATE", 1)  # queue and body of a job, and one copy
+NOT_YET = (OSError, EOFError, AssertionError)  # gone, just about to go, or still loading
+
+
+class Several:
+    """A server of two processes.
+
+    Attributes:
+        main: the process that looks after the others, with the port of the first.
+        nodes: to talk to each.
+    """
+
+    def __init__(self, main: LiveNode) -> None:
+        self.main = main
+        self.nodes = [LiveNode(main.port + n, main.process, main.log) for n in range(COUNT)]
+
+    def serves(self) -> bool:
+        """Whether all processes serve and are one cluster."""
+        if self.main.process.poll() is not None:
+            pytest.fail(self.main.log.read_text())
+        try:
+            return all(node.sees(COUNT) for node in self.nodes)
+        except NOT_YET:
+            return False
+
+    def pid(self, number: int) -> int:
+        return int(self.nodes[number].info("server")["process_id"])
+
+    def close(self) -> None:
+        """End all; without this process the others stop by themselves."""
+        pids = []
+        for number in range(COUNT):
+            with suppress(*NOT_YET):
+                pids.append(self.pid(number))
+        for node in [*self.nodes, self.main]:
+            node.close()
+        wait_until(lambda: not any(map(is_alive, pids)), 20)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def consecutive_ports() -> int:
+    """The first of two ports for clients that are free, with those of their buses."""
+    for _ in range(100):
+        first = free_port()
+        with ExitStack() as stack:
+            try:
+                for port in (first + 1, first + 10_001):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise RuntimeError("no free ports")
+
+
+def start(directory: Path, *options: str, file: str | None = None) -> Several:
+    """Start one, without waiting for it."""
+    port = consecutive_ports()
+    arguments = [] if file is None else [file]
+    arguments += ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT), *options]
+    return Several(spawn(arguments, port, directory))
+
+
+Start = Callable[..., Several]
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers that serve, and ends them."""
+    with ExitStack() as stack:
+
+        def started(*options: str, file: str | None = None) -> Several:
+            server = start(tmp_path, *options, file=file)
+            stack.callback(server.close)
+            wait_until(server.serves, 20)
+            return server
+
+        yield started
+
+
+def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path) -> None:
+    server = several()
+    assert len({server.pid(number) for number in range(COUNT)} | {server.main.process.pid}) == 3
+    hello = server.nodes[1].ask("HELLO")
+    assert isinstance(hello, list)
+    assert sorted(int(line[2]) for line in hello[2:]) == [server.main.port, server.main.port + 1]
+    id = add_job(server.nodes[0].wire(), *ALONE)
+    job = server.nodes[1].wire()("GETJOB", "FROM", "q")
+    assert isinstance(job, list)
+    assert job[0][1] == id.encode()
+    assert (tmp_path / "nodes.conf").exists()
+    assert (tmp_path / "1" / "nodes.conf").exists()
+
+
+def test_a_process_that_is_killed_comes_back_with_its_jobs(several: Start) -> None:
+    server = several("--appendonly", "yes", "--appendfsync", "always")
+    id = add_job(server.nodes[1].wire(), *ALONE, "RETRY", 1)
+    pid = server.pid(1)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+    wait_until(server.serves, 20)
+    assert server.pid(1) != pid
+    job = server.nodes[0].wire()("GETJOB", "FROM", "q")
+    assert isinstance(job, list)
+    assert job[0][1] == id.encode()
+
+
+def test_a_process_that_lost_what_it_knew_is_met_again(several: Start, tmp_path: Path) -> None:
+    server = several()
+    pid = server.pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    (tmp_path / "1" / "nodes.conf").unlink()
+    os.kill(pid, signal.SIGKILL)
+
+    def knows_the_new_one() -> bool:
+        try:
+            new = server.nodes[1].cluster_nodes()
+            ids = {words[0] for words in new}
+            mine = {words[0] for words in server.nodes[0].cluster_nodes()}
+        except NOT_YET:
+            return False
+        return len(new) >= 2 and ids <= mine
+
+    wait_until(knows_the_new_one, 20)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_all(several: Start, number: signal.Signals) -> None:
+    server = several()
+    pids = [server.pid(number) for number in range(COUNT)]
+    server.main.process.send_signal(number)
+    assert server.main.process.wait(15) == 0
+    assert not any(map(is_alive, pids))
+
+
+def test_shutdown_of_one_ends_all(several: Start) -> None:
+    server = several()
+    pids = [server.pid(number) for number in range(COUNT)]
+    server.nodes[1].wire().send("SHUTDOWN")
+    assert server.main.process.wait(15) == 0
+    assert not any(map(is_alive, pids))
+
+
+def test_restart_replaces_one_process_and_keeps_its_jobs(several: Start) -> None:
+    server = several()
+    pid = server.pid(1)
+    add_job(server.nodes[1].wire(), *ALONE)
+    run_id = server.nodes[1].info("server")["run_id"]
+    server.nodes[1].wire().send("RESTART")
+
+    def is_back() -> bool:
+        try:
+            return server.nodes[1].info("server")["run_id"] != run_id and server.serves()
+        except NOT_YET:
+            return False
+
+    wait_until(is_back, 20)
+    assert server.pid(1) == pid
+    assert server.nodes[1].ask("QLEN", "q") == 1
+
+
+def test_without_the_process_that_looks_after_them_the_others_stop(several: Start) -> None:
+    server = several()
+    pids = [server.pid(number) for number in range(COUNT)]
+    server.main.kill()
+    wait_until(lambda: not any(map(is_alive, pids)), 20)
+
+
+def test_the_jobs_of_all_are_there_after_a_stop(several: Start, tmp_path: Path) -> None:
+    options = ("--appendonly", "yes", "--aof-enqueue-jobs-once", "yes")
+    server = several(*options)
+    ids = [add_job(node.wire(), *ALONE) for node in server.nodes]
+    assert server.main.stop() == 0
+    server = several(*options)
+    for node, id in zip(server.nodes, ids, strict=True):
+        assert pairs(node.ask("SHOW", id))["state"] == b"queued"
+
+
+def test_a_port_in_use_is_one_line_and_the_end_of_all(tmp_path: Path) -> None:
+    port = consecutive_ports()
+    with socket.create_server(("127.0.0.1", port + 1)):
+        done = run_server(
+            *("--port", str(port), "--bind", "127.0.0.1", "--processes", "2"), cwd=tmp_path
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(rf"disque-server: cannot start: .*{port + 1}.*\n", done.stderr)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--port", "0", "--unixsocket", "sock"), "need a port"),
+        (("--port", "55535"), "above 55535"),
+        ((), "exists"),
+    ],
+)
+def test_what_does_not_go_with_several_processes_is_said(
+    tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "1").write_text("where a directory should be")
+    done = run_server("--port", str(free_port()), *options, "--processes", "3", cwd=tmp_path)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_settings_from_the_standard_input_cannot_be_read_by_several(tmp_path: Path) -> None:
+    done = run_server("-", text="processes 2\n", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "in a file" in done.stderr
+
+
+def test_settings_are_reloaded_by_all_and_rewritten_without_what_differs(
+    several: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "disque.conf"
+    file.write_text(f'dir "{tmp_path}"\nhz 10\n')
+    server = several(file=str(file))
+    file.write_text(f'dir "{tmp_path}"\nhz 20\n')
+    server.main.process.send_signal(signal.SIGHUP)
+    for node in server.nodes:
+        wait_until(lambda node=node: node.ask("CONFIG", "GET", "hz") == [b"hz", b"20"])
+    assert server.nodes[1].ask("CONFIG", "SET", "hz", "30") == b"OK"
+    assert server.nodes[1].ask("CONFIG", "REWRITE") == b"OK"
+    text = file.read_text()
+    assert f'dir "{tmp_path}"\nhz 30\n' in text
+    assert f"port {server.main.port}\n" in text
+    assert str(server.main.port + 1) not in text
+    assert "requirepass" not in text
+
+
+def test_with_a_password_they_are_one_cluster_as_well(tmp_path: Path) -> None:
+    server = start(tmp_path, "--requirepass", "secret", "--rename-command", "CLUSTER", "hidden")
+    try:
+
+        def joined() -> bool:
+            try:
+                wire = server.nodes[1].wire()
+            except OSError:
+                return False
+            wire("AUTH", "secret")
+            text = wire("hidden", "INFO")
+            wire.close()
+            return isinstance(text, bytes) and b"cluster_reachable_nodes:1" in text
+
+        wait_until(joined, 20)
+        assert server.main.stop() == 0
+    finally:
+        server.main.close()
+
+
+# ---- systemd ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    it = Supervisor(tmp_path, str(tmp_path / "notify"))
+    yield it
+    it.close()
+
+
+def test_the_manager_hears_that_all_serve_and_that_they_stop(supervisor: Supervisor) -> None:
+    port = consecutive_ports()
+    main = supervisor.start("--processes", "2", port=port)
+    supervisor.wait_for("READY=1")
+    server = Several(main)
+    assert {server.nodes[n].ask("PING") for n in range(COUNT)} == {b"PONG"}
+    assert supervisor.wait_for("STATUS=") == "STATUS=2 of 2 processes serve"
+    supervisor.wait_for("WATCHDOG=1")
+    main.process.send_signal(signal.SIGHUP)
+    supervisor.wait_for("RELOADING=1")
+    supervisor.wait_for("READY=1")
+    main.process.send_signal(signal.SIGTERM)
+    supervisor.wait_for("STOPPING=1")
+    assert main.process.wait(15) == 0
+
+
+def test_a_process_that_hangs_is_ended_and_started_again(supervisor: Supervisor) -> None:
+    main = supervisor.start("--processes", "2", port=consecutive_ports())
+    supervisor.wait_for("READY=1")
+    server = Several(main)
+    pid = server.pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    supervisor.wait_for("STATUS=1 of 2")
+    assert not is_alive(pid)
+    supervisor.wait_for("STATUS=2 of 2")
+    assert server.pid(1) != pid
+    assert main.stop() == 0
+
+
+def test_passed_sockets_are_those_of_the_first_process(supervisor: Supervisor) -> None:
+    port = consecutive_ports()
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        main = supervisor.start(
+            *("--port", str(port), "--bind", "127.0.0.1", "--processes", "2"), sockets=(listener,)
+        )
+        supervisor.wait_for("READY=1")
+        server = Several(main)
+        wait_until(server.serves, 20)
+        assert main.stop() == 0
+        # It stayed open: nobody else closed it.
+        assert listener.getsockname()[1] == port

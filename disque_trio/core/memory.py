@@ -59,6 +59,11 @@ class Memory:
 
     def clear(self) -> None:
         """All jobs and queues are gone."""
+        self.hand_over()
+
+    def hand_over(self) -> dict[bytes, Job]:
+        """All jobs and queues are gone; those that could have been deleted are returned."""
         self.note_peak()
         self.used = 0
-        self.evictable.clear()
+        evictable, self.evictable = self.evictable, {}
+        return evictable

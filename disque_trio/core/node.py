@@ -21,7 +21,7 @@ from disque_trio.protocol.reply import null_array
 if TYPE_CHECKING:
     from random import Random
 
-MAX_JOBS_PER_TICK = 10_000
+MAX_JOBS_PER_TICK = 2_000  # some ms of work: clients wait meanwhile
 
 LEAVING = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
@@ -110,8 +110,8 @@ class Node(FederatedStore):
             self.unblock_all()
 
     def tick(self, now: int) -> None:
-        """Do what is due at ``now``: queue again, expire, end waits. At most 10000 jobs a call:
-        when there is more to do, ``next_wake`` is in the past afterwards."""
+        """Do what is due at ``now``: queue again, expire, end waits. No more than some
+        ms of work a call: when there is more, ``next_wake`` is in the past afterwards."""
         self.now = now
         self.client = None
         self.peer = b""
@@ -126,6 +126,8 @@ class Node(FederatedStore):
             self.offer_kept(now)
         self.serve_waiting()
         self.end_waits(now)
+        if self.discarded is not None:
+            self.free_some()
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
@@ -141,6 +143,8 @@ class Node(FederatedStore):
             due = self._hungry[0][0]
         if self._offers and (due == 0 or self._offers[0][0] < due):
             due = self._offers[0][0]
+        if self.discarded is not None:
+            return self.now
         return due
 
     def forget_client(self, client: Client) -> None:

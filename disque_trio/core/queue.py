@@ -127,6 +127,11 @@ class Queue:
 
     def clear(self) -> None:
         """Drop all jobs."""
+        self.hand_over()
+
+    def hand_over(self) -> list[list[Job]]:
+        """Drop all jobs; they are in what is returned."""
         self.jobs_out += self.length
         self.length = 0
-        self._chunks.clear()
+        chunks, self._chunks = self._chunks, []
+        return chunks

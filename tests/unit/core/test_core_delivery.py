@@ -251,15 +251,15 @@ def test_a_delayed_job_with_retry_0_that_is_queued_early_comes_once(bench: Bench
 # ---- a great deal at once -----------------------------------------------------------------------
 
 
-def test_a_tick_does_ten_thousand_jobs_and_asks_to_be_called_again(bench: Bench) -> None:
-    for _ in range(12_000):
+def test_a_tick_does_two_thousand_jobs_and_asks_to_be_called_again(bench: Bench) -> None:
+    for _ in range(2_400):
         bench.add("q", "", "DELAY", 5)
     bench.now += 6000
     bench.node.tick(bench.now)
-    assert bench("QLEN", "q") == 10_000
+    assert bench("QLEN", "q") == 2_000
     assert 0 < bench.node.next_wake() <= bench.now
     bench.node.tick(bench.now)
-    assert bench("QLEN", "q") == 12_000
+    assert bench("QLEN", "q") == 2_400
     assert bench.node.next_wake() > bench.now
 
 

@@ -106,7 +106,7 @@ class CollectingStore(ReplicatedStore):
         return self.packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
 
     def _collect_later(self, job: Job) -> None:
-        gap = min(FIRST_GAP << job.gc_retry, MAX_GAP)
+        gap = min(FIRST_GAP << int(job.gc_retry), MAX_GAP)
         if job.gc_retry < MAX_ATTEMPTS:
             job.gc_retry += 1
         gap += int(self._random() * _SPREAD) - _SPREAD // 2

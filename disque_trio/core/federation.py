@@ -28,6 +28,7 @@ ASKED_ALL: Final = ALL_MAX + 1_000
 ASKED_SOURCES: Final = SOURCES_MAX + 100
 MANY_QUEUES: Final = 10_000  # for which questions are remembered
 MAX_NAME: Final = 1_000  # bytes of the name of one of them
+TIDIED: Final = 16  # shards of the registry looked at in a cron: all of them within seconds
 MAX_GIVEN_BYTES: Final = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
 
 
@@ -90,6 +91,7 @@ class FederatedStore(CollectingStore):
                 if max(nodes.values()) < now:
                     del self.asked_for[name]
         self.evict_idle_queues(now)
+        self.jobs.tidy(TIDIED)
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         count = imports.ask_sources(self.now, at_once)

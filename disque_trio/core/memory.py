@@ -4,9 +4,11 @@ Sizes are counted, not measured, so that the steps are the same on every machine
 run: 75% of maxmemory stops local copies of new jobs, 95% starts eviction.
 """
 
+from typing import Final
+
 from disque_trio.core.job import Job
 
-UNLIMITED = 1 << 62
+UNLIMITED: Final = 1 << 62
 
 
 class Memory:
@@ -59,6 +61,11 @@ class Memory:
 
     def clear(self) -> None:
         """All jobs and queues are gone."""
+        self.hand_over()
+
+    def hand_over(self) -> dict[bytes, Job]:
+        """All jobs and queues are gone; those that could have been deleted are returned."""
         self.note_peak()
         self.used = 0
-        self.evictable.clear()
+        evictable, self.evictable = self.evictable, {}
+        return evictable

@@ -126,6 +126,8 @@ class Node(FederatedStore):
             self.offer_kept(now)
         self.serve_waiting()
         self.end_waits(now)
+        if self.discarded is not None:
+            self.free_some()
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
@@ -141,6 +143,8 @@ class Node(FederatedStore):
             due = self._hungry[0][0]
         if self._offers and (due == 0 or self._offers[0][0] < due):
             due = self._offers[0][0]
+        if self.discarded is not None:
+            return self.now
         return due
 
     def forget_client(self, client: Client) -> None:

@@ -5,19 +5,20 @@ take them out is ``node``'s.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from disque_trio.core.client import Client
 from disque_trio.core.imports import Imports
 from disque_trio.core.job import Job
 
-PAUSED_IN = 1
-PAUSED_OUT = 2
-PAUSE_NAMES = [b"none", b"in", b"out", b"all"]
+PAUSED_IN: Final = 1
+PAUSED_OUT: Final = 2
+PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
 # What a queue costs beside its jobs, bytes.
-QUEUE_OVERHEAD = 800
+QUEUE_OVERHEAD: Final = 800
 
-_CHUNK = 512
+_CHUNK: Final = 512
 
 
 def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
@@ -150,6 +151,11 @@ class Queue:
 
     def clear(self) -> None:
         """Drop all jobs."""
+        self.hand_over()
+
+    def hand_over(self) -> list[list[Job]]:
+        """Drop all jobs; they are in what is returned."""
         self.jobs_out += self.length
         self.length = 0
-        self._chunks.clear()
+        chunks, self._chunks = self._chunks, []
+        return chunks

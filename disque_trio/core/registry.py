@@ -8,23 +8,26 @@ exactly once whatever comes and goes, and the walk needs no memory. The checksum
 does not change from run to run, so a simulation repeats.
 """
 
-from typing import Generic, TypeVar
+from sys import getsizeof
+from typing import Final, Generic, TypeVar
 from zlib import crc32
 
 V = TypeVar("V")
 
-SHARDS = 1024
-SHARD_SHIFT = 22
+SHARDS: Final = 1024
+SHARD_SHIFT: Final = 22
+_ROOMY: Final = 160  # bytes an entry; one that just grew has some 80
 
 
 class Registry(Generic[V]):
     """Keys to values. The hot paths reach into ``shards`` themselves."""
 
-    __slots__ = ("count", "shards")
+    __slots__ = ("_tidied", "count", "shards")
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, V]] = [{} for _ in range(SHARDS)]
         self.count = 0
+        self._tidied = 0
 
     def __len__(self) -> int:
         return self.count
@@ -49,9 +52,23 @@ class Registry(Generic[V]):
 
     def clear(self) -> None:
         """Remove everything."""
-        for shard in self.shards:
-            shard.clear()
+        self.hand_over()
+
+    def hand_over(self) -> list[dict[bytes, V]]:
+        """Remove everything; it is in what is returned."""
+        shards = self.shards
+        self.shards = [{} for _ in range(SHARDS)]
         self.count = 0
+        return shards
+
+    def tidy(self, count: int) -> None:
+        """Look at the next ``count`` shards and give back the room in them that entries left behind
+        which are gone: a dictionary never does that by itself."""
+        for _ in range(count):
+            self._tidied = (self._tidied + 1) % SHARDS
+            shard = self.shards[self._tidied]
+            if getsizeof(shard) > _ROOMY * (len(shard) + 8):
+                self.shards[self._tidied] = dict(shard)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[V]]:
         """One step of a walk.

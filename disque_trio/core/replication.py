@@ -8,7 +8,7 @@ short of memory), on one of the others (ENQUEUE).
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.core.client import Client, Pending
 from disque_trio.core.job import (
@@ -33,14 +33,16 @@ from disque_trio.protocol.serialjob import SerialJobError, decode_fields, encode
 if TYPE_CHECKING:
     from random import Random
 
-RETRY_GAP = 50  # ms between attempts to get a job confirmed
-MAX_RETRY_GAP = 400  # once all nodes were tried
-MAX_HOLDERS = 1_000  # of a job that another node sends
+RETRY_GAP: Final = 50  # ms between attempts to get a job confirmed
+MAX_RETRY_GAP: Final = 400  # once all nodes were tried
+MAX_HOLDERS: Final = 1_000  # of a job that another node sends
 
-_REMOVED = error(
+_REMOVED: Final = error(
     b"NOREPL job removed (expired?) before the requested replication level was achieved"
 )
-_TIMEOUT = error(b"NOREPL Timeout reached before replicating to the requested number of nodes")
+_TIMEOUT: Final = error(
+    b"NOREPL Timeout reached before replicating to the requested number of nodes"
+)
 
 
 class Adding(Pending):

@@ -13,9 +13,10 @@ copies in ``replication``, the end of acknowledged jobs in ``collection``, jobs 
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from disque_trio.core.discard import FREED_AT_ONCE, Discarded
 from disque_trio.core.holders import HolderSets
 from disque_trio.core.job import (
     ACKED,
@@ -43,10 +44,10 @@ from disque_trio.protocol.serialjob import deljob, encode_job, loadjob
 if TYPE_CHECKING:
     from random import Random
 
-TIME_ERROR = 500  # ms; requeue times are spread by this so that holders do not act at once
-WARNING_TIME = 500  # ms before it queues a job again a node asks the other holders
-MAX_EVICTIONS = 1_000  # a command; so that lowering maxmemory does not stop the node
-MANY_NAMES = 1_000
+TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
+WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
+MAX_EVICTIONS: Final = 1_000  # a command; so that lowering maxmemory does not stop the node
+MANY_NAMES: Final = 1_000
 
 
 class JobStore(Queues):
@@ -62,6 +63,7 @@ class JobStore(Queues):
     Attributes:
         asked_for: queues of which other nodes want jobs and got none, with the nodes' ids and until
             when that holds, ms.
+        discarded: what was flushed and still takes memory; None: nothing.
         dump_number: of the dump that is under way, or of the last one (see ``filing``).
     """
 
@@ -91,7 +93,10 @@ class JobStore(Queues):
         self._entropy = entropy
         self._random = rng.random
         self._timers = JobTimers()
+        self.discarded: Discarded | None = None
         self._last_ctime = 0
+        self._last_etime = 0
+        self._last_retry = 0
         self._names: dict[bytes, bytes] = {}
 
     # ---- jobs: in ---------------------------------------------------------------------------
@@ -108,19 +113,32 @@ class JobStore(Queues):
         if ctime <= self._last_ctime:
             ctime = self._last_ctime + 1
         self._last_ctime = ctime
+        id = self.ids.make(ttl, retry)
         etime = now // 1000 + ttl
+        if etime > UINT32_MAX:
+            etime = UINT32_MAX
+        # Most jobs have these of the one before. Uncompiled, each number is an object of 32 bytes.
+        if etime == self._last_etime:
+            etime = self._last_etime
+        else:
+            self._last_etime = etime
+        if retry == self._last_retry:
+            retry = self._last_retry
+        else:
+            if retry > UINT32_MAX:
+                retry = UINT32_MAX
+            self._last_retry = retry
         job = Job(
-            self.ids.make(ttl, retry),
+            id,
             queue,
             body,
             repl,
             ctime,
-            etime if etime < UINT32_MAX else UINT32_MAX,
+            etime,
             delay if delay < UINT32_MAX else UINT32_MAX,
-            retry if retry < UINT32_MAX else UINT32_MAX,
+            retry,
             self.dump_number,
         )
-        id = job.id
         self.jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
         self.jobs.count += 1
         self.memory.used += JOB_OVERHEAD + len(body)
@@ -144,6 +162,14 @@ class JobStore(Queues):
     def _register(self, job: Job) -> None:
         """Hold ``job``, which came from elsewhere."""
         self.jobs.put(job.id, job)
+        if job.etime == self._last_etime:  # as in make_job
+            job.etime = self._last_etime
+        else:
+            self._last_etime = job.etime
+        if job.retry == self._last_retry:
+            job.retry = self._last_retry
+        else:
+            self._last_retry = job.retry
         self.memory.used += JOB_OVERHEAD
         if job.body is not None:
             self.memory.used += len(job.body)
@@ -455,8 +481,16 @@ class JobStore(Queues):
         """Forget all jobs and queues; no client may be waiting."""
         self.journal.clear()
         self.flushed = True
-        self.jobs.clear()
-        self._timers.clear()
-        self.queues.clear()
-        self.queue_index.clear()
-        self.memory.clear()
+        discarded = self.discarded = self.discarded or Discarded()
+        discarded.add_lists(self._timers.hand_over())
+        discarded.add_queues([self.queues])
+        discarded.add_queues(self.queue_index.hand_over())
+        discarded.add_jobs(self.jobs.hand_over())
+        discarded.add_jobs([self.memory.hand_over()])
+        self.queues = {}
+        self.free_some()
+
+    def free_some(self) -> None:
+        """Free a part of what was flushed."""
+        if self.discarded is not None and not self.discarded.free(FREED_AT_ONCE):
+            self.discarded = None

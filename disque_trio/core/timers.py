@@ -8,10 +8,15 @@ with the last one. Only the numbers of buckets are in a heap.
 """
 
 from heapq import heappop, heappush
+from typing import Final
 
 from disque_trio.core.job import Job
 
-_SHIFT = 5  # a bucket is 32 ms: a job is looked at no later than this after its time
+# Uncompiled, a number is an object of 32 bytes; these are there once.
+_MANY: Final = 8192
+_SLOTS: Final = list(range(_MANY))
+
+_SHIFT: Final = 5  # a bucket is 32 ms: a job is looked at no later than this after its time
 
 
 class JobTimers:
@@ -31,7 +36,8 @@ class JobTimers:
             job.slot = 0
             heappush(self._order, number)
         else:
-            job.slot = len(bucket)
+            slot = len(bucket)
+            job.slot = _SLOTS[slot] if slot < _MANY else slot
             bucket.append(job)
 
     def remove(self, job: Job) -> None:
@@ -82,6 +88,13 @@ class JobTimers:
         for job in found:
             job.awake = 0
         return found
+
+    def hand_over(self) -> list[list[Job]]:
+        """Forget all jobs, which must not come here again; they are in what is returned."""
+        buckets = list(self._buckets.values())
+        self._buckets.clear()
+        self._order.clear()
+        return buckets
 
     def clear(self) -> None:
         """Forget all jobs."""

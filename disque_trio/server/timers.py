@@ -11,7 +11,7 @@ from disque_trio.server.engine import Engine
 # The cyclic garbage collector stops a node with a million jobs for a second, and looking at each
 # new job once costs a tenth of ADDJOB. What the node does leaves no cycles behind: everything is
 # freed when it is done with. So the collector is off, and runs by hand for what libraries may
-# leave, once a minute at most and only while there are few jobs to look at.
+# leave, once a minute at most and only while there is little to look at: no more than some ms take.
 COLLECT_SECONDS = 60
 COLLECT_MAX_JOBS = 10_000
 # What is due at the same time may take long: a million jobs that expire, two seconds. Clients get
@@ -21,10 +21,12 @@ SLICE = 0.0003  # s
 PATIENCE = 5_000  # ms that what is due may be late before the slices grow
 GROWTH = 1e-6  # s of a slice for each ms beyond
 LONGEST_SLICE = 0.01  # s
+COLLECT_MAX_OBJECTS = 25_000
 
 
 def collect_garbage() -> None:
-    """Free what is only kept by cycles, and look at what is left no more."""
+    """Free what is only kept by cycles, and look at what is left no more. Takes long: for the
+    start, when a hundred thousand objects of the libraries come to stay."""
     gc.disable()
     gc.unfreeze()
     gc.collect()
@@ -34,6 +36,22 @@ def collect_garbage() -> None:
 def slice_of(late: int) -> float:
     """For how long (s) to do what is due, when the first of it is ``late`` ms late."""
     return min(SLICE + max(0, late - PATIENCE) * GROWTH, LONGEST_SLICE)
+
+
+def collect_new_garbage(held: int) -> bool:
+    """Free what was made since the start and is only kept by cycles, if that is quick.
+
+    Args:
+        held: the jobs, or events, that there are.
+
+    Returns:
+        whether it was done.
+    """
+    # To count the objects takes a while as well when they are many.
+    if held > COLLECT_MAX_JOBS or len(gc.get_objects()) > COLLECT_MAX_OBJECTS:
+        return False
+    gc.collect()
+    return True
 
 
 class RequeueTimer:
@@ -86,13 +104,19 @@ class RequeueTimer:
         engine.after_node()
 
 
+def _has_work(engine: Engine) -> bool:
+    """Whether something is due: to free what was flushed, for instance, which nothing counts."""
+    due = engine.node.next_wake()
+    return 0 < due <= engine.clock.now()
+
+
 async def run_cron(engine: Engine) -> None:
     """``hz`` times a second: rates, idle clients and queues, the clock; rarely the collector."""
     collect_at = trio.current_time() + COLLECT_SECONDS
     while True:
         await trio.sleep(1 / engine.config.hz)
-        if trio.current_time() > collect_at and engine.node.held() <= COLLECT_MAX_JOBS:
-            collect_garbage()
+        if trio.current_time() > collect_at and not _has_work(engine):
+            collect_new_garbage(engine.node.held())
             collect_at = trio.current_time() + COLLECT_SECONDS
         ahead = engine.clock.slew()
         if abs(ahead) > 5:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 GRID = 32  # ms; the node looks at a job when the 32 ms that its time falls in are over
 IDLE = 300_000  # ms after which an empty queue goes
-JOB_BYTES = 520
+JOB_BYTES = 480
 QUEUE_BYTES = 800
 
 

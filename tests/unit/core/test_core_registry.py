@@ -1,12 +1,13 @@
 """Walking over the registry while entries come and go."""
 
+import sys
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.core.registry import Registry
+from disque_trio.core.registry import SHARDS, Registry
 
 keys = st.binary(min_size=1, max_size=8)
 
@@ -115,3 +116,38 @@ def test_a_registry_is_a_mapping(changes: list[tuple[bool, int]]) -> None:
     registry.clear()
     assert registry.values() == []
     assert len(registry) == 0
+
+
+def room(registry: Registry[bytes]) -> int:
+    return sum(sys.getsizeof(shard) for shard in registry.shards)
+
+
+def test_tidying_gives_back_the_room_of_entries_that_are_gone() -> None:
+    registry: Registry[bytes] = Registry()
+    every = [b"%d" % number for number in range(100_000)]
+    for key in every:
+        registry.put(key, key)
+    full = room(registry)
+    registry.tidy(SHARDS)
+    assert room(registry) == full
+    for key in every[500:]:
+        registry.drop(key)
+    assert room(registry) == full
+    registry.tidy(SHARDS // 2)
+    assert room(registry) < full * 3 / 4
+    registry.tidy(SHARDS // 2)
+    assert room(registry) < full / 5
+    assert sorted(registry.values()) == sorted(every[:500])
+    assert len(registry) == 500
+    assert sorted(walk(registry, 7)) == sorted(every[:500])
+
+
+def test_what_is_handed_over_is_not_there_any_more() -> None:
+    registry: Registry[bytes] = Registry()
+    registry.put(b"a", b"1")
+    shards = registry.hand_over()
+    assert [shard for shard in shards if shard] == [{b"a": b"1"}]
+    assert len(registry) == 0
+    assert registry.get(b"a") is None
+    registry.put(b"a", b"2")
+    assert registry.get(b"a") == b"2"

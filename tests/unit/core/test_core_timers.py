@@ -106,3 +106,17 @@ def test_clearing_forgets_all_jobs() -> None:
     assert timers.due(10_000, 10) == []
     assert all(job.awake == 0 for job in jobs)
     timers.remove(jobs[0])
+
+
+def test_jobs_that_are_handed_over_are_never_due() -> None:
+    timers = JobTimers()
+    jobs = [make_job(number) for number in range(5)]
+    for job in jobs:
+        timers.add(job, 100 * (1 + job.ctime))
+    buckets = timers.hand_over()
+    assert {job for bucket in buckets for job in bucket} == set(jobs)
+    assert timers.next_due() == 0
+    assert timers.due(10_000, 10) == []
+    other = make_job(6)
+    timers.add(other, 100)
+    assert timers.due(10_000, 10) == [other]

@@ -1,6 +1,8 @@
 """The collector is off under load, so serving must not leave cycles behind."""
 
 import gc
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,12 @@ from harness import free_port
 from disque_trio.config import load_config
 from disque_trio.server.logs import Logging
 from disque_trio.server.server import Server
+from disque_trio.server.timers import (
+    COLLECT_MAX_JOBS,
+    COLLECT_MAX_OBJECTS,
+    collect_garbage,
+    collect_new_garbage,
+)
 
 CONNECTIONS = 50
 CYCLES = 20
@@ -55,3 +63,50 @@ async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
         server.stop("the test is over")
     logging.close()
     assert left < CONNECTIONS * CYCLES // 10, f"{left} objects were kept by cycles"
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture
+def _collector() -> Iterator[None]:
+    """The collector as it is when a node has started."""
+    collect_garbage()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_collector")
+def test_a_cycle_is_freed_while_there_are_few_jobs() -> None:
+    gone = weakref.ref(Ring())
+    assert gone() is not None
+    assert not collect_new_garbage(COLLECT_MAX_JOBS + 1)
+    assert gone() is not None
+    assert collect_new_garbage(COLLECT_MAX_JOBS)
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("_collector")
+def test_nothing_is_collected_while_there_is_much_to_look_at() -> None:
+    gone = weakref.ref(Ring())
+    much = [[number] for number in range(COLLECT_MAX_OBJECTS)]
+    assert not collect_new_garbage(0)
+    assert gone() is not None
+    much.clear()
+    assert collect_new_garbage(0)
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("_collector")
+def test_a_cycle_of_old_objects_is_freed_as_well() -> None:
+    ring = Ring()
+    assert collect_new_garbage(0)
+    gone = weakref.ref(ring)
+    del ring
+    assert collect_new_garbage(0)
+    assert gone() is None

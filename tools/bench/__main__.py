@@ -67,13 +67,10 @@ def _measure(scenario: str, plan: Plan) -> tuple[list[str], list[dict[str, objec
         samples = scenarios.held(plan)
         text = report.level_table(samples, lambda s: s.setting.held, "held")
         return [text], [asdict(sample) for sample in samples]
-    if scenario == "idle":
-        samples, rests = scenarios.idle(plan)
-        text = report.level_table(samples, lambda s: s.setting.idle, "idle")
-        data = [asdict(sample) for sample in samples] + [asdict(rest) for rest in rests]
-        return [text, report.rest_table(rests)], data
-    found = scenarios.memory(plan)
-    return [report.memory_table(found)], [asdict(memory) for memory in found]
+    samples, rests = scenarios.idle(plan)
+    text = report.level_table(samples, lambda s: s.setting.idle, "idle")
+    data = [asdict(sample) for sample in samples] + [asdict(rest) for rest in rests]
+    return [text, report.rest_table(rests)], data
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -91,7 +88,6 @@ def _plan(options: argparse.Namespace) -> Plan:
             clients=(1, 50),
             held=(1_000, 10_000),
             idle=200,
-            jobs=20_000,
             work=0.02,
         )
     given = {
@@ -100,7 +96,6 @@ def _plan(options: argparse.Namespace) -> Plan:
         "clients": options.clients,
         "held": options.held,
         "idle": options.idle,
-        "jobs": options.jobs,
         "size": options.size,
         "work": options.work,
     }
@@ -116,11 +111,10 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add(
         "--scenario",
-        choices=("matrix", "held", "idle", "memory"),
+        choices=("matrix", "held", "idle"),
         default="matrix",
         help="matrix: every command by pipeline depth and clients (the default); held: the cost"
-        " with more and more jobs held; idle: the cost beside idle connections; memory: bytes a"
-        " job",
+        " with more and more jobs held; idle: the cost beside idle connections",
     )
     add("--quick", action="store_true", help="a few seconds' run, to see that everything works")
     add("--rounds", type=_number, help="how often everything is measured (default 3)")
@@ -128,7 +122,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--clients", type=_numbers, metavar="N,N", help="numbers of clients (default 1,50,1000)")
     add("--held", type=_numbers, metavar="N,N", help="jobs held (default 1000 to 1000000)")
     add("--idle", type=_number, help="idle connections (default 10000)")
-    add("--jobs", type=_number, help="jobs of the scenario memory (default 1000000)")
     add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
     add("--work", type=float, help="scales the number of commands measured (default 1.0)")
     add(

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from disque_trio.version import VERSION
 from tools.bench.measure import Sample
-from tools.bench.scenarios import Memory, Rest
+from tools.bench.scenarios import Rest
 
 BUSY = 0.9
 """From this share of a core on, the generator is what limits a rate."""
@@ -120,17 +120,6 @@ def rest_table(rests: Sequence[Rest]) -> str:
         [server, f"{idle:,}", f"{median(cpu) * 1000:.1f}"] for (server, idle), cpu in cells.items()
     ]
     return table(["server at rest", "idle connections", "CPU ms/s"], rows)
-
-
-def memory_table(found: Sequence[Memory]) -> str:
-    """Resident memory, and what one job adds to it."""
-    titles = ["server", "jobs", "bytes a job", "empty MiB", "full MiB", "all jobs ended MiB"]
-    rows = [
-        [memory.server, f"{memory.jobs:,}", f"**{memory.per_job:.0f}**"]
-        + [f"{size / 2**20:.1f}" for size in (memory.empty, memory.full, memory.emptied)]
-        for memory in found
-    ]
-    return table(titles, rows)
 
 
 def replace_section(text: str, name: str, content: str) -> str:

@@ -29,7 +29,7 @@ class Plan:
 
     ``starts`` run the two servers under comparison; ``work`` scales the number of commands of
     every run; ``size`` is a job's body in bytes; ``held`` are the numbers of jobs of the
-    scenario "held", ``jobs`` is that of "memory", ``idle`` the connections of "idle".
+    scenario "held", ``idle`` the connections of "idle".
     """
 
     starts: Sequence[Callable[[], AbstractContextManager[Server]]]
@@ -38,7 +38,6 @@ class Plan:
     clients: Sequence[int] = (1, 50, 1000)
     held: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
     idle: int = 10_000
-    jobs: int = 1_000_000
     size: int = 100
     work: float = 1.0
     say: Callable[[str], None] = print
@@ -48,23 +47,6 @@ class Plan:
         it takes for a time worth measuring; and every client gets some."""
         wanted = self.work * min(160_000, 30_000 + 6_000 * pipeline)
         return max(round(wanted / pipeline), 2 * clients) * pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Resident bytes of a server before it held any job, with ``jobs`` of them queued, and
-    after the last was acknowledged."""
-
-    server: str
-    jobs: int
-    empty: int
-    full: int
-    emptied: int
-
-    @property
-    def per_job(self) -> float:
-        """Resident bytes that one job adds."""
-        return (self.full - self.empty) / self.jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,21 +124,6 @@ def _rest(bench: Bench, idle: int) -> Rest:
     time.sleep(REST_SECONDS)
     cpu = bench.server.cpu_seconds() - before
     return Rest(bench.server.name, idle, cpu / REST_SECONDS)
-
-
-def memory(plan: Plan) -> list[Memory]:
-    """What a queued job takes of a server's memory."""
-    found: list[Memory] = []
-    with _started(plan) as benches:
-        for bench in benches:
-            plan.say(f"{plan.jobs} jobs in {bench.server.name}")
-            empty = bench.server.rss_bytes()
-            bench.fill(plan.jobs)
-            full = bench.server.rss_bytes()
-            bench.drain(plan.jobs)
-            emptied = bench.server.rss_bytes()
-            found.append(Memory(bench.server.name, plan.jobs, empty, full, emptied))
-    return found
 
 
 @contextmanager

@@ -30,7 +30,7 @@ Settings: TypeAlias = Mapping[str, str | list[str] | None] | None
 
 VARIABLE = "DISQUE_TRIO_COMPILE"
 # mypy has to see the types of what the compiled modules import.
-TO_COMPILE = ("mypy>=1.14", "types-PyYAML", "hiredis>=3.1")
+TO_COMPILE = ("mypy>=2.4", "types-PyYAML", "hiredis>=3.1", "structlog")
 
 _TRIAL = "#include <Python.h>\nint trial(void) { return PY_MAJOR_VERSION; }\n"
 

@@ -8,11 +8,10 @@ from tools.bench.report import (
     heading,
     level_table,
     matrix_table,
-    memory_table,
     replace_section,
     rest_table,
 )
-from tools.bench.scenarios import Memory, Plan, Rest
+from tools.bench.scenarios import Plan, Rest
 
 PAGE = "# Title\n\n<!-- bench a: begin -->\nold\n<!-- bench a: end -->\n\nMore.\n"
 
@@ -94,11 +93,6 @@ def test_growth_is_shown_against_the_lowest_level() -> None:
     assert found["command"] == "disque ADDJOB"
     assert found["CPU s/100k, 1,000 held"] == "1.000"
     assert found["CPU ratio, 1,000,000 held"] == "**1.50** (1.50-1.50)"
-
-
-def test_memory_is_counted_by_the_job() -> None:
-    row = memory_table([Memory("disque", 1000, 1_000_000, 1_600_000, 1_100_000)])
-    assert cells(row.splitlines()[-1])[:3] == ["disque", "1,000", "**600**"]
 
 
 def test_rest_is_the_median_of_the_rounds() -> None:

@@ -8,7 +8,7 @@ stood still makes all others seem dead at once.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from disque_trio.cluster.addresses import BUS_OFFSET, is_port
+from disque_trio.cluster.addresses import BUS_OFFSET, is_loopback, is_port
 from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.failure import FAILING, is_down, mark_down
 from disque_trio.cluster.gossip import choose_entries
@@ -58,6 +58,7 @@ class Heartbeat(Peers):
         self._ip_from_file = False
         self.config_changed = False
         self.saver: Callable[[str], str | None] | None = None
+        self.is_own_address: Callable[[str], bool] = is_loopback
         self.malformed = 0
         self._network = network
         self._rng = rng
@@ -220,7 +221,13 @@ class Heartbeat(Peers):
         self.reachable = self._members.reachable
         self.size = 1 + len(self._known)
         if self.by_host:
-            self._hosts.compute(self.endpoint()[0], self.packets.port, self._known, self.reachable)
+            self._hosts.compute(
+                self.endpoint()[0],
+                self.packets.port,
+                self._known,
+                self.reachable,
+                self.is_own_address,
+            )
         if matters:
             self.config_changed = True
 

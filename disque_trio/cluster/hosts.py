@@ -1,13 +1,12 @@
 """Which nodes are on which host, for copies that are to survive the end of a whole host.
 
 A host is an address: nodes that others know under the same one are on the same host. An address
-that leads nowhere but to the own machine is that of this node's host. All of it is computed when
+of the own machine, which may have several, is that of this node's host. All of it is computed when
 the table of nodes changes, not when it is asked for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from disque_trio.cluster.addresses import is_loopback
 from disque_trio.cluster.members import Member
 
 
@@ -33,14 +32,20 @@ class Hosts:
         self._siblings = False
 
     def compute(
-        self, ip: str, port: int, known: Mapping[bytes, Member], reachable: Sequence[bytes]
+        self,
+        ip: str,
+        port: int,
+        known: Mapping[bytes, Member],
+        reachable: Sequence[bytes],
+        is_own: Callable[[str], bool],
     ) -> None:
-        """Take in the table: this node's own address, and the other nodes."""
+        """Take in the table: this node's own address, and the other nodes. ``is_own`` says whether
+        an address is one of this machine's."""
         self.here = ip
         of: dict[bytes, str] = {}
         for id, member in known.items():
             if member.ip:
-                of[id] = ip if is_loopback(member.ip) else member.ip
+                of[id] = ip if is_own(member.ip) else member.ip
         self.of = of
         self.count = len({*of.values(), ip} - {""}) or 1
         by_host: dict[str, list[tuple[int, bytes]]] = {}

@@ -13,6 +13,7 @@ from disque_trio.core.job import (
 )
 from disque_trio.core.registry import SHARDS
 from disque_trio.core.store import JobStore
+from disque_trio.protocol.ints import INT64_MAX
 from disque_trio.protocol.serialjob import SerialJobError, decode_fields, loadjob
 
 TELL_AGAIN: Final = 1_000  # ms after loading an acknowledge: the other nodes have to be there
@@ -64,6 +65,8 @@ class FiledStore(JobStore):
         if etime * 1000 <= now or self.jobs.get(id) is not None:
             return False
         name = self._one_name(name)
+        if ctime > INT64_MAX:  # of a damaged file; clients could not read it
+            ctime = INT64_MAX
         job = Job(id, name, body, repl, ctime, etime, delay, retry, self.dump_number)
         job.flags = flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
         job.nacks = nacks

@@ -23,7 +23,7 @@ from disque_trio.server.clock import Clock
 from disque_trio.server.engine import Engine
 from disque_trio.server.listeners import tcp_endpoints
 from disque_trio.server.logs import Log
-from disque_trio.server.sockets import is_local, on_all_interfaces
+from disque_trio.server.sockets import is_local, is_own_address, on_all_interfaces
 from disque_trio.server.stats import Stats
 from disque_trio.server.tls import TlsError, bus_tls
 
@@ -66,6 +66,7 @@ class Cluster:
         self.packets = PacketWriter(secrets.token_hex(20).encode(), config.port)
         self.membership = Membership(self.packets, self.bus, Random(), lambda *packet: None)
         self.membership.saver = self._save_now
+        self.membership.is_own_address = is_own_address
         self.bus.membership = self.membership
         self.read_certificates()
         self._path = os.path.realpath(config.cluster_config_file)

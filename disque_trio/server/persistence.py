@@ -274,7 +274,10 @@ class Persistence:
                         self._tell_trouble()
                     everysec = self._config.appendfsync == EVERYSEC
                     if (writer.unnamed and not writer.distrusted) or (
-                        writer.unsynced and everysec and now - self._synced_at >= SYNC_SECONDS
+                        # With "always" only what an earlier setting left behind.
+                        writer.unsynced
+                        and self._config.appendfsync != "no"
+                        and now - self._synced_at >= SYNC_SECONDS
                     ):
                         await self._sync(writer)
                     elif everysec:

@@ -12,6 +12,21 @@ def is_local(ip: str) -> bool:
     return is_loopback(plain_ip(ip))
 
 
+def is_own_address(ip: str) -> bool:
+    """Whether ``ip`` is an address of this machine."""
+    if is_loopback(ip):
+        return True
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing. Only to an own address the system would send from that address; bind
+            # can be allowed for those of others.
+            probe.connect((ip, 9))
+        except OSError:
+            return False
+        return str(probe.getsockname()[0]) == ip
+
+
 def on_all_interfaces(listener: socket.socket) -> bool:
     """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
     return listener.family != socket.AF_UNIX and listener.getsockname()[0] in _WILDCARDS

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from node_bench import START, Bench
 
+from disque_trio.cluster.addresses import is_loopback
 from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.members import Member
 from disque_trio.core.peers import Peers
@@ -38,7 +39,7 @@ class MeshPeers(Peers):
             for i, (id, ip) in enumerate(zip(self.mesh.ids, ips, strict=True))
             if i != self.index
         }
-        self.hosts.compute(ips[self.index], 1_000 + self.index, known, self.reachable)
+        self.hosts.compute(ips[self.index], 1_000 + self.index, known, self.reachable, is_loopback)
 
     def places(self) -> int:
         return self.hosts.count if self.by_host else self.size

@@ -1,7 +1,10 @@
 """Which nodes are on which host."""
 
+from collections.abc import Callable
+
 from cluster_bench import Machine, Wires
 
+from disque_trio.cluster.addresses import is_loopback
 from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.members import Member
 
@@ -19,9 +22,11 @@ def table(*places: tuple[str, int]) -> dict[bytes, Member]:
     }
 
 
-def computed(ip: str, port: int, known: dict[bytes, Member]) -> Hosts:
+def computed(
+    ip: str, port: int, known: dict[bytes, Member], is_own: Callable[[str], bool] = is_loopback
+) -> Hosts:
     hosts = Hosts()
-    hosts.compute(ip, port, known, sorted(known))
+    hosts.compute(ip, port, known, sorted(known), is_own)
     return hosts
 
 
@@ -48,6 +53,14 @@ def test_an_address_of_the_own_machine_is_the_own_host() -> None:
     assert hosts.of[id_of(0)] == hosts.of[id_of(1)] == hosts.here == A
 
 
+def test_a_machine_with_several_addresses_is_one_host() -> None:
+    known = table((A, 7712), (B, 7713), (C, 7711))
+    hosts = computed(A, 7711, known, lambda ip: ip in (A, B))
+    assert hosts.count == 2
+    assert hosts.of[id_of(0)] == hosts.of[id_of(1)] == A
+    assert hosts.room(False) == 1
+
+
 def test_as_long_as_the_own_address_is_unknown_nobody_is_known_to_be_elsewhere() -> None:
     hosts = computed("", 7711, table((A, 7712), (B, 7711)))
     assert hosts.here == ""
@@ -70,7 +83,7 @@ def test_the_processes_of_two_hosts_go_in_pairs() -> None:
 def test_only_a_reachable_node_is_a_partner() -> None:
     known = table((B, 7711), (B, 7712))
     hosts = Hosts()
-    hosts.compute(A, 7711, known, [id_of(1)])
+    hosts.compute(A, 7711, known, [id_of(1)], is_loopback)
     assert hosts.partners == [id_of(1)]
 
 

@@ -93,3 +93,31 @@ async def test_with_always_the_name_is_safe_before_the_next_reply(
     disk = await rewritten(tmp_path, "always")
     named = disk.waited.index("replace")
     assert disk.waited[named - 1 :][:3] == ["sync", "replace", "sync_directory"]
+
+
+async def test_what_was_confirmed_before_the_setting_became_always_is_synced_as_well(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = 0.05
+    bench = Bench()
+    logging = Logging(path=str(tmp_path / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(tmp_path / "aof")})
+    config.appendfsync = "no"
+    disk = WatchedDisk()
+    persistence = Persistence(bench.node, config, logging.log, disk)
+    persistence.open()
+    try:
+        bench.add()
+        assert persistence.turn()
+        disk.calls.clear()
+        config.appendfsync = "always"
+        persistence.apply()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(persistence.run)
+            with trio.fail_after(10):
+                while "sync" not in disk.calls:
+                    await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+    finally:
+        persistence.close()
+        logging.close()

@@ -194,8 +194,13 @@ class Load:
         return self.ledger
 
     def _acknowledge_once(self) -> None:
-        """A job with RETRY 0 whose acknowledgement went down with a node stays until its TTL."""
+        """A job with RETRY 0 whose acknowledgement went down with a node stays until its TTL, and
+        so does one of which only the node knew that went down before it said so."""
         rest = list(self.ledger.once - self.ledger.acked)
+        for node in self.cluster.running():
+            reply = node.ask("JSCAN", "BUSYLOOP", "QUEUE", ONCE)
+            assert isinstance(reply, list)
+            rest += reply[1]
         if rest:
             for node in self.cluster.running():
                 assert isinstance(node.ask("ACKJOB", *rest), int)

@@ -25,12 +25,21 @@ class LoopEnded(RuntimeError):
 class _Call(Generic[R]):
     """A call on its way: what to await, and where its outcome goes."""
 
-    __slots__ = ("function", "future", "scope")
+    __slots__ = ("begun", "function", "future", "scope")
 
     def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
         self.function = function
+        self.begun = False
         self.future: Future[R] = Future()
         self.scope = trio.CancelScope()
+
+    def drop(self) -> None:
+        """Cancel it; in the loop. The loop takes what it is given in order, so what has not begun
+        by then was never handed over."""
+        if self.begun:
+            self.scope.cancel()
+        else:
+            self.future.set_exception(LoopEnded("it was not begun"))
 
     async def run(self) -> None:
         """Runs in the loop; the outcome goes into the future, whatever it is."""
@@ -124,15 +133,17 @@ class Loop(Generic[T]):
         Raises:
             LoopEnded: there is no loop to run it, or it ended first.
         """
-        call = self._start(function)
+        call = _Call(function)
         try:
+            # An exception may break this as well: afterwards nobody knows whether it was begun.
+            self._start(call)
             return self.wait(call)
         except LoopEnded:
             raise
         except BaseException as broken:
             if call.future.done() and call.future.exception() is broken:
                 raise
-            self.soon(call.scope.cancel)
+            self.soon(call.drop)
             if call.future.exception() is None:
                 keep(call.future.result())
             raise
@@ -159,14 +170,15 @@ class Loop(Generic[T]):
             if not entered.done():
                 entered.set_exception(LoopEnded("it is closed"))
 
-        call = self._start(holder)
+        call = _Call(holder)
         call.future.add_done_callback(ended)
         try:
+            self._start(call)
             value = entered.result()
         except BaseException:
             if not entered.done() or entered.exception() is None:
                 # Broken from outside: it is not to be held.
-                self.soon(call.scope.cancel)
+                self.soon(call.drop)
                 call.future.exception()
             raise
         return Held(self, call, done, value)
@@ -191,17 +203,15 @@ class Loop(Generic[T]):
         if os.getpid() == self._pid and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _start(self, function: Callable[[], Awaitable[R]]) -> "_Call[R]":
-        call = _Call(function)
-
+    def _start(self, call: "_Call[R]") -> None:
         def start() -> None:
+            call.begun = True
             try:
                 self._nursery.start_soon(call.run)
             except RuntimeError:  # the nursery is closed
                 call.future.set_exception(LoopEnded("it is closed"))
 
         self.soon(start)
-        return call
 
 
 def _end(token: trio.lowlevel.TrioToken, ended: trio.Event, pid: int) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import coredis
@@ -227,6 +227,33 @@ def test_a_result_that_comes_with_ctrl_c_is_kept() -> None:
         assert kept == [b"1"]
         with pytest.raises(KeyError):
             loop.run(fail_with_key_error, kept.append)
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_ctrl_c_while_a_call_is_handed_over_ends_it(
+    handed_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    async def call() -> bytes:
+        begun.append("call")
+        await trio.sleep_forever()
+        return b""
+
+    loop: Loop[None] = Loop(contextlib.nullcontext)
+    with contextlib.closing(loop):
+        soon = loop.soon
+
+        def broken(function: Callable[[], object]) -> None:
+            monkeypatch.undo()
+            if handed_over:
+                soon(function)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(loop, "soon", broken)
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(call, lambda _: None)
+        assert len(begun) <= handed_over
 
 
 async def fail_with_key_error() -> bytes:

@@ -1,6 +1,7 @@
 """``disque-server``: the command line of the node."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import chdir
@@ -20,7 +21,6 @@ from disque_trio.form import form
 from disque_trio.server.install import install_hints
 from disque_trio.server.listeners import ListenError
 from disque_trio.server.logs import Logging
-from disque_trio.server.process import pidfile
 from disque_trio.server.processes import Processes, command_line
 from disque_trio.server.restart import STARTED_IN, Handover, replace_process, take_handover
 from disque_trio.server.server import Server, StartError
@@ -66,6 +66,9 @@ def main(argv: list[str] | None = None) -> int:
     if args == ["--install-hints"]:
         print(install_hints(), end="")
         return 0
+    # Until it is listened to, SIGHUP would end the process, and at a RESTART as well: what holds
+    # now holds again when the node has stopped, and goes over to the program that replaces it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     place = take_place(os.environ)
     load = _loader(args, Path.cwd(), place)
     try:
@@ -105,7 +108,14 @@ def _check(args: list[str]) -> int:
     if len(args) != 1:
         print(USAGE, end="", file=sys.stderr)
         return 1
-    problems = check_file(args[0])
+    problems: list[Exception] = [*check_file(args[0])]
+    if not problems:
+        config = load_config(args[0])
+        try:
+            if config.processes > 1:
+                check(config)
+        except PlaceError as wrong:
+            problems.append(PlaceError(f"{args[0]}: {wrong}"))
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
@@ -155,18 +165,18 @@ def _run_several(config: Config, logging: Logging) -> int:
     notifier = Notifier(os.environ)
     try:
         check(config)
-        with pidfile(config.pidfile if config.daemonize else ""):
-            processes = Processes(
-                command=command_line(),
-                cwd=STARTED_IN,
-                count=config.processes,
-                directory=Path(config.dir),
-                once=config.aof_enqueue_jobs_once,
-                passed=adopt_sockets(os.environ),
-                notifier=notifier,
-                log=logging.log,
-            )
-            return trio.run(processes.run)
+        processes = Processes(
+            command=command_line(),
+            cwd=STARTED_IN,
+            count=config.processes,
+            directory=Path(config.dir),
+            once=config.aof_enqueue_jobs_once,
+            passed=adopt_sockets(os.environ),
+            notifier=notifier,
+            log=logging.log,
+            pidfile=config.pidfile if config.daemonize else "",
+        )
+        return trio.run(processes.run)
     except (PlaceError, SocketError, OSError) as problem:
         return _cannot_start(problem, logging, notifier)
     finally:

@@ -1,4 +1,4 @@
-"""What any server process asks of the system: descriptors, a file with its process id."""
+"""What any server process asks of the system: descriptors, directories, a file with its id."""
 
 import os
 import resource
@@ -43,10 +43,40 @@ def pidfile(name: str) -> Iterator[None]:
         yield
         return
     path = Path(name).absolute()
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_text(f"{os.getpid()}\n")
-    new.replace(path)  # who waits for the file must not find it empty
+    write_pidfile(path)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        remove_pidfile(path)
+
+
+def write_pidfile(path: Path) -> None:
+    """Write the process id to ``path``. Raises OSError."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(f"{os.getpid()}\n")
+    new.replace(path)  # who waits for the file must not find it empty
+
+
+def remove_pidfile(path: Path) -> None:
+    """Remove ``path`` unless it is gone, or has the id of another process."""
+    try:
+        if path.read_text().strip() == str(os.getpid()):
+            path.unlink()
+    except (OSError, ValueError):
+        pass  # the server has stopped, and that is what counts
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory ``path`` unless there is one, to stay also when the power fails.
+
+    Raises:
+        OSError: it cannot be made, or something else has its name.
+    """
+    if path.is_dir():
+        return
+    path.mkdir()
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -3,29 +3,36 @@
 It serves nobody. Each process is a node of its own, started with the same command line; they find
 each other (``server.cluster``). Here they are started, listened to, and started again; signals are
 passed on, and systemd is told how all of them are. A process that ends in good order, by SHUTDOWN
-or a signal of its own, ends all of them. If this process is killed the others see the end of their
-standard input, and stop.
+or a signal of its own, ends all of them. If this process is killed, or fails, the others see the
+end of their standard input, and stop.
+
+They say how they are as a service says it to systemd, to a socket with an abstract name: there is
+no file that could be removed, or be left over.
 
 One task a process, one for the signals, one for the watchdogs.
 """
 
 import os
+import secrets
 import signal
 import socket
+import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import trio
 
 from disque_trio.server.logs import Log
+from disque_trio.server.process import make_directory, remove_pidfile, write_pidfile
 from disque_trio.server.siblings import VARIABLE, announce
 from disque_trio.server.systemd import Notifier
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that ended is started again
 LONG_RUN = 60.0  # s after which the pauses are short again
+_LAST_WAIT = 30.0  # s that the processes have to stop when this one fails
+_CREDENTIALS = struct.Struct("3i")  # process, user and group that sent a message
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -34,23 +41,55 @@ class Process:
 
     Attributes:
         number: counted from 0.
-        ready: it has served. rests: it says that it stops or starts anew, which may take a while.
+        messages: where it says how it is.
+        ready: it has served. rests: it says that it stops, starts anew or reads its settings,
+            which may take a while. stops: it says that it stops.
+        told: a signal has told it to stop. hangup: it is to get SIGHUP when it serves.
         hung: how often the watchdog has tried to end it.
         heard: when it last said that it is well (trio's time), or became ready.
         ended: set when it is gone.
     """
 
-    __slots__ = ("ended", "heard", "hung", "lifeline", "number", "popen", "ready", "rests")
+    __slots__ = (
+        "_lifeline",
+        "ended",
+        "hangup",
+        "heard",
+        "hung",
+        "messages",
+        "number",
+        "popen",
+        "ready",
+        "rests",
+        "stops",
+        "told",
+    )
 
-    def __init__(self, number: int, popen: "subprocess.Popen[bytes]", lifeline: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        popen: "subprocess.Popen[bytes]",
+        lifeline: int,
+        messages: socket.socket,
+    ) -> None:
         self.number = number
         self.popen = popen
-        self.lifeline = lifeline  # the end of its standard input that is held open here
+        self.messages = messages
+        self._lifeline = lifeline  # the end of its standard input that is held open here
         self.ready = False
         self.rests = False
+        self.stops = False
+        self.told = False
+        self.hangup = False
         self.hung = 0
         self.heard = 0.0
         self.ended = trio.Event()
+
+    def let_go(self) -> None:
+        """Let it see the end of its standard input."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
 
 
 class Processes:
@@ -62,6 +101,7 @@ class Processes:
         directory: of the first one; the others have directories in it.
         once: jobs are to be put back into their queues at the first start.
         passed: listening sockets that the first one gets.
+        pidfile: gets the id of this process while they serve; empty: there is none.
     """
 
     def __init__(
@@ -74,6 +114,7 @@ class Processes:
         passed: Sequence[socket.socket],
         notifier: Notifier,
         log: Log,
+        pidfile: str = "",
     ) -> None:
         self._command = list(command)
         self._cwd = cwd
@@ -86,18 +127,21 @@ class Processes:
         self._running: dict[int, Process] = {}
         self._served: set[int] = set()  # those that have been ready
         self._stopping = trio.Event()
+        self._interrupted = False  # a signal has told this process to stop
         self._status = 0
-        self._messages = Path()
+        self._problem: OSError | None = None  # what they could not start for
+        self._pidfile = Path(pidfile).absolute() if pidfile else None
 
     async def run(self) -> int:
         """Run all of them to the end; returns the exit status.
 
         Raises:
-            OSError: a directory cannot be made, or the program cannot be started.
+            OSError: a directory or the pidfile cannot be written, or the program cannot be
+                started. All that had been started have ended.
         """
-        self._make_directories()
-        with tempfile.TemporaryDirectory(prefix="disque-") as messages:
-            self._messages = Path(messages)
+        for number in range(1, self._count):
+            make_directory(self._directory / str(number))
+        try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._watch_signals)
                 nursery.start_soon(self._watch_health)
@@ -105,12 +149,13 @@ class Processes:
                     for number in range(self._count):
                         keeping.start_soon(self._keep, number)
                 nursery.cancel_scope.cancel()
+        finally:
+            if self._pidfile:
+                remove_pidfile(self._pidfile)
         self._log.notice("all processes have ended", status=self._status)
+        if self._problem is not None:
+            raise self._problem
         return self._status
-
-    def _make_directories(self) -> None:
-        for number in range(1, self._count):
-            Path(self._directory, str(number)).mkdir(exist_ok=True)
 
     def _stop(self, reason: str, status: int = 0) -> None:
         """Let all of them end in good order."""
@@ -119,11 +164,26 @@ class Processes:
             self._notifier.stopping()
             self._stopping.set()
             self._status = status
-        self._pass_on(signal.SIGTERM)
-
-    def _pass_on(self, number: int) -> None:
         for process in self._running.values():
-            process.popen.send_signal(number)
+            # What it says may have come, but not have been read: one that stops already would
+            # take the signal as the second one, and not wait for anything.
+            self._take_in(process)
+            if not (process.told or process.stops):
+                self._tell_to_stop(process)
+
+    def _tell_to_stop(self, process: Process) -> None:
+        process.told = True
+        process.popen.send_signal(signal.SIGTERM)
+
+    def _fail(self, problem: OSError) -> None:
+        self._problem = self._problem or problem
+        self._stop(str(problem), 1)
+
+    def _reload(self, process: Process) -> None:
+        """Pass SIGHUP on, as soon as the process can take it: it would end one that starts."""
+        process.hangup = not process.ready or process.rests
+        if not process.hangup:
+            process.popen.send_signal(signal.SIGHUP)
 
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -137,11 +197,17 @@ class Processes:
                             process.ended.set()
                 elif number == signal.SIGHUP:
                     self._notifier.reloading()
-                    self._pass_on(number)
+                    for process in self._running.values():
+                        self._take_in(process)
+                        self._reload(process)
                     self._notifier.reloaded()
+                elif not self._interrupted:
+                    self._interrupted = True
+                    self._stop(signal.Signals(number).name)
                 else:
                     # A second one is the processes' business, too: they end at once then.
-                    self._stop(signal.Signals(number).name)
+                    for process in self._running.values():
+                        self._tell_to_stop(process)
 
     # ---- one process ----------------------------------------------------------------------------
 
@@ -150,9 +216,17 @@ class Processes:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             started = trio.current_time()
-            status = await self._run(number)
+            status: int | None = None
+            reason = ""
+            try:
+                status = await self._run(number)
+            except OSError as problem:
+                # The system has no room for one more, say. That may pass.
+                if number not in self._served and not self._stopping.is_set():
+                    self._fail(problem)
+                reason = str(problem)
             if self._stopping.is_set():
-                if status not in (0, -signal.SIGTERM):  # that came before it could listen to it
+                if status not in (None, 0, -signal.SIGTERM):  # it came before the process listened
                     self._status = 1
                 return
             if status == 0:
@@ -169,6 +243,7 @@ class Processes:
                 "a process has ended and is started again",
                 process=number,
                 status=status,
+                reason=reason,
                 pause=pause,
             )
             self._tell()
@@ -177,33 +252,47 @@ class Processes:
             pause = min(2 * pause, LAST_PAUSE)
 
     async def _run(self, number: int) -> int:
-        """Start process ``number`` and wait for its end; returns its exit status."""
-        address = self._messages / str(number)
-        address.unlink(missing_ok=True)
-        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
-            await messages.bind(os.fspath(address))
-            if self._stopping.is_set():
-                return 0
-            process = self._start(number, address)
+        """Start process ``number`` and wait for its end; returns its exit status.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
+            messages.setblocking(False)
+            # Others can see the name, and send to it: who has sent a message is asked for.
+            messages.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            name = f"disque-{os.getpid()}-{number}-{secrets.token_hex(8)}"
+            messages.bind("\0" + name)
+            process = self._start(number, "@" + name, messages)
             self._running[number] = process
             try:
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._hear, process, messages)
+                    nursery.start_soon(self._hear, process)
                     # It may have ended before it was known here.
                     if process.popen.poll() is None:
                         await process.ended.wait()
                     nursery.cancel_scope.cancel()
+                self._take_in(process)  # its last words
             finally:
+                self._give_up(process)
                 del self._running[number]
-                os.close(process.lifeline)
-                if process.popen.poll() is None:  # only when this process fails
-                    process.popen.kill()
-                process.popen.wait()
         return process.popen.returncode
 
-    def _start(self, number: int, address: Path) -> Process:
+    def _give_up(self, process: Process) -> None:
+        """Let ``process`` go. If it still runs, this one fails: all are to stop in good order, for
+        which they need no signal."""
+        if process.popen.poll() is None:
+            for other in self._running.values():
+                other.let_go()
+            try:
+                process.popen.wait(_LAST_WAIT)
+            except subprocess.TimeoutExpired:
+                self._log.warning("a process does not stop", process=process.number)
+        process.let_go()
+
+    def _start(self, number: int, address: str, messages: socket.socket) -> Process:
         once = self._once and number not in self._served
-        environ = {**os.environ, VARIABLE: announce(number, once), "NOTIFY_SOCKET": str(address)}
+        environ = {**os.environ, VARIABLE: announce(number, once), "NOTIFY_SOCKET": address}
         if self._notifier.watchdog:
             environ["WATCHDOG_USEC"] = str(int(self._notifier.watchdog * 1e6))
         passed = [] if number else [sock.fileno() for sock in self._passed]
@@ -226,12 +315,26 @@ class Processes:
             raise
         finally:
             os.close(source)
-        return Process(number, popen, lifeline)
+        return Process(number, popen, lifeline, messages)
 
-    async def _hear(self, process: Process, messages: trio.socket.SocketType) -> None:
-        """Take in what ``process`` says, as if to systemd."""
+    async def _hear(self, process: Process) -> None:
+        """Take in what ``process`` says, whenever it does."""
         while True:
-            for line in (await messages.recv(4096)).decode("utf-8", "replace").splitlines():
+            await trio.lowlevel.wait_readable(process.messages)
+            self._take_in(process)
+
+    def _take_in(self, process: Process) -> None:
+        """Take in what ``process`` has said, as if to systemd."""
+        while True:
+            try:
+                text, extras, _, _ = process.messages.recvmsg(
+                    4096, socket.CMSG_SPACE(_CREDENTIALS.size)
+                )
+            except OSError:  # there is no more
+                return
+            if not any(_sender(extra) == process.popen.pid for extra in extras):
+                continue
+            for line in text.decode("utf-8", "replace").splitlines():
                 name, _, value = line.partition("=")
                 if name == "WATCHDOG":
                     process.heard = trio.current_time()
@@ -239,19 +342,29 @@ class Processes:
                     self._is_ready(process)
                 elif name in ("RELOADING", "STOPPING"):
                     process.rests = True
+                    process.stops = process.stops or name == "STOPPING"
                 elif name == "EXTEND_TIMEOUT_USEC" and value.isdigit():
                     self._notifier.extend(int(value))
 
     def _is_ready(self, process: Process) -> None:
         process.heard = trio.current_time()
-        process.rests = False
-        if process.ready:
+        process.rests = process.stops
+        was_ready, process.ready = process.ready, True
+        if process.hangup:
+            self._reload(process)
+        if was_ready:
             return
-        process.ready = True
         first_time = len(self._served) < self._count
         self._served.add(process.number)
         if first_time and len(self._served) == self._count:
             self._log.notice("all processes serve", processes=self._count)
+            # Now that nothing is missing it is known that no other server has the ports.
+            try:
+                if self._pidfile:
+                    write_pidfile(self._pidfile)
+            except OSError as problem:
+                self._fail(problem)
+                return
             self._notifier.ready()
         self._tell()
 
@@ -275,6 +388,14 @@ class Processes:
                     process.hung += 1
                     process.heard = now
             self._notifier.feed()
+
+
+def _sender(extra: tuple[int, int, bytes]) -> int:
+    """The id of the process that sent a message, by what came with it; 0: that is not said."""
+    level, kind, data = extra
+    if (level, kind) != (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+        return 0
+    return int(_CREDENTIALS.unpack(data)[0])
 
 
 def command_line() -> list[str]:

@@ -4,6 +4,7 @@ Owns the environment variable by which the old process tells the new one that it
 """
 
 import os
+import signal
 import sys
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
@@ -60,5 +61,7 @@ def replace_process(
     environ = hand_over([*activated, *own], notifier)
     if time is not None:
         environ[_GOES_ON] = f"{len(activated)} {time}"
+    # The new program cannot take it before it listens; that it is ignored outlasts the exec.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # As it was called: options of the interpreter are kept, too.
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)

@@ -60,6 +60,17 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def is_in(directory: Path) -> Callable[[Path], bool]:
+    """Whether a process, named by its directory in /proc, works in ``directory``."""
+
+    def check(process: Path) -> bool:
+        with suppress(OSError):
+            return process.name.isdigit() and (process / "cwd").readlink() == directory
+        return False
+
+    return check
+
+
 def consecutive_ports() -> int:
     """The first of two ports for clients that are free, with those of their buses."""
     for _ in range(100):
@@ -154,6 +165,71 @@ def test_a_signal_ends_all(several: Start, number: signal.Signals) -> None:
     assert not any(map(is_alive, pids))
 
 
+def test_shutdown_of_two_at_once_cuts_none_off(several: Start) -> None:
+    server = several()
+    wires = [node.wire() for node in server.nodes]
+    for wire in wires:
+        wire.send("SHUTDOWN")
+    assert server.main.process.wait(15) == 0
+
+
+def test_sighup_ends_no_process_that_starts_or_restarts(several: Start) -> None:
+    server = several()
+    first, second = server.pid(0), server.pid(1)
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: not is_alive(second))
+
+    def serves() -> bool:
+        server.main.process.send_signal(signal.SIGHUP)
+        return server.serves()
+
+    wait_until(serves, 20)
+    second = server.pid(1)
+    run_id = server.nodes[1].info("server")["run_id"]
+    server.nodes[1].wire().send("RESTART")
+
+    def is_back() -> bool:
+        os.kill(second, signal.SIGHUP)
+        try:
+            return server.nodes[1].info("server")["run_id"] != run_id and server.serves()
+        except NOT_YET:
+            return False
+
+    wait_until(is_back, 20)
+    assert (server.pid(0), server.pid(1)) == (first, second)
+
+
+def test_where_temporary_files_go_does_not_matter(
+    several: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = tmp_path / ("long" * 30)
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    server = several()
+    assert list(directory.iterdir()) == []
+    assert server.main.stop() == 0
+
+
+def test_a_second_server_leaves_the_pidfile_of_the_first_alone(tmp_path: Path) -> None:
+    port = consecutive_ports()
+    file, log = tmp_path / "disque.pid", tmp_path / "second.log"
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT)]
+    options += ["--daemonize", "yes", "--pidfile", str(file), "--logfile"]
+    assert run_server(*options, "first.log", cwd=tmp_path).returncode == 0
+    wait_until(file.exists, 20)
+    before = file.read_text()
+    try:
+        second = tmp_path / "second"
+        second.mkdir()
+        run_server(*options, str(log), "--dir", str(second), cwd=tmp_path)
+        wait_until(lambda: not any(map(is_in(second), Path("/proc").iterdir())), 20)
+        assert log.exists()
+        assert file.read_text() == before
+    finally:
+        os.kill(int(before), signal.SIGTERM)
+    wait_until(lambda: not file.exists(), 20)
+
+
 def test_shutdown_of_one_ends_all(several: Start) -> None:
     server = several()
     pids = [server.pid(number) for number in range(COUNT)]
@@ -225,6 +301,20 @@ def test_what_does_not_go_with_several_processes_is_said(
     assert done.returncode == 1
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("port", "right"), [(7711, True), (0, False), (55534, True), (55535, False)]
+)
+def test_the_check_of_a_file_knows_what_several_processes_need(
+    tmp_path: Path, port: int, right: bool
+) -> None:
+    file = tmp_path / "disque.yaml"
+    file.write_text(f"port: {port}\nprocesses: 2\nunixsocket: sock\n")
+    done = run_server("--check-config", str(file))
+    assert done.returncode == (0 if right else 1)
+    assert bool(done.stderr) is not right
+    assert done.stderr.count("\n") == (0 if right else 1)
 
 
 def test_settings_from_the_standard_input_cannot_be_read_by_several(tmp_path: Path) -> None:

@@ -7,14 +7,13 @@ import json
 import os
 import resource
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from tools.bench import report, scenarios
+from tools.bench.command import number, numbers, run, say
 from tools.bench.scenarios import Plan
 from tools.bench.servers import (
     DISQUE_COMMAND,
@@ -79,7 +78,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         if options.subject == "disque"
         else partial(redis_server, "redis again")
     )
-    plan = Plan(starts=(ours, redis_server), say=_say)
+    plan = Plan(starts=(ours, redis_server), say=say)
     if options.quick:
         plan = replace(
             plan,
@@ -117,12 +116,12 @@ def _parser() -> argparse.ArgumentParser:
         " with more and more jobs held; idle: the cost beside idle connections",
     )
     add("--quick", action="store_true", help="a few seconds' run, to see that everything works")
-    add("--rounds", type=_number, help="how often everything is measured (default 3)")
-    add("--pipelines", type=_numbers, metavar="N,N", help="pipeline depths (default 1,16,64)")
-    add("--clients", type=_numbers, metavar="N,N", help="numbers of clients (default 1,50,1000)")
-    add("--held", type=_numbers, metavar="N,N", help="jobs held (default 1000 to 1000000)")
-    add("--idle", type=_number, help="idle connections (default 10000)")
-    add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
+    add("--rounds", type=number, help="how often everything is measured (default 3)")
+    add("--pipelines", type=numbers, metavar="N,N", help="pipeline depths (default 1,16,64)")
+    add("--clients", type=numbers, metavar="N,N", help="numbers of clients (default 1,50,1000)")
+    add("--held", type=numbers, metavar="N,N", help="jobs held (default 1000 to 1000000)")
+    add("--idle", type=number, help="idle connections (default 10000)")
+    add("--size", type=number, default=100, help="bytes of a job's body (default 100)")
     add("--work", type=float, help="scales the number of commands measured (default 1.0)")
     add(
         "--server",
@@ -142,17 +141,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
-    return value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(_number, text.split(",")))
-
-
 def _raise_file_limit(needed: int) -> None:
     """Lets this process and the servers it starts have as many connections as they need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -162,20 +150,5 @@ def _raise_file_limit(needed: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _terminated(*_: object) -> None:
-    # An ordinary exit, so that the servers are ended on the way out.
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    run(main)

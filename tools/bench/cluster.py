@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,10 +17,11 @@ from pathlib import Path
 from statistics import median
 
 from tools.bench import report
+from tools.bench.command import number, numbers, run, say
 from tools.bench.fleet import GENERATOR_CPUS, fleet
 from tools.bench.measure import Bench, Setting
 from tools.bench.replicated import WAYS, ClusterBench, Result, Way, copies
-from tools.bench.servers import DISQUE_COMMAND, ServerError, redis_server
+from tools.bench.servers import DISQUE_COMMAND, redis_server
 from tools.bench.workloads import SERIAL_DIGITS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
@@ -169,9 +168,9 @@ def growth_table(results: Sequence[Result], level: Callable[[Result], int], what
         kind = [r for r in results if (r.way.step, r.way.pipeline) == (step, pipeline)]
         levels = sorted({level(r) for r in kind})
         lowest = median(r.cpu_per_100k for r in kind if level(r) == levels[0])
-        for number in levels:
-            mine = [r for r in kind if level(r) == number]
-            row = [_name(mine[0].way), str(pipeline), f"{number:,}", str(mine[0].way.replicate)]
+        for size in levels:
+            mine = [r for r in kind if level(r) == size]
+            row = [_name(mine[0].way), str(pipeline), f"{size:,}", str(mine[0].way.replicate)]
             ratio = median(r.cpu_per_100k for r in mine) / lowest
             row += [*_cpu(mine), f"{ratio:.2f}"]
             row += [f"{median(r.rate for r in mine):,.0f}", *_bus(mine)]
@@ -215,7 +214,7 @@ def main(arguments: Sequence[str]) -> int:
         held=options.held or ((100, 1_000) if quick else (1_000, 100_000, 1_000_000)),
         size=max(options.size, SERIAL_DIGITS),
         work=options.work or (0.05 if quick else 1.0),
-        say=_say,
+        say=say,
     )
     section = f"cluster {options.scenario}"
     if options.write_docs:
@@ -246,44 +245,18 @@ def _parser() -> argparse.ArgumentParser:
         " nodes: with more and more nodes; held: with more and more jobs held",
     )
     add("--quick", action="store_true", help="a few seconds' run, to see that everything works")
-    add("--rounds", type=_number, help="how often everything is measured (default 3)")
-    add("--replicate", type=_number, default=3, help="copies of a job (default 3)")
-    add("--clients", type=_number, default=50, help="of all nodes together (default 50)")
-    add("--pipelines", type=_numbers, metavar="N,N", help="pipeline depths (default 1,16)")
-    add("--nodes", type=_numbers, metavar="N,N", help="numbers of nodes (default 1,2,3,5,7,9)")
-    add("--held", type=_numbers, metavar="N,N", help="jobs held (default 1000,100000,1000000)")
-    add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
+    add("--rounds", type=number, help="how often everything is measured (default 3)")
+    add("--replicate", type=number, default=3, help="copies of a job (default 3)")
+    add("--clients", type=number, default=50, help="of all nodes together (default 50)")
+    add("--pipelines", type=numbers, metavar="N,N", help="pipeline depths (default 1,16)")
+    add("--nodes", type=numbers, metavar="N,N", help="numbers of nodes (default 1,2,3,5,7,9)")
+    add("--held", type=numbers, metavar="N,N", help="jobs held (default 1000,100000,1000000)")
+    add("--size", type=number, default=100, help="bytes of a job's body (default 100)")
     add("--work", type=float, help="scales the number of jobs measured (default 1.0)")
     add("--server", metavar="COMMAND", default=shlex.join(DISQUE_COMMAND), help="starts a node")
     add("--write-docs", action="store_true", help=f"replace the table in docs/{DOCS.name}")
     return parser
 
 
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
-    return value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(_number, text.split(",")))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _terminated(*_: object) -> None:
-    # An ordinary exit, so that the servers are ended on the way out.
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    run(main)

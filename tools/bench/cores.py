@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
 import socket
 import sys
 import time
@@ -22,12 +21,13 @@ from pathlib import Path
 from statistics import median
 
 from tools.bench import report
+from tools.bench.command import run
 from tools.bench.fleet import HOST, Fleet
 from tools.bench.generators import Part, drive
 from tools.bench.load import LoadError
 from tools.bench.replicated import ClusterBench
 from tools.bench.replicated import Way as ReplicatedWay
-from tools.bench.servers import DISQUE_COMMAND, NO_REWRITE, ServerError, disque_server
+from tools.bench.servers import DISQUE_COMMAND, NO_REWRITE, disque_server
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "design.md"
 MODULE = "tools.bench.cores"
@@ -290,16 +290,5 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _terminated(*_: object) -> None:
-    # An ordinary exit, so that the servers are ended on the way out.
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    run(main)

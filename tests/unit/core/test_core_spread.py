@@ -104,3 +104,29 @@ def test_what_a_leaving_node_places_elsewhere_can_be_on_its_own_host() -> None:
     id = mesh.add(0, "REPLICATE", 2)
     assert mesh.holders(id) == [1, 2]
     assert ask(mesh, "REPLICATE", 3).startswith("NOREPL Not enough reachable nodes")
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",)])
+def test_more_copies_than_hosts_are_refused_at_once(options: tuple[str, ...]) -> None:
+    mesh = spread(A, A, B)
+    assert ask(mesh, "REPLICATE", 3, *options).startswith("NOREPL Not enough reachable nodes")
+    assert spread(A, A, A).peers[0].places() == 1
+    assert ask(spread(A, A, A), "REPLICATE", 2).startswith("NOREPL")
+
+
+def test_a_job_has_as_many_copies_as_there_are_hosts_if_nobody_says_how_many() -> None:
+    mesh = spread(A, A)
+    assert mesh.holders(mesh.add(0)) == [0]
+    ips = (A, A, B, B)
+    mesh = spread(*ips)
+    assert hosts_of(mesh, mesh.add(0), ips) == [A, B]
+
+
+def test_until_the_own_address_is_known_no_copy_is_placed() -> None:
+    assert ask(spread("", A), "REPLICATE", 2).startswith("NOREPL")
+
+
+def test_a_leaving_node_gives_all_to_the_other_process_of_the_only_host() -> None:
+    mesh = spread(A, A)
+    mesh[0].node.set_leaving(True)
+    assert mesh.holders(mesh.add(0)) == [1]

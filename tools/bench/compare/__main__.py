@@ -6,14 +6,13 @@ import argparse
 import json
 import os
 import shlex
-import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from tools.bench import report
+from tools.bench.command import number, numbers, run, say
 from tools.bench.compare.chart import chart
 from tools.bench.compare.rounds import Plan, rounds
 from tools.bench.compare.subjects import LEVELS, Level, Subject, all_subjects
@@ -47,13 +46,13 @@ def main(arguments: Sequence[str]) -> int:
         seconds=options.seconds,
         size=options.size,
         directory=options.dir,
-        say=_say,
+        say=say,
     )
     for level in plan.levels:
         lacks = filter(None, (subject.lacks(level) for subject in subjects))
         notes += [f"Synced {LEVEL_TITLES[level]}: {lack}." for lack in lacks]
     for note in notes:
-        _say(note)
+        say(note)
     if options.write_docs:
         # Not after minutes of work: is there a place for the table?
         report.replace_section(PAGE.read_text(), SECTION, "")
@@ -134,12 +133,12 @@ def _parser() -> argparse.ArgumentParser:
         " docs/performance.md explains the figures.",
     )
     add = parser.add_argument
-    add("--rounds", type=_number, default=3, help="how often everything is measured (default 3)")
-    add("--jobs", type=_number, default=100_000, help="most jobs of a measurement (default 100000)")
+    add("--rounds", type=number, default=3, help="how often everything is measured (default 3)")
+    add("--jobs", type=number, default=100_000, help="most jobs of a measurement (default 100000)")
     add("--seconds", type=float, default=3.0, help="most time of a measurement (default 3)")
-    add("--clients", type=_number, default=50, help="connections (default 50)")
-    add("--pipelines", type=_numbers, default=(1, 16), metavar="N,N", help="(default 1,16)")
-    add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
+    add("--clients", type=number, default=50, help="connections (default 50)")
+    add("--pipelines", type=numbers, default=(1, 16), metavar="N,N", help="(default 1,16)")
+    add("--size", type=number, default=100, help="bytes of a job's body (default 100)")
     add(
         "--subjects",
         type=lambda text: _names(text, keys),
@@ -170,17 +169,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
-    return value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(_number, text.split(",")))
-
-
 def _names(text: str, known: Sequence[str]) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
@@ -194,20 +182,5 @@ def _levels(text: str) -> tuple[Level, ...]:
     return tuple(level for level in LEVELS if level in names)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _terminated(*_: object) -> None:
-    # An ordinary exit, so that the servers are ended on the way out.
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    run(main)

@@ -6,13 +6,12 @@ import argparse
 import json
 import os
 import shlex
-import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from tools.bench import report
+from tools.bench.command import number, run, say
 from tools.bench.latency.plot import plot
 from tools.bench.latency.situations import (
     EXPIRY,
@@ -25,8 +24,7 @@ from tools.bench.latency.situations import (
     sync_times,
 )
 from tools.bench.latency.tables import aims_table, disk_line, latency_table
-from tools.bench.load import LoadError
-from tools.bench.servers import DISQUE_COMMAND, GENERATOR_CPUS, SERVER_CPUS, ServerError
+from tools.bench.servers import DISQUE_COMMAND, GENERATOR_CPUS, SERVER_CPUS
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = DOCS / "performance.md"
@@ -65,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    plan = Plan(command=shlex.split(options.server), situations=options.situations, say=_say)
+    plan = Plan(command=shlex.split(options.server), situations=options.situations, say=say)
     if options.quick:
         plan = replace(
             plan,
@@ -131,9 +129,9 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {', '.join(SITUATIONS)} (default: all)",
     )
     add("--seconds", type=float, help="of each measurement (default 8)")
-    add("--clients", type=_number, help="connections (default 50)")
-    add("--held", type=_number, help="jobs in the file that is rewritten (default 500000)")
-    add("--expiring", type=_number, help="jobs that expire at the same time (default 1000000)")
+    add("--clients", type=number, help="connections (default 50)")
+    add("--held", type=number, help="jobs in the file that is rewritten (default 500000)")
+    add("--expiring", type=number, help="jobs that expire at the same time (default 1000000)")
     add(
         "--server",
         metavar="COMMAND",
@@ -150,13 +148,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"a number of 1 or more is needed, not {text}")
-    return value
-
-
 def _situations(text: str) -> tuple[str, ...]:
     names = text.split(",")
     for name in names:
@@ -165,20 +156,5 @@ def _situations(text: str) -> tuple[str, ...]:
     return tuple(name for name in SITUATIONS if name in names)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _terminated(*_: object) -> None:
-    # An ordinary exit, so that all processes are ended on the way out.
-    sys.exit(128 + signal.SIGTERM)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, LoadError, report.DocsError, OSError) as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    run(main)

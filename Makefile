@@ -4,26 +4,29 @@ COMPILED ?= .venv-compiled
 SEEDS ?= 100000
 PY := $(VENV)/bin/python
 export VENV COMPILED
+# Processes of tests share what the first one has compiled.
+export PYTHONDONTWRITEBYTECODE =
 
 # What of the tests has to do with what is compiled; the rest is the same in both forms.
-COMPILED_UNITS = $(addprefix tests/unit/,aof cluster commands core eventlog protocol server) \
-	tests/sim --ignore=tests/sim/test_sim_audit.py $(addprefix tests/bananaq/test_bananaq_, \
-	broker.py check.py deadlines.py embedded.py file.py log.py redis_keys.py redis_model.py \
-	semantics.py semantics_okq.py stateful.py)
-COMPILED_LIVE = tests/live --ignore=tests/live/test_live_audit_clocks.py \
-	--ignore=tests/live/test_cli.py --ignore=tests/live/test_client.py \
-	--ignore-glob='*/test_cluster_*' \
-	$(addprefix tests/bananaq/test_banana_live_,commands.py process.py waiting.py)
-IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled SIM_SEEDS=200 \
+COMPILED_TESTS = tests/sim --ignore=tests/sim/test_audit.py \
+	$(addprefix tests/unit/,aof bananaq cluster eventlog node process protocol resp respserver) \
+	$(addprefix tests/live/,cluster eventlog node \
+	$(addprefix bananaq/test_,commands.py process.py semantics.py semantics_okq.py waiting.py))
+IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled \
 	../bin/python -m pytest -p no:cacheprovider
 
-.PHONY: help run test test-pure test-rest test-pressure test-bananaq test-spark test-compiled \
-	test-compiled-units test-compiled-live test-compiled-clusters lint format bench guard profile \
+# Most tests wait for most of their time, so there are more processes of them than CPUs.
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --dist loadgroup
+
+.PHONY: help run test check check-tests collect test-pure test-pressure test-bananaq test-spark \
+	test-compiled lint format bench guard profile \
 	simulate soak compiled wheels docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
+	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
 	@echo "make test-spark  the tests that start a Spark"
 	@echo "make test-compiled  those of the compiled form"
 	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
@@ -33,7 +36,8 @@ help:
 	@echo "make guard  count the instructions of the hot paths (ARGS=--update: write the baseline)"
 	@echo "make profile  where the time of a loaded node goes, into docs/"
 	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
-	@echo "make soak   simulate 100000 clusters (SEEDS=...), let faults happen to real ones, then"
+	@echo "make soak   simulate 100000 clusters (SEEDS=...), start on 10000 damaged nodes.conf, let"
+	@echo "            faults happen to real clusters, then"
 	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\"),"
 	@echo "            audit clusters in faults, and kill all that takes part in a Spark pipeline"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
@@ -52,92 +56,90 @@ ifdef ARGS
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard
-	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-rest
+	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard collect
+	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-compiled
 endif
 
-# Parts of `make test`. Both of these wait for much of their time, so they go on side by side.
+# All seeds are run in the compiled form, which takes less than half of the time for one.
 test-pure:
-	$(PY) -m pytest --ignore=tests/spark
+	SIM_SEEDS=200 $(PY) -m pytest $(PARALLEL)
 
-test-rest:
-	$(PY) -m pytest tests/spark
-	@$(MAKE) --no-print-directory test-compiled
+check:
+	@tools/setup.sh check
+	@$(MAKE) --no-print-directory -j2 -Otarget lint check-tests
+
+# Before the processes of tests do: what one has compiled the others need not.
+collect:
+	@$(PY) -m pytest --collect-only -qq >/dev/null || $(PY) -m pytest --collect-only -qq
+
+check-tests:
+	SIM_SEEDS=100 $(PY) -m pytest $(PARALLEL) tests/unit tests/sim/test_seeds.py
 
 test-pressure:
 	@tools/setup.sh test
-	$(PY) -m pytest tests/pressure $(ARGS)
+	$(PY) -m pytest tests/unit/pressure tests/live/pressure $(ARGS)
 
 test-bananaq:
 	@tools/setup.sh test
-	$(PY) -m pytest tests/bananaq $(ARGS)
+	$(PY) -m pytest tests/unit/bananaq tests/live/bananaq $(ARGS)
 
 test-spark:
 	@tools/setup.sh test
-	$(PY) -m pytest tests/spark $(ARGS)
+	$(PY) -m pytest tests/unit/spark tests/live/spark $(ARGS)
 
 # The compiled package, and a copy of the tree without the sources that it could be mistaken for.
-# The pure form runs all seeds.
+# The pure part goes first, as it takes longer: the tests that share a Spark run one after another.
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
-	@cp -R tests config docs examples tools pyproject.toml $(COMPILED)/tree
+	@cp -Rp tests config docs examples tools pyproject.toml $(COMPILED)/tree
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j2 -Otarget test-compiled-units test-compiled-live \
-		test-compiled-clusters
+	nice -n 3 $(SHELL) -c '$(IN_COMPILED) $(PARALLEL) $(COMPILED_TESTS)'
 endif
 
-test-compiled-units:
-	$(IN_COMPILED) $(COMPILED_UNITS)
-
-test-compiled-live:
-	$(IN_COMPILED) $(COMPILED_LIVE)
-
-# Most of their time they wait for clusters to notice something.
-test-compiled-clusters:
-	$(IN_COMPILED) tests/live/test_cluster_*.py
-
 lint:
-	@tools/setup.sh test
+	@tools/setup.sh check
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
 format:
-	@tools/setup.sh test
+	@tools/setup.sh check
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 bench:
 	@tools/setup.sh test
-	$(PY) -m tools.bench $(ARGS)
+	$(PY) -m tools.bench throughput $(ARGS)
 
 guard:
 	@tools/setup.sh test
-	$(PY) -m tools.bench.guard $(ARGS)
+	$(PY) -m tools.bench guard $(ARGS)
 
 profile:
 	@tools/setup.sh test
 	@tools/setup.sh profile
 	@tools/setup.sh compiled
-	$(PY) -m tools.profiling $(if $(filter-out .venv-compiled,$(COMPILED)),--compiled $(COMPILED)/bin/python) \
+	$(PY) -m tools.bench profile $(if $(filter-out .venv-compiled,$(COMPILED)),--compiled $(COMPILED)/bin/python) \
 		$(ARGS)
 
 simulate:
-	@tools/setup.sh test
-	$(PY) tools/simulate.py $(ARGS)
+	@tools/setup.sh check
+	$(PY) -m tools.simulate $(ARGS)
 
 # The first thousand seeds are in `make test`.
 soak:
 	@tools/setup.sh test
-	$(PY) tools/simulate.py --first 1000 --seeds $(SEEDS)
-	$(PY) tools/soak_cluster.py
+	$(PY) -m tools.simulate --first 1000 --seeds $(SEEDS)
+	CONF_SEEDS=10000 $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
+	PRESSURE_SINGLES=100000 $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
+	$(PY) -m tools.soak_cluster
 	$(PY) -m tools.soak_kill $(ARGS)
-	$(PY) tools/soak_audit.py
-	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/spark
+	$(PY) -m tools.soak_audit
+	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.
 compiled:
@@ -147,7 +149,7 @@ wheels:
 	@tools/setup.sh wheels
 
 docs:
-	@tools/setup.sh test
+	@tools/setup.sh check
 	$(PY) tools/make_docs.py
 
 clean:

@@ -1,20 +1,18 @@
-"""Where the command `pressure` begins: it says what to install if its extra is not there.
+"""Where the command ``pressure`` begins: it reads its arguments before it loads anything else.
 
-Outside of `disque_trio.pressure`, which cannot be imported then.
+Help, the version and wrong arguments need neither Trio nor a connection.
 """
 
-import importlib
 import sys
+from importlib import import_module
+
+from disque_trio.pressure.arguments import parse
 
 
 def main() -> int:
-    """Run the command; returns its exit status, 1 if the client of Redis is not installed."""
-    try:
-        command = importlib.import_module("disque_trio.pressure.cli")
-    except ImportError as missing:
-        print(f"pressure: {missing}", file=sys.stderr)
-        return 1
-    status: int = command.main()
+    """Run the command; returns its exit status."""
+    options = parse()
+    status: int = import_module("disque_trio.pressure.cli").run(options)
     return status
 
 

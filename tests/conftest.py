@@ -1,11 +1,17 @@
 """Fixtures that all tests share."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import (
+from hypothesis import HealthCheck, settings
+
+# Before the imports of it.
+pytest.register_assert_rewrite("tests.support")
+
+from tests.support.harness import (  # noqa: E402
     ClusterFactory,
     LiveNode,
     NodeFactory,
@@ -19,11 +25,47 @@ from harness import (
 
 __all__ = ["LiveNode", "NodeFactory", "Wire", "free_port", "wait_until"]
 
-# A shell starts what is in the background with SIGINT ignored, and so would be what tests start.
+# A shell starts what is in the background with SIGINT ignored, nohup with SIGHUP, and so would be
+# what tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# A busy machine is no failure; and a failure prints how to repeat it.
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("busy")
+
+
+# One Spark takes half a gigabyte and ten seconds to start, so there are two at a time at most: the
+# session that tests share, and those that these start.
+OWN_SPARKS = ("test_crash.py", "test_pipeline.py", "test_submit.py")
 
 NODE_TIMEOUT = "3000"  # ms; short, but not for a machine that is busy with other tests
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what stays in one process where several share the tests: what uses a fixture of its
+    module, which is set up once, and what uses a Spark."""
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+        if "spark" in fixtures:
+            group = "spark"
+        elif item.path.parent.name == "spark" and item.path.name in OWN_SPARKS:
+            group = "own-sparks"
+        elif any(one.scope == "module" for found in fixtures.values() for one in found):
+            group = f"{item.path.parent.name}-{item.path.stem}"
+        else:
+            continue
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage not look through all tests again and again."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@
 # (Spark is a Java program), and valgrind and a C compiler (instructions are
 # counted and the compiled form is tested as well).
 #
-#   tools/setup.sh run|test|profile|compiled|wheels
+#   tools/setup.sh run|check|test|profile|compiled|wheels
+#
+# `check` is what ruff, mypy and the unit tests need: Python packages only.
 #
 # It installs Debian packages only when they are missing and only as root;
 # otherwise it says which command the operator has to run.
@@ -87,14 +89,19 @@ if [ "$what" = compiled ]; then
 fi
 
 # One stamp a purpose, renewed when pyproject.toml changes.
-stamp=$venv/.installed-$what
+case $what in
+    check) stamp=$venv/.installed-test ;;
+    *) stamp=$venv/.installed-$what ;;
+esac
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
-        test) extras='dev' ;;
+        check | test) extras='dev' ;;
         profile) extras='dev,profile' ;;
         *) extras='console' ;;
     esac
     $pip install --quiet -e ".[$extras]"
+    # Or the first start would, and each where PYTHONDONTWRITEBYTECODE is set.
+    "$venv/bin/python" -m compileall -q disque_trio
     touch "$stamp"
 fi
 

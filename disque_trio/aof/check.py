@@ -1,8 +1,9 @@
-"""`disque-check-aof`: says whether an append-only file is good, cuts it, or saves what is good.
+"""``disque-check-aof``: checks an append-only file, truncates it, or salvages its good records.
 
 Owns the command line, what is printed, and the order of system calls by which no byte of the file
-is lost: `--fix` has a copy of it on the disk before it cuts, `--salvage` writes a new file only.
-The lines and exit codes of Disque's own tool are kept; what this one adds is printed before them.
+is lost: ``--fix`` has a copy of it on the disk before it cuts, ``--salvage`` writes a new file
+only. The lines and exit codes of Disque's own tool are kept; what this one adds is printed before
+them.
 """
 
 import argparse
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from disque_trio.aof.format import AofError
-from disque_trio.aof.survey import MAX_QUEUES, Stretch, Survey
+from disque_trio.aof.scanner import MAX_QUEUES, Scanner, Stretch
+from disque_trio.disk import sync_directory
 from disque_trio.version import VERSION
 
 _LISTED = 20  # damaged places that are listed one by one
@@ -37,16 +39,16 @@ Stop the node first: what it writes meanwhile looks like damage, and --fix would
 
 
 class Refused(Exception):
-    """Nothing was changed; the text says why."""
+    """The command refused to change anything; the text says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `disque-check-aof`; see `run`."""
-    return run("disque-check-aof", DESCRIPTION, Survey, arguments)
+    """Run ``disque-check-aof``; see ``run``."""
+    return run("disque-check-aof", DESCRIPTION, Scanner, arguments)
 
 
 def run(
-    program: str, description: str, kind: type[Survey], arguments: Sequence[str] | None = None
+    program: str, description: str, kind: type[Scanner], arguments: Sequence[str] | None = None
 ) -> int:
     """Run a tool for files of one kind.
 
@@ -117,10 +119,10 @@ def _run(path: Path, options: argparse.Namespace) -> int:
         before = os.fstat(file.fileno())
         if before.st_size == 0:
             raise Refused(f"Empty file: {_shown(path)}")
-        kind: type[Survey] = options.kind
+        kind: type[Scanner] = options.kind
         findings = _salvage(file, out, kind) if out else _look(file, kind, lambda stretch: None)
         findings.show(path, out, options.program)
-        size, ok_up_to = findings.survey.size, findings.ok_up_to
+        size, ok_up_to = findings.scanner.size, findings.ok_up_to
         print(f"AOF analyzed: size={size}, ok_up_to={ok_up_to}, diff={size - ok_up_to}")
         if ok_up_to == size:
             print("AOF is valid")
@@ -154,6 +156,7 @@ def _shown(path: Path) -> str:
 
 
 def _agreed() -> bool:
+    """Ask on the terminal whether to go on."""
     print("Continue? [y/N]: ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -162,65 +165,71 @@ def _agreed() -> bool:
 
 
 class Findings:
-    """What a look through a file brought to light.
+    """The result of checking a file.
 
     Attributes:
         damage: the first of the damaged stretches.
         places: how many there are.
         bad: bytes in all of them.
         first: what is wrong with the first, None: the file is valid.
-        before: jobs, deletes before the first.
+        before: jobs, deletes, pauses before the first.
     """
 
-    def __init__(self, survey: Survey) -> None:
-        self.survey = survey
+    def __init__(self, scanner: Scanner) -> None:
+        self.scanner = scanner
         self.damage: list[Stretch] = []
         self.places = 0
         self.bad = 0
         self.first: AofError | None = None
-        self.before = (0, 0)
+        self.before = (0, 0, 0)
 
     @property
     def ok_up_to(self) -> int:
-        """Where the first bad record begins, or the end of the file."""
-        return self.survey.size if self.first is None else self.first.offset
+        """The offset of the first bad record, or of the end of the file."""
+        return self.scanner.size if self.first is None else self.first.offset
+
+    @property
+    def _counts(self) -> tuple[int, int, int]:
+        return self.scanner.jobs, self.scanner.deletes, self.scanner.pauses
 
     def add(self, stretch: Stretch) -> None:
         if stretch.error is None:
             return
         if self.first is None:
             self.first = stretch.error
-            self.before = (self.survey.jobs, self.survey.deletes)
+            self.before = self._counts
         self.places += 1
         self.bad += stretch.end - stretch.start
         if len(self.damage) < _LISTED:
             self.damage.append(stretch)
 
     def show(self, path: Path, out: Path | None, program: str) -> None:
-        """Print all but the lines that Disque's tool has as well."""
-        survey = self.survey
-        queues = f"{survey.queues}{' or more' if survey.queues == MAX_QUEUES else ''}"
+        """Print everything but the lines that Disque's tool prints as well."""
+        scanner = self.scanner
+        queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
         print(
-            f"Good records: {survey.taken}={survey.jobs}, queues={queues}, "
-            f"{survey.ended}={survey.deletes}"
+            f"Good records: {scanner.taken}={scanner.jobs}, queues={queues}, "
+            f"{scanner.ended}={scanner.deletes}{_pauses(scanner.pauses)}"
         )
         if self.first is not None:
             self._show_damage(self.first, path, out, program)
         if out is not None:
             print(
-                f"Salvaged {survey.jobs + survey.deletes} records, {survey.size - self.bad} bytes,"
+                f"Salvaged {sum(self._counts)} records, {scanner.size - self.bad} bytes,"
                 f" into {_shown(out)}; skipped {self.bad} bytes in {self.places} places"
             )
 
     def _show_damage(self, first: AofError, path: Path, out: Path | None, program: str) -> None:
-        size = self.survey.size
+        size = self.scanner.size
         print(f"First bad record: offset={first.offset} (0x{first.offset:x}): {first.reason}")
         for start, end, error in self.damage:
             reason = error.reason if error is not None else ""
             print(f"Damaged: {start}..{end} ({end - start} bytes): {reason}")
         if self.places > _LISTED:
             print(f"Damaged: {self.places - _LISTED} more places")
-        behind = self.survey.jobs - self.before[0], self.survey.deletes - self.before[1]
+        jobs, deletes, pauses = behind = [
+            now - before for now, before in zip(self._counts, self.before, strict=True)
+        ]
         lost = f"--fix cuts off {size - first.offset} bytes"
         if first.truncated:
             print(f"Truncated tail, as a crash leaves it. {lost}, no good record among them.")
@@ -229,7 +238,7 @@ class Findings:
         else:
             print(
                 f"Damage in the middle. {lost}, among them good records:"
-                f" {self.survey.taken}={behind[0]}, {self.survey.ended}={behind[1]}."
+                f" {self.scanner.taken}={jobs}, {self.scanner.ended}={deletes}{_pauses(pauses)}."
             )
         quoted = shlex.quote(_shown(path))
         if out is None and any(behind):
@@ -238,12 +247,17 @@ class Findings:
             print(f"To repair it: {program} --fix {quoted}")
 
 
-def _look(file: BinaryIO, kind: type[Survey], each: Callable[[Stretch], object]) -> Findings:
+def _pauses(count: int) -> str:
+    """Most files have none."""
+    return f", pauses={count}" if count else ""
+
+
+def _look(file: BinaryIO, kind: type[Scanner], each: Callable[[Stretch], object]) -> Findings:
     """Go through the file and call ``each`` with its stretches."""
     with _progress(os.fstat(file.fileno()).st_size) as progress:
-        survey = kind(file, progress)
-        findings = Findings(survey)
-        for stretch in survey.stretches():
+        scanner = kind(file, progress)
+        findings = Findings(scanner)
+        for stretch in scanner.stretches():
             findings.add(stretch)
             each(stretch)
     return findings
@@ -251,7 +265,7 @@ def _look(file: BinaryIO, kind: type[Survey], each: Callable[[Stretch], object])
 
 @contextlib.contextmanager
 def _progress(size: int) -> Iterator[Callable[[int], object]]:
-    """Shows, on a terminal, how far into a file we are, if it takes more than a second."""
+    """Shows on a terminal how far the check is, if it takes more than a second."""
     start = shown = time.monotonic()
 
     def show(at: int) -> None:
@@ -277,7 +291,7 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
 # ---- what is changed -----------------------------------------------------------------------------
 
 
-def _salvage(file: BinaryIO, out: Path, kind: type[Survey]) -> Findings:
+def _salvage(file: BinaryIO, out: Path, kind: type[Scanner]) -> Findings:
     """Write the good records into ``out``, which is there whole or not at all.
 
     Raises:
@@ -304,7 +318,7 @@ def _salvage(file: BinaryIO, out: Path, kind: type[Survey]) -> Findings:
         with contextlib.suppress(OSError):
             Path(temporary).unlink()
         raise
-    _sync_directory(out)
+    sync_directory(out.parent)
     return findings
 
 
@@ -332,10 +346,11 @@ def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -
     print(f"Copied the whole AOF to {_shown(backup)}")
     os.ftruncate(file.fileno(), length)
     os.fsync(file.fileno())
-    _sync_directory(path)
+    sync_directory(path.parent)
 
 
 def _back_up(file: BinaryIO, backup: Path, size: int) -> None:
+    """Copy the file to ``backup``, which must not exist. Raises OSError."""
     disk = os.statvfs(backup.parent)
     if disk.f_bavail * disk.f_frsize < size:
         raise OSError(f"No room for {size} bytes")
@@ -347,7 +362,7 @@ def _back_up(file: BinaryIO, backup: Path, size: int) -> None:
         except BaseException:
             backup.unlink()
             raise
-    _sync_directory(backup)
+    sync_directory(backup.parent)
 
 
 def _keep_owner_and_mode(file: BinaryIO, target: BinaryIO) -> None:
@@ -371,14 +386,6 @@ def _copy(file: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
         if not copied:
             raise OSError("The file became shorter while it was read")
         start += copied
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Compacts an append-only file, in a process of its own beside the node.
 
-    python -m disque_trio.aof.compact FILE UPTO OUT NOW
+    python -m disque_trio.aof.compact FILE UPTO OUT NOW NODE
 
 Reads FILE up to the offset UPTO, where a record ends, and writes into OUT, in the order of the
-file, the records of the jobs that loading it would leave: neither ended nor expired at NOW (s since
-the epoch). OUT is on the disk when the exit status is 0; after any other there is no OUT. FILE is
-only read. What the node appends behind UPTO meanwhile is the node's to copy.
+file, the records of the jobs that loading it would leave, neither ended nor expired at NOW (s since
+the epoch), and of the queues that would be paused. OUT is on the disk when the exit status is 0;
+after any other there is no OUT. NODE is the process id of the node that wants OUT: when the node
+ends, this process fails, since nobody would use OUT or remove it. FILE is only read. What the node
+appends behind UPTO meanwhile is the node's to copy.
 
 In memory is the place of each living job, not the job.
 """
@@ -14,12 +16,13 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 from disque_trio.aof.format import CHUNK, AofError, RecordReader
-from disque_trio.core.job import is_job_id
+from disque_trio.protocol.serialjob import is_job_id, read_pause
 
 NICE = 10  # the node goes first
 _SYNC_EVERY = 32 << 20  # bytes; one sync of all at the end would keep the disk from the node
@@ -31,7 +34,7 @@ _RECORDS_A_LOOK = 4096  # between looks at whether the node is still there
 
 
 class Counts(NamedTuple):
-    """Records read, jobs that live, bytes written."""
+    """Counts of records read, living jobs and bytes written."""
 
     records: int
     jobs: int
@@ -41,7 +44,7 @@ class Counts(NamedTuple):
 def compact(
     file: BinaryIO, upto: int, out: BinaryIO, now: int, go_on: Callable[[], object] = lambda: None
 ) -> Counts:
-    """Write the living jobs of ``file`` into ``out``, which is empty, and sync it.
+    """Write the living jobs and the pauses of ``file`` into ``out``, which is empty, and sync it.
 
     Args:
         file: an AOF, at its beginning.
@@ -54,6 +57,7 @@ def compact(
         OSError: of either file.
     """
     places: dict[bytes, int] = {}  # where a job's record is, and how long, in one number
+    pauses: dict[bytes, int] = {}  # likewise, of paused queues
     reader = RecordReader(file)
     records = start = 0
     while start < upto:
@@ -69,6 +73,10 @@ def compact(
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
             for id in command[1:]:
                 places.pop(id, None)
+        elif (paused := read_pause(command)) >= 0:
+            pauses.pop(command[1], None)
+            if paused:
+                pauses[command[1]] = start << _LENGTH_BITS | end - start
         else:
             raise AofError(start, "not a command of an append-only file", False)
         start = end
@@ -77,12 +85,14 @@ def compact(
             go_on()
     if start != upto:
         raise AofError(start, f"no record ends at {upto}", False)
-    living = sorted(places.values())
+    jobs = len(places)
+    living = sorted(chain(places.values(), pauses.values()))
     places.clear()
-    return Counts(records, len(living), _copy(file, living, out, go_on))
+    return Counts(records, jobs, _copy(file, living, out, go_on))
 
 
 def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
+    """The id of a serialised job and when it expires, s. Raises AofError."""
     if len(job) >= _HEAD.size:
         length, id, expiry = _HEAD.unpack_from(job)
         if length == len(job) - 4 and is_job_id(id):
@@ -111,7 +121,7 @@ def _copy(file: BinaryIO, places: Iterable[int], out: BinaryIO, go_on: Callable[
 
 
 def _stretches(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Begin and end of records; those that follow each other make one stretch."""
+    """Merge adjacent records into stretches; yields the begin and end of each."""
     start = end = 0
     for place in places:
         offset = place >> _LENGTH_BITS
@@ -128,7 +138,7 @@ def _sync(out: BinaryIO) -> None:
 
 
 class _NodeGoneError(Exception):
-    """Nobody waits for the file any more."""
+    """The node that wanted the file has ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -138,11 +148,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("upto", type=int)
     parser.add_argument("out", type=Path)
     parser.add_argument("now", type=int)
+    parser.add_argument("node", type=int)
     options = parser.parse_args(arguments)
-    node = os.getppid()
 
     def go_on() -> None:
-        if os.getppid() != node:
+        if os.getppid() != options.node:
             raise _NodeGoneError("the node has ended")
 
     try:
@@ -155,6 +165,8 @@ def main(arguments: list[str] | None = None) -> int:
             options.file.open("rb", buffering=CHUNK) as file,
             os.fdopen(os.open(options.out, _WRITE, 0o600), "wb", buffering=CHUNK) as out,
         ):
+            # OUT exists now: a node that starts from here on removes it.
+            go_on()
             counts = compact(file, options.upto, out, options.now, go_on)
         done = True
     except (AofError, OSError, _NodeGoneError, MemoryError) as problem:

@@ -1,4 +1,4 @@
-"""The few things that an append-only file needs of a disk.
+"""The disk operations that an append-only file needs.
 
 ``Disk`` is the real one. Tests put one in its place that forgets what was not synced and fails on
 purpose.
@@ -6,9 +6,11 @@ purpose.
 
 import os
 
+from disque_trio.process.files import Files
 
-class Disk:
-    """Files by descriptor, as the operating system has them. All methods raise OSError."""
+
+class Disk(Files):
+    """Operations on an append-only file by its descriptor. All of them raise OSError."""
 
     def open_append(self, path: str, fresh: bool = False) -> int:
         """Open ``path`` for appending; it is made if need be, and emptied if ``fresh``."""
@@ -20,11 +22,11 @@ class Disk:
         return os.fstat(fd).st_size
 
     def write(self, fd: int, data: bytes | memoryview) -> int:
-        """Append; returns how many bytes were."""
+        """Append; returns the number of bytes written."""
         return os.write(fd, data)
 
     def sync(self, fd: int) -> None:
-        """Return when all that was written is on the disk."""
+        """Return when everything written is on the disk."""
         os.fdatasync(fd)
 
     def start_writing(self, fd: int, start: int, end: int) -> None:
@@ -37,26 +39,3 @@ class Disk:
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         os.ftruncate(fd, size)
-
-    def replace(self, old: str, new: str) -> None:
-        """Give the file ``old`` the name ``new``, whatever had it before."""
-        os.replace(old, new)  # noqa: PTH105
-
-    def sync_directory(self, path: str) -> None:
-        """Return when the names in the directory of ``path`` are on the disk."""
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def remove(self, path: str) -> None:
-        """Remove a file that may not be there."""
-        try:
-            os.unlink(path)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
-
-    def close(self, fd: int) -> None:
-        """Close the file."""
-        os.close(fd)

@@ -1,4 +1,4 @@
-"""A new append-only file from what the node has in memory, while the node goes on.
+"""Writes a new append-only file from memory while the node continues.
 
 The jobs are written shard by shard. What happens meanwhile is in the node's journal, which goes to
 the new file as well, in between: a job that is added is there once, since the dump leaves it out,
@@ -8,18 +8,39 @@ then the old one stays what it was.
 """
 
 import os
+from collections.abc import Iterator
 from itertools import count
 
+from disque_trio.aof.dataset import Dataset
 from disque_trio.aof.disk import Disk
-from disque_trio.core.machine import Machine
 
 TEMPORARY = ".rewrite-"  # behind the name of the file; the process and a number follow
+PIECE = 1 << 20  # bytes of records that are written at once
 _numbers = count(1)
 STEP_BYTES = 1 << 20  # of a dump; what one step holds twice
 
 
+def pieces(records: list[bytes]) -> Iterator[memoryview]:
+    """``records`` in pieces that can be written at once; what is large is not copied."""
+    few: list[bytes] = []
+    size = 0
+    for record in records:
+        if size + len(record) > PIECE:
+            yield memoryview(b"".join(few))
+            few.clear()
+            size = 0
+        if len(record) > PIECE:
+            whole = memoryview(record)
+            for at in range(0, len(whole), PIECE):
+                yield whole[at : at + PIECE]
+        else:
+            few.append(record)
+            size += len(record)
+    yield memoryview(b"".join(few))
+
+
 class NewFile:
-    """A file in the making that will take the place of the append-only file.
+    """A file under construction that will replace the append-only file.
 
     ``hold`` and ``release`` surround work on it in another thread: ``abandon`` then leaves the
     descriptors open as long as that needs them.
@@ -40,20 +61,20 @@ class NewFile:
         self.temporary = f"{path}{TEMPORARY}{os.getpid()}-{next(_numbers)}"
         self._disk = disk
         self._path = path
-        self._held = False
+        self._held = 0  # by how many threads
         self._abandoned = False
         self._fd = disk.open_append(self.temporary, fresh=True)
 
     def append(self, records: list[bytes]) -> None:
-        """Write what happened meanwhile."""
-        data = b"".join(records)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._disk.write(self._fd, rest) :]
-        self.size += len(data)
+        """Append records of changes made during the dump; may be called in another thread."""
+        for piece in pieces(records):
+            rest = piece
+            while rest:
+                rest = rest[self._disk.write(self._fd, rest) :]
+            self.size += len(piece)
 
     def sync(self) -> None:
-        """Bring what was written to the disk; may be called in another thread."""
+        """Sync the file; may be called in another thread."""
         self._disk.sync(self._fd)
 
     def take_name(self, sync: bool = True) -> int:
@@ -65,17 +86,17 @@ class NewFile:
         return self._fd
 
     def hold(self) -> None:
-        """Another thread begins to work on the file."""
-        self._held = True
+        """Called when another thread begins to work on the file."""
+        self._held += 1
 
     def release(self) -> None:
-        """It has ended."""
-        self._held = False
-        if self._abandoned:
+        """Called when that thread has ended."""
+        self._held -= 1
+        if self._abandoned and not self._held:
             self._close()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the unfinished file."""
         if self._abandoned:
             return
         self._abandoned = True
@@ -91,27 +112,27 @@ class NewFile:
 
 
 class Dump(NewFile):
-    """A new file with all that ``machine`` has; there can be one dump of it at a time."""
+    """Dumps ``dataset`` into a new file; only one dump can run at a time."""
 
-    def __init__(self, disk: Disk, path: str, machine: Machine) -> None:
+    def __init__(self, disk: Disk, path: str, dataset: Dataset) -> None:
         super().__init__(disk, path)
         self.complete = False
-        self._machine = machine
-        machine.start_dump()
+        self._dataset = dataset
+        dataset.start_dump()
 
     def step(self, count: int) -> None:
         """Write about ``count`` more records, or 1 MB of them if that is less."""
-        records, self.complete = self._machine.dump_step(count, STEP_BYTES)
+        records, self.complete = self._dataset.dump_step(count, STEP_BYTES)
         self.append(records)
 
 
-def dump_all(disk: Disk, path: str, machine: Machine) -> Dump:
-    """A complete dump, made at once, while nothing happens. It has yet to take its name.
+def dump_all(disk: Disk, path: str, dataset: Dataset) -> Dump:
+    """Make a complete dump at once, while nothing else happens. It has yet to take its name.
 
     Raises:
         OSError: it cannot be written; nothing is left of it.
     """
-    dump = Dump(disk, path, machine)
+    dump = Dump(disk, path, dataset)
     try:
         while not dump.complete:
             dump.step(10_000)

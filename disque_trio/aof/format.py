@@ -1,8 +1,10 @@
-"""What stands in an append-only file, byte for byte as Disque has it.
+"""The format of append-only files, byte for byte that of Disque.
 
 The file is a sequence of commands in RESP: ``LOADJOB`` with a serialised job when a node has taken
-a job, ``DELJOB`` with an id when it is done with one. Nothing else is written. Where this
-implementation ever adds something, it is decided here and must be something that a C node skips.
+a job, ``DELJOB`` with an id when it is done with one. What this implementation adds is ``PAUSE``
+with a queue and in, out, all or none; the last one of a queue holds. C nodes never write it, but do
+what it says when they load it; a command that they do not know would stop them. Nothing else is
+written.
 """
 
 import os
@@ -25,7 +27,7 @@ _ENDS_INSIDE: Final = "the file ends inside of a command"
 
 
 class AofError(Exception):
-    """The file is not what it should be.
+    """The file has an invalid format.
 
     Attributes:
         offset: where the record begins that cannot be read; all before it is good.
@@ -41,7 +43,7 @@ class AofError(Exception):
 
 
 class RecordReader(Iterator[list[bytes]]):
-    """The commands of a file, one by one, without holding more than one of them and a chunk.
+    """Reads the commands of a file one by one; holds at most one of them and a chunk.
 
     ``offset`` is where the next command begins. Iterating raises ``AofError`` where a command
     cannot be read.
@@ -126,6 +128,7 @@ class RecordReader(Iterator[list[bytes]]):
         return self._buffer.startswith(b"\r\n", self._at + length)
 
     def _number(self, kind: bytes, most: int) -> int:
+        """Read a line with a number behind ``kind``, ``most`` at most. Raises AofError."""
         while (end := self._buffer.find(b"\r\n", self._at, self._at + MAX_LINE)) < 0:
             line = self._buffer[self._at : self._at + MAX_LINE]
             # A file that just ends does so in what could have become such a line.

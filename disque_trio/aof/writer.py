@@ -1,4 +1,4 @@
-"""Writing the append-only file.
+"""Writes records to the append-only file.
 
 Rule 1: what a turn has to have in the file is appended before the turn's replies leave, with
         ``appendfsync always`` also synced.
@@ -8,24 +8,85 @@ Rule 3: a failed write may have left half a record: the file is cut back to the 
 Rule 4: after a failed sync nobody knows what is on the disk, and asking again may say yes to what
         is lost. So the file is not written to any more until it was replaced by a dump from memory
         (``distrusted``).
+
+Much at once is written by another thread (``LargeAppend``), since the disk may take seconds for it.
+Nothing else is written to the file before that has ended, so the rules are the same.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 from disque_trio.aof.disk import Disk
-from disque_trio.aof.dump import NewFile
+from disque_trio.aof.dump import NewFile, pieces
 
 ALWAYS = "always"
 EVERYSEC = "everysec"
+NO = "no"
 # A sync of much keeps writers waiting for as long as that takes: 16 ms with 25 MB/s. So the disk
 # begins with it before. Only whole pages: the last one is still written to.
 EARLY_BYTES = 64 << 10
 _PAGE = 4096
+# Records that another thread should write: a large one, or very many; and those that it should sync
+# as well, for a later sync of so much would keep the writes of other turns waiting.
+LARGE = 1 << 20  # bytes
+MANY = 16 << 20
+SYNC_AT_ONCE = 8 << 20
+
+
+def is_large(records: list[bytes]) -> bool:
+    """Whether another thread should write ``records``."""
+    size = sum(map(len, records))
+    return size > LARGE and (size > MANY or max(map(len, records)) > LARGE)
+
+
+class LargeAppend:
+    """Records that a thread writes to the file.
+
+    Attributes:
+        size: bytes.
+        written: they are in the file. synced: and on the disk.
+        failure: what went wrong, or None.
+    """
+
+    def __init__(self, disk: Disk, fd: int, records: list[bytes], offset: int, policy: str) -> None:
+        self.records = records
+        self.size = sum(map(len, records))
+        self.written = False
+        self.synced = False
+        self.failure: OSError | None = None
+        self._disk = disk
+        self._fd = fd
+        self._offset = offset
+        self._sync = policy == ALWAYS or (policy == EVERYSEC and self.size > SYNC_AT_ONCE)
+
+    def run(self) -> None:
+        """Write the records, and let the disk begin to store them."""
+        try:
+            for piece in pieces(self.records):
+                rest = piece
+                while rest:
+                    rest = rest[self._write(rest) :]
+            self.written = True
+            if self._sync:
+                self._disk.sync(self._fd)
+                self.synced = True
+        except OSError as failure:
+            self.failure = failure
+
+    def _write(self, piece: memoryview) -> int:
+        done = self._disk.write(self._fd, piece)
+        start, self._offset = self._offset & -_PAGE, self._offset + done
+        end = self._offset & -_PAGE
+        if end > start:
+            try:
+                self._disk.start_writing(self._fd, start, end)
+            except OSError:
+                pass  # the sync will tell
+        return done
 
 
 class AofWriter:
-    """The append-only file of a node.
+    """Appends to and syncs the append-only file of a node.
 
     Args:
         disk: where it is.
@@ -62,7 +123,7 @@ class AofWriter:
 
     @property
     def kept(self) -> list[bytes]:
-        """What could not be written yet."""
+        """The records that could not be written yet."""
         return list(self._kept)
 
     def append(self, records: list[bytes]) -> bool:
@@ -73,7 +134,7 @@ class AofWriter:
         return self._write(records)
 
     def retry(self) -> bool:
-        """Try again what failed; True when nothing is in the way any more."""
+        """Retry what failed; returns True when no problem is left."""
         if self.distrusted:
             return False
         if self.problem:
@@ -99,7 +160,38 @@ class AofWriter:
             return self.sync()
         return True
 
+    def large_append(self, records: list[bytes]) -> LargeAppend:
+        """What writes ``records``, for another thread to run; ``append_ended`` has to be called
+        when it is done, and nothing else that writes before. There must be no ``problem``."""
+        return LargeAppend(self._disk, self._fd, records, self.size, self.policy)
+
+    def large_retry(self) -> LargeAppend:
+        """As ``large_append``, of what was kept; there is a ``problem``, but it is not
+        ``distrusted``."""
+        kept, self._kept = self._kept, []
+        return self.large_append(kept)
+
+    def append_ended(self, large: LargeAppend) -> bool:
+        """Called when the other thread is done; returns as ``append``."""
+        if self.distrusted:
+            self._kept = [*large.records, *self._kept]  # a sync failed meanwhile
+            return False
+        if not large.written:
+            self._kept = [*large.records, *self._kept]
+            self._fail(large.failure or OSError("not written"))
+            self._cut_back()
+            return False
+        self.problem = ""
+        self.size += large.size
+        self._begun = self.size
+        self.unsynced = self.unsynced or not large.synced
+        if large.failure is not None:
+            self.distrust(large.failure)
+            return self.policy != ALWAYS
+        return True
+
     def _cut_back(self) -> None:
+        """Cut off what a failed write has left behind the last whole record."""
         try:
             self._disk.truncate(self._fd, self.size)
         except OSError as failure:
@@ -107,7 +199,7 @@ class AofWriter:
             self.distrust(failure)
 
     def sync(self) -> bool:
-        """Bring what was written to the disk. Blocks; False when it failed."""
+        """Sync the file. Blocks; returns False if it failed."""
         if not (self.unsynced or self.unnamed):
             return not self.distrusted
         try:
@@ -156,7 +248,7 @@ class AofWriter:
             self.unnamed = False
 
     def distrust(self, failure: OSError) -> None:
-        """A sync failed: write nothing until the file is replaced."""
+        """Write nothing more until the file is replaced, because a sync failed."""
         self.distrusted = True
         self._fail(failure)
 
@@ -164,7 +256,7 @@ class AofWriter:
         self.problem = failure.strerror or str(failure)
 
     def take_over(self, new: NewFile, soon: bool = False) -> None:
-        """Go on with the file ``new``, which has all that this node holds.
+        """Continue with the file ``new``, which has everything that this node holds.
 
         A directory that cannot be synced then leaves the file distrusted: after a crash the old
         file could have the name again.

@@ -1,11 +1,12 @@
-"""``bananaq-check-aof``: what ``disque-check-aof`` is for Disque's append-only files."""
+"""``bananaq-check-aof``: does for bananaq's append-only files what ``disque-check-aof`` does for
+Disque's."""
 
 import re
 import sys
 from collections.abc import Sequence
 
 from disque_trio.aof.check import run
-from disque_trio.aof.survey import Survey
+from disque_trio.aof.scanner import Scanner
 from disque_trio.bananaq.core import records
 
 DESCRIPTION = """\
@@ -26,8 +27,8 @@ _SHAPES = {
 _LONGEST_NAME = max(map(len, _SHAPES))
 
 
-class EventSurvey(Survey):
-    """Reads through a file of bananaq. jobs: events; deletes: all other records."""
+class EventScanner(Scanner):
+    """Scans an append-only file of bananaq. jobs: events; deletes: all other records."""
 
     taken = "events"
     ended = "others"
@@ -48,7 +49,7 @@ class EventSurvey(Survey):
         self.jobs, self.deletes = jobs, deletes
         return error is None
 
-    def judge(self, args: list[bytes]) -> tuple[str, bool]:
+    def classify(self, args: list[bytes]) -> tuple[str, bool]:
         numbers, counts = _SHAPES.get(args[0], ((), ()))
         if len(args) not in counts:
             name = args[0][:32]
@@ -69,7 +70,7 @@ class EventSurvey(Survey):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tool; see ``disque_trio.aof.check``."""
-    return run("bananaq-check-aof", DESCRIPTION, EventSurvey, arguments)
+    return run("bananaq-check-aof", DESCRIPTION, EventScanner, arguments)
 
 
 if __name__ == "__main__":

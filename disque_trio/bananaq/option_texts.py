@@ -1,15 +1,12 @@
-"""The texts that follow from the table of bananaq's parameters: the help and the example file."""
+"""Generates the help and the example file from the table of bananaq's parameters."""
 
 from __future__ import annotations
 
 import textwrap
 
-import yaml
-
 from disque_trio.bananaq.settings import SECTIONS, TABLE
 from disque_trio.config import Param
 from disque_trio.config.types import YesNo
-from disque_trio.config.yaml_edit import quote_yaml
 
 _WIDTH = 80
 
@@ -107,6 +104,10 @@ def _described(param: Param) -> str:
 
 def _yaml(text: str) -> str:
     """A text as a YAML value: as it is if it reads back as it is, else in quotes."""
+    import yaml
+
+    from disque_trio.config.yaml_edit import quote_yaml
+
     try:
         root = yaml.compose(f"a: {text}\n", Loader=yaml.SafeLoader)
     except yaml.YAMLError:

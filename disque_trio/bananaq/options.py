@@ -2,7 +2,7 @@
 
 Owns the precedence: the command line wins over the environment, that over the file, that over the
 defaults. The file is YAML of any name, one ``name: value`` a line. All that is wrong is reported
-together. What ``--help`` and ``--example`` print is in `option_texts`.
+together. What ``--help`` and ``--example`` print is in ``option_texts``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 
-from disque_trio.bananaq.option_texts import example, usage
 from disque_trio.bananaq.settings import REDIS, TABLE, BananaSettings
-from disque_trio.config.atomic import replace_file
 from disque_trio.config.edits import Setting
 from disque_trio.config.errors import BadValue, ConfigError, ConfigErrors
 from disque_trio.config.load import COMMAND_LINE, evaluate
 from disque_trio.config.params import Param, unknown_parameter
 from disque_trio.config.rewrite import rewritten
 from disque_trio.config.words import to_bytes, to_text
-from disque_trio.config.yaml_format import read_yaml
+from disque_trio.disk import replace_file
 from disque_trio.form import form
 from disque_trio.version import VERSION
 
@@ -31,7 +29,7 @@ _YES_NO = {"true": "yes", "on": "yes", "false": "no", "off": "no", "yes": "yes",
 
 
 class Exit(Exception):
-    """The command line asks for a text and not for a server. Holds the `text` for the output."""
+    """The command line asks for a text instead of a server. Holds the ``text`` to print."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -99,6 +97,8 @@ def rewrite(settings: BananaSettings) -> None:
         ConfigError: there is no file (the text is the error reply), or it cannot be edited.
         OSError: it cannot be read or written.
     """
+    from disque_trio.config.yaml_format import read_yaml
+
     if settings.file is None:
         raise ConfigError("ERR The server is running without a config file")
     path = Path(settings.file)
@@ -122,7 +122,7 @@ def rewrite(settings: BananaSettings) -> None:
 
 
 class _Given:
-    """What the command line says."""
+    """The contents of the command line."""
 
     def __init__(self) -> None:
         self.settings: list[Setting] = []
@@ -138,11 +138,15 @@ def _arguments(argv: Sequence[str], errors: list[ConfigError]) -> _Given:
         name, equals, value = argument.partition("=")
         name = name[2:].lower()
         if argument in ("-h", "--help"):
+            from disque_trio.bananaq.option_texts import usage
+
             given.text = usage()
         elif argument in ("-V", "--version"):
             python = sys.version.split()[0]
             given.text = f"bananaq of disque-trio {VERSION}, {form()} (Python {python})\n"
         elif argument == "--example":
+            from disque_trio.bananaq.option_texts import example
+
             given.text = example()
         elif not argument.startswith("--"):
             reason = f"expected --name value or --name=value, got {argument!r}"
@@ -194,6 +198,7 @@ def _is_value(param: Param, word: str) -> bool:
 def _take(
     given: _Given, name: str, words: list[str], one_text: bool, errors: list[ConfigError]
 ) -> None:
+    """Add what the command line says of ``name``."""
     if not words:
         setting = name or "--"
         known = name == "config" or name in TABLE
@@ -241,6 +246,8 @@ def _override(
 
 def _read(path: str, errors: list[ConfigError]) -> list[Setting]:
     """The settings of the file."""
+    from disque_trio.config.yaml_format import read_yaml
+
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:

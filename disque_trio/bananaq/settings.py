@@ -2,20 +2,28 @@
 
 Owns the table. A parameter that the node has as well is the node's row, with other words where the
 node's speak of jobs; so the parts that both share find the same attributes. How the values come in,
-from command line, environment and file, is in `options`.
+from command line, environment and file, is in ``options``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar
 
+from disque_trio.bananaq.types import (
+    REDIS_PORT,
+    Endpoint,
+    KeyPrefix,
+    ListenAddress,
+    RedisAddresses,
+)
 from disque_trio.config import TABLE as NODE
 from disque_trio.config import OutputBufferLimit, Param, Settings
-from disque_trio.config.errors import BadValue
+from disque_trio.config.memory_limit import MemoryLimit
 from disque_trio.config.params import Table, make_table
-from disque_trio.config.types import Choice, Int, ParamType, Text, Word, YesNo, parse_integer
+from disque_trio.config.types import Choice, Int, Text, YesNo
 
 NETWORK = "Network"
 GENERAL = "General"
@@ -39,82 +47,6 @@ SECTIONS = {
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
-REDIS_PORT = 6379
-
-
-class Endpoint(NamedTuple):
-    """A TCP address. host: name or address, without brackets; empty for all of this machine."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_endpoint(word: str, port: int | None = None) -> Endpoint:
-    """Read `host:port`, `[ipv6]:port` or `:port`; without a port it is `port`. Raises BadValue."""
-    host, colon, digits = word.rpartition(":")
-    if not colon or word.endswith("]"):
-        if port is None:
-            raise BadValue
-        host, digits = word, str(port)
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise BadValue("an IPv6 address needs brackets, as in [::1]:4777")
-    if any(character.isspace() or not character.isprintable() for character in word):
-        raise BadValue
-    return Endpoint(host, parse_integer(digits, 1, 65535))
-
-
-class ListenAddress(Word[Endpoint]):
-    """Where to listen; `Endpoint("", 0)` for no TCP."""
-
-    quoted = True
-    expected = "HOST:PORT, :PORT for all addresses, or an empty text for no TCP"
-
-    def parse_word(self, word: str) -> Endpoint:
-        return parse_endpoint(word) if word else Endpoint("", 0)
-
-    def show(self, value: Endpoint) -> str:
-        return str(value) if value.port else ""
-
-
-class RedisAddresses(ParamType[tuple[Endpoint, ...]]):
-    """One Redis, or some nodes of a cluster."""
-
-    several = True
-    listed = True
-    expected = "HOST:PORT, or several nodes of a cluster"
-
-    def parse(self, words: Sequence[str]) -> tuple[Endpoint, ...]:
-        addresses = [address for word in words for address in word.split(",")]
-        if not all(addresses) or not addresses:
-            raise BadValue
-        found = tuple(parse_endpoint(address, REDIS_PORT) for address in addresses)
-        if not all(endpoint.host for endpoint in found):
-            raise BadValue
-        return found
-
-    def show(self, value: tuple[Endpoint, ...]) -> str:
-        return " ".join(self.words(value))
-
-    def words(self, value: tuple[Endpoint, ...]) -> list[str]:
-        return [str(endpoint) for endpoint in value]
-
-
-class KeyPrefix(Text):
-    """The beginning of the names of keys. Braces would decide about the slot in a cluster."""
-
-    def __init__(self) -> None:
-        super().__init__("text without braces, not empty", 256)
-
-    def parse_word(self, word: str) -> str:
-        if not word or "{" in word or "}" in word:
-            raise BadValue
-        return super().parse_word(word)
-
 
 def _same(name: str, section: str, help: str = "", default: str | None = None) -> Param:
     """The node's parameter, in a section of this table."""
@@ -127,13 +59,17 @@ def _same(name: str, section: str, help: str = "", default: str | None = None) -
     )
 
 
+_network = partial(Param, section=NETWORK)
+_general = partial(Param, section=GENERAL)
+_events = partial(Param, section=EVENTS)
+_redis = partial(Param, section=REDIS)
+
 TABLE = make_table(
     [
-        Param(
+        _network(
             "listen-addr",
             ListenAddress(),
             ":4777",
-            NETWORK,
             "Where clients connect. Without a host on all addresses of the machine, IPv6 and IPv4; "
             "see `protected-mode` for what that means without a password.",
         ),
@@ -156,60 +92,55 @@ TABLE = make_table(
                 "bananaq is started.",
             ),
             settable=False,
+            protected=False,
             always_rewritten=False,
         ),
         _same(
             "pidfile", GENERAL, "File for the process id, removed at the end; empty for none.", ""
         ),
-        Param(
+        _general(
             "log-level",
             Choice("debug", "info", "warn", "error", "fatal"),
             "info",
-            GENERAL,
             "The least important messages to log. There are no degrees above warn: error and fatal "
             "are taken as warn.",
             settable=True,
         ),
         _same("logfile", GENERAL),
         _same("log-format", GENERAL),
-        Param(
+        _events(
             "store",
             Choice("embedded", "redis"),
             "embedded",
-            EVENTS,
             "What keeps the events: bananaq itself (embedded), or a Redis that other bananaqs may "
-            "use at the same time (redis; needs `pip install disque-trio[redis]`). `redis-addr` or "
-            "`redis-cluster` mean redis where `store` is not given, or is given in what they "
-            "override, such as the file when they are options.",
+            "use at the same time (redis). `redis-addr` or `redis-cluster` mean redis where "
+            "`store` is not given, or is given in what they override, such as the file when they "
+            "are options.",
         ),
-        Param(
+        _events(
             "bg-qadd-pool-size",
             Int(1),
             "128",
-            EVENTS,
             "QADD NOBLOCK is refused when ten times as many of them wait to be stored.",
             settable=True,
         ),
-        Param(
+        _events(
             "okq-compat",
             YesNo(),
             "yes",
-            EVENTS,
             "Take the commands of okq as well: QLPUSH, QRPUSH, QRPOP, QLPEEK, QRPEEK, QREGISTER, "
             "and QACK and QNOTIFY with its arguments.",
         ),
-        Param(
+        _events(
             "okq-group",
             Text("the name of a group", 512),
             "okq",
-            EVENTS,
             "The consumer group that the commands of okq work for.",
         ),
-        Param(
+        _events(
             "okq-expire",
             Int(1),
             "604800",
-            EVENTS,
             "How long an event exists that QLPUSH or QRPUSH added.",
             unit="seconds",
             settable=True,
@@ -230,36 +161,40 @@ TABLE = make_table(
         _same("auto-aof-rewrite-percentage", AOF),
         _same("auto-aof-rewrite-min-size", AOF),
         _same("aof-load-truncated", AOF),
-        Param(
+        _redis(
             "redis-addr",
             RedisAddresses(),
             f"127.0.0.1:{REDIS_PORT}",
-            REDIS,
             "Where the Redis is. Of a cluster one node is enough; of several the first is asked.",
         ),
-        Param("redis-cluster", YesNo(), "no", REDIS, "The Redis is a Redis Cluster."),
-        Param(
+        _redis("redis-cluster", YesNo(), "no", "The Redis is a Redis Cluster."),
+        _redis(
             "redis-password",
             Text("text of at most 512 bytes", 512),
             "",
-            REDIS,
             "Password of the Redis; empty gives none.",
         ),
-        Param(
+        _redis(
             "redis-db",
             Int(0),
             "0",
-            REDIS,
             "Number of the database. A cluster has only 0.",
         ),
-        Param(
+        _redis(
             "redis-prefix",
             KeyPrefix(),
             "bananaq",
-            REDIS,
             "How the names of all keys begin. bananaqs with the same prefix share their events.",
         ),
-        Param("redis-pool-size", Int(1), "10", REDIS, "Connections to each Redis for events."),
+        _redis("redis-pool-size", Int(1), "10", "Connections to each Redis for events."),
+        _redis(
+            "redis-timeout",
+            Int(1, 3600),
+            "5",
+            "A Redis that has not replied for so long is given up: whoever waits for it gets an "
+            "error, and what was asked for may have happened.",
+            unit="seconds",
+        ),
         _same("requirepass", SECURITY),
         _same(
             "protected-mode",
@@ -268,10 +203,29 @@ TABLE = make_table(
             "machine.",
         ),
         _same(
+            "enable-protected-configs",
+            SECURITY,
+            "Who may CONFIG SET what names a file or a directory. As in Redis 7, but without "
+            "effect: nothing that can be SET here does.",
+        ),
+        _same(
+            "enable-debug-command",
+            SECURITY,
+            "Who may use DEBUG. As in Redis 7, but without effect: there is no DEBUG here.",
+        ),
+        _same(
             "maxmemory",
             LIMITS,
             "Memory for events and groups, with `store embedded`; 0 sets no limit. When it is "
             "reached QADD is refused, and everything else goes on.",
+        ),
+        _same(
+            "maxmemory-clients",
+            LIMITS,
+            "What all clients together may make bananaq hold beside events: requests that are not "
+            "complete or not served yet, and replies that are not read. Beyond it those that hold "
+            "most are disconnected, unless they said CLIENT NO-EVICT ON. A percentage is one of "
+            "`maxmemory`; 0 sets no limit.",
         ),
         _same("client-output-buffer-limit", LIMITS),
         _same(
@@ -337,9 +291,13 @@ class BananaSettings(Settings):
     redis_db: int
     redis_prefix: str
     redis_pool_size: int
+    redis_timeout: int
     requirepass: str
     protected_mode: bool
+    enable_protected_configs: str
+    enable_debug_command: str
     maxmemory: int
+    maxmemory_clients: MemoryLimit
     client_output_buffer_limit: OutputBufferLimit
     client_query_buffer_limit: int
     proto_max_bulk_len: int
@@ -370,11 +328,11 @@ class BananaSettings(Settings):
 
     @property
     def loglevel(self) -> str:
-        """`log_level` in the node's words: debug, notice or warning."""
+        """``log_level`` in the node's words: debug, notice or warning."""
         return _NODE_LEVELS.get(self.log_level, "warning")
 
     def config_set(self, pairs: Sequence[tuple[bytes, bytes]]) -> list[str]:
-        """As `Settings.config_set`. What is SET counts from now on as if the file had it."""
+        """As ``Settings.config_set``. What is SET counts from now on as if the file had it."""
         changed = super().config_set(pairs)
         for name, _ in pairs:
             self.below.pop(name.decode().lower(), None)

@@ -1,1 +1,1 @@
-"""The `disque` command: one command, commands from a file, an interactive prompt, live rates."""
+"""The ``disque`` command: one command, commands from a file, an interactive prompt, live rates."""

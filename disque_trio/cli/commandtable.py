@@ -1,4 +1,4 @@
-"""What the prompt knows of the commands: asked of the node, with our own table as a fallback."""
+"""The commands known to the prompt: those of the node, with the built-in table as a fallback."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def table_from_docs(reply: Reply) -> CommandTable:
 def built_in_table() -> CommandTable:
     """The table of the node that is installed along with us; empty if there is none."""
     try:
-        from disque_trio.commands.table import build_table
+        from disque_trio.node.commands.table import build_table
     except ImportError:
         return {}
     return {

@@ -9,15 +9,17 @@ import socket
 from collections.abc import Sequence
 
 from disque_trio.cli.options import Options
-from disque_trio.cli.resp import Kind, Reply, ReplyFormatError, encode, read_reply
+from disque_trio.cli.resp import Kind, Reply, ReplyFormatError, read_reply
+from disque_trio.resp.command import encode_command
 
 
 class ConnectionFailed(Exception):
-    """The node cannot be reached; the text is made for the user."""
+    """The node cannot be reached; the text is meant for the user."""
 
 
 class Disconnected(Exception):
-    """The node hung up, or what it sends is not RESP; the text is made for the user."""
+    """The node closed the connection or sent something that is not RESP; the text is meant for the
+    user."""
 
 
 class Connection:
@@ -57,7 +59,7 @@ class Connection:
             Disconnected: the connection is broken.
         """
         try:
-            self._socket.sendall(encode(command))
+            self._socket.sendall(encode_command(command))
         except OSError as error:
             raise Disconnected(f"Error: {error.strerror}") from error
 

@@ -1,9 +1,8 @@
 """Printing replies the way redis-cli does, byte for byte.
 
-Owns the four forms: for people (numbered, nested, quoted), raw, CSV and JSON.
+Owns the four formats: for people (numbered, nested, quoted), raw, CSV and JSON.
 """
 
-import json
 from collections.abc import Callable
 from enum import Enum
 
@@ -11,27 +10,13 @@ from disque_trio.cli.resp import Kind, Reply
 
 
 class Output(Enum):
-    """The form in which replies are printed."""
+    """The format in which replies are printed."""
 
     STANDARD = "standard"
     RAW = "raw"
     CSV = "csv"
     JSON = "json"
 
-
-_NAMED_ESCAPES = {
-    ord("\\"): b"\\\\",
-    ord('"'): b'\\"',
-    ord("\n"): b"\\n",
-    ord("\r"): b"\\r",
-    ord("\t"): b"\\t",
-    ord("\a"): b"\\a",
-    ord("\b"): b"\\b",
-}
-_ESCAPES = [
-    _NAMED_ESCAPES.get(byte, bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte)
-    for byte in range(256)
-]
 
 _EMPTY = {
     Kind.ARRAY: b"(empty array)\n",
@@ -42,9 +27,15 @@ _EMPTY = {
 _INDEX_MARK = {Kind.SET: b"~", Kind.MAP: b"#"}
 
 
+_BEFORE = {Kind.INTEGER: b"(integer) ", Kind.DOUBLE: b"(double) ", Kind.ERROR: b"(error) "}
+
+
 def quote(text: bytes) -> bytes:
     """In double quotes, with everything escaped that is not printable ASCII."""
-    return b'"' + b"".join([_ESCAPES[byte] for byte in text]) + b'"'
+    # Here, since scripts print replies raw: they need not wait for the compiled library.
+    from disque_trio.resp.inline import quote
+
+    return quote(text)
 
 
 def format_reply(reply: Reply, output: Output, *, is_text: bool = False) -> bytes:
@@ -52,7 +43,7 @@ def format_reply(reply: Reply, output: Output, *, is_text: bool = False) -> byte
 
     Args:
         reply: the reply.
-        output: the form.
+        output: the format.
         is_text: the reply is a text made for reading (INFO, CLIENT LIST): printed as it is.
     """
     if is_text:
@@ -70,19 +61,13 @@ def _standard(reply: Reply, prefix: bytes) -> bytes:
     kind, text = reply.kind, reply.text
     if kind is Kind.STRING:
         return quote(text) + b"\n"
-    if kind is Kind.INTEGER:
-        return b"(integer) " + text + b"\n"
-    if kind is Kind.DOUBLE:
-        return b"(double) " + text + b"\n"
-    if kind is Kind.ERROR:
-        return b"(error) " + text + b"\n"
     if kind is Kind.NIL:
         return b"(nil)\n"
     if kind is Kind.BOOLEAN:
         return b"(true)\n" if text == b"t" else b"(false)\n"
     if kind in _EMPTY:
         return _standard_aggregate(reply, prefix)
-    return text + b"\n"
+    return _BEFORE.get(kind, b"") + text + b"\n"
 
 
 def _standard_aggregate(reply: Reply, prefix: bytes) -> bytes:
@@ -148,13 +133,15 @@ def _json_key(key: Reply) -> bytes:
 
 
 def _json_string(text: bytes) -> bytes:
+    import json
+
     encoded = json.dumps(text.decode("utf-8", "surrogateescape"), ensure_ascii=False)
     return encoded.encode("utf-8", "surrogateescape")
 
 
 def _scalar_or_elements(
     reply: Reply,
-    form: Callable[[Reply], bytes],
+    write: Callable[[Reply], bytes],
     null: bytes,
     join: Callable[[list[bytes]], bytes],
 ) -> bytes:
@@ -163,5 +150,5 @@ def _scalar_or_elements(
     if reply.kind is Kind.BOOLEAN:
         return b"true" if reply.text == b"t" else b"false"
     if reply.kind in _EMPTY:
-        return join([form(element) for element in reply.elements])
+        return join([write(element) for element in reply.elements])
     return reply.text

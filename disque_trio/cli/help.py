@@ -1,4 +1,4 @@
-"""What `help` prints in the prompt."""
+"""Prints ``help`` in the prompt."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ To get help about Disque commands type:
 
 
 def help_text(table: CommandTable, topics: Sequence[str]) -> str:
-    """The answer to `help` with these words after it."""
+    """The answer to ``help`` with these words after it."""
     if not topics:
         groups = sorted({doc.group for doc in table.values() if doc.group})
         listed = "".join(f"      help @{group}\n" for group in groups)

@@ -1,8 +1,8 @@
-"""From a command's syntax line to hints and completions.
+"""Derives hints and completions from a command's syntax line.
 
-A syntax line consists of parts: `queue` (an argument), `[COUNT count]` (optional, begins with a
-word in capitals), `[queue ...]` (repeatable), `FROM` (a word to be typed as it is), `all|id`
-(choices), `(in, out)` (a remark that lists values), and ` | ` between whole alternatives.
+A syntax line consists of parts: ``queue`` (an argument), ``[COUNT count]`` (optional, begins with a
+word in capitals), ``[queue ...]`` (repeatable), ``FROM`` (a word to be typed as it is), ``all|id``
+(choices), ``(in, out)`` (a remark that lists values), and `` | `` between whole alternatives.
 """
 
 import re
@@ -13,7 +13,7 @@ _REMARK = re.compile(r"\(([a-z, ]+)\)\s*$")
 
 
 def hint(syntax: str, typed: Sequence[str]) -> str:
-    """What of `syntax` is still to come after the arguments `typed`."""
+    """What of ``syntax`` is still to come after the arguments ``typed``."""
     parts = _parts(_alternative(_REMARK.sub("", syntax), typed))
     pending: list[str] = []
     for argument in typed:
@@ -32,7 +32,7 @@ def hint(syntax: str, typed: Sequence[str]) -> str:
 
 
 def words(syntax: str) -> list[str]:
-    """The words of `syntax` that are typed as they are, in order, each once."""
+    """The words of ``syntax`` that are typed as they are, in order, each once."""
     found: list[str] = []
     remark = _REMARK.search(syntax)
     if remark:
@@ -59,6 +59,7 @@ def _parts(syntax: str) -> list[str]:
 
 
 def _alternative(syntax: str, typed: Sequence[str]) -> str:
+    """Choose the alternative that begins as what is typed does; all of them while none does."""
     inner = syntax
     if syntax.startswith("[") and syntax.endswith("]") and len(_parts(syntax)) == 1:
         inner = syntax[1:-1]
@@ -83,6 +84,7 @@ def _keyword_at(parts: Sequence[str], argument: str) -> int | None:
 
 
 def _drop_argument(parts: list[str]) -> None:
+    """Take away the first plain argument, unless it may be repeated."""
     for index, part in enumerate(parts):
         inner = part.strip("[]")
         if inner.endswith("..."):

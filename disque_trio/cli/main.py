@@ -1,14 +1,20 @@
-"""The entry point of `disque`: reads the command line and picks what to do."""
+"""The entry point of ``disque``: reads the command line and dispatches.
+
+Scripts run one command at a time, so what one command does not need is not imported: most of its
+time would be that.
+"""
 
 import os
 import sys
 from collections.abc import Sequence
 
 from disque_trio.cli.options import USAGE, Options, UsageError, parse_options
-from disque_trio.cli.repl import Repl, run_interactively
 from disque_trio.cli.runner import Runner, complain
-from disque_trio.cli.stat import run_stat
 from disque_trio.version import VERSION
+
+TYPE_CHECKING = False  # typing takes a while to load
+if TYPE_CHECKING:
+    from disque_trio.cli.repl import Repl
 
 _INTERRUPTED = 130
 
@@ -51,18 +57,35 @@ def _run(options: Options) -> int:
             " may not be safe."
         )
     if options.stat:
+        from disque_trio.cli.stat import run_stat
+
         return run_stat(options)
     if options.command:
         command = options.command
         if options.last_from_stdin:
             command = [*command, sys.stdin.buffer.read()]
         fine = Runner(options, sys.stdout.buffer).run(command, options.repeat)
-    elif sys.stdin.isatty():
-        run_interactively(Runner(options, sys.stdout.buffer, interactive=True))
-        fine = True
-    else:
-        fine = Repl(Runner(options, sys.stdout.buffer)).run_stream(sys.stdin.buffer)
+        return 0 if fine else 1
+    from disque_trio.cli.repl import Repl
+
+    if sys.stdin.isatty():
+        _prompt(Repl(Runner(options, sys.stdout.buffer, interactive=True)))
+        return 0
+    fine = Repl(Runner(options, sys.stdout.buffer)).run_stream(sys.stdin.buffer)
     return 0 if fine else 1
+
+
+def _prompt(repl: "Repl") -> None:
+    """Show a prompt: with history, completion and hints where prompt-toolkit is installed."""
+    try:
+        from disque_trio.cli.prompt import line_reader
+    except ImportError:
+        from disque_trio.extras import how_to_install
+
+        complain(f"(For history, completion and hints: {how_to_install('console')})")
+        repl.run_prompt(input)
+    else:
+        repl.run_prompt(line_reader(repl))
 
 
 if __name__ == "__main__":

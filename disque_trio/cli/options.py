@@ -1,14 +1,12 @@
-"""The options of the `disque` command.
+"""The options of the ``disque`` command.
 
 Owns their names and defaults. They are read by hand and not by argparse, since they must end at
 the first word of the command (whose own arguments may begin with a dash) and be redis-cli's, where
-`-h` is the host and `-r -1` repeats for ever.
+``-h`` is the host and ``-r -1`` repeats for ever.
 """
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from disque_trio.cli.format import Output
 
@@ -51,9 +49,9 @@ class UsageError(Exception):
     """The command line cannot be understood; the text says why."""
 
 
-@dataclass
 class Options:
-    """What the command line says. `output` None means: decided by whether stdout is a terminal."""
+    """The options of the command line, with their defaults. ``output`` None means: depends on
+    whether stdout is a terminal."""
 
     host: str = "127.0.0.1"
     port: int = 7711
@@ -70,7 +68,9 @@ class Options:
     stat: bool = False
     help: bool = False
     version: bool = False
-    command: list[bytes] = field(default_factory=list)
+
+    def __init__(self) -> None:
+        self.command: list[bytes] = []
 
     @property
     def where(self) -> str:
@@ -81,6 +81,14 @@ class Options:
 
 
 _WITH_VALUE = ("-h", "-p", "-s", "-a", "--pass", "-r", "-i", "-n")
+_FLAGS = {  # attribute and value
+    "-x": ("last_from_stdin", True),
+    "--no-auth-warning": ("warn", False),
+    "--stat": ("stat", True),
+    "--help": ("help", True),
+    "--version": ("version", True),
+    "-v": ("version", True),
+}
 _OUTPUTS = {
     "--raw": Output.RAW,
     "--no-raw": Output.STANDARD,
@@ -109,16 +117,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             options.output = _OUTPUTS[word]
         elif word in ("-2", "-3"):
             version = int(word[1:])
-        elif word == "-x":
-            options.last_from_stdin = True
-        elif word == "--no-auth-warning":
-            options.warn = False
-        elif word == "--stat":
-            options.stat = True
-        elif word == "--help":
-            options.help = True
-        elif word in ("--version", "-v"):
-            options.version = True
+        elif word in _FLAGS:
+            setattr(options, *_FLAGS[word])
         elif word != "-e":
             raise UsageError(f"unknown option {word}")
     options.resp3 = version == 3 or (version is None and options.output is Output.JSON)
@@ -134,7 +134,7 @@ def _set_value(options: Options, word: str, value: str) -> None:
         if not 0 < options.port < 65536:
             raise UsageError(f"the port must be from 1 to 65535, not {value}")
     elif word == "-s":
-        options.socket = str(Path(value).expanduser())
+        options.socket = os.path.expanduser(value)  # noqa: PTH111
     elif word in ("-a", "--pass"):
         options.password, options.password_in_argv = value, True
     elif word == "-r":

@@ -109,7 +109,7 @@ class _HintProcessor(Processor):
 
 
 class _DiscreetHistory(FileHistory):
-    """A history that does not write passwords down."""
+    """A history that leaves out passwords."""
 
     def store_string(self, string: str) -> None:
         if string.split()[:1] not in (["auth"], ["AUTH"]):

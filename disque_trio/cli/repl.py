@@ -1,6 +1,5 @@
-"""Lines of commands, typed at the prompt or read from stdin."""
+"""Runs lines of commands, typed at the prompt or read from stdin."""
 
-import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -8,13 +7,13 @@ from disque_trio.cli.commandtable import CommandTable, built_in_table, table_fro
 from disque_trio.cli.connection import ConnectionFailed, Disconnected
 from disque_trio.cli.help import help_text
 from disque_trio.cli.runner import Runner, complain
-from disque_trio.cli.split import split_arguments
+from disque_trio.resp.inline import split_inline
 
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 class Repl:
-    """Runs lines with a `Runner`; knows the commands of its own: help, clear, quit, exit."""
+    """Runs lines with a ``Runner``, and its own commands help, clear, quit and exit."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
@@ -35,7 +34,7 @@ class Repl:
 
     def run_line(self, line: bytes) -> bool | None:
         """Run one line. True if all went well, False if not, None if the user wants to leave."""
-        arguments = split_arguments(line)
+        arguments = split_inline(line)
         if arguments is None:
             print("Invalid argument(s)", flush=True)
             return False
@@ -91,18 +90,3 @@ class Repl:
             return "not connected> "
         options = self.runner.options
         return f"disque {options.where}> " if options.socket else f"{options.where}> "
-
-
-def run_interactively(runner: Runner) -> None:
-    """The prompt: with prompt-toolkit if it is installed, else a plain one."""
-    repl = Repl(runner)
-    try:
-        from disque_trio.cli.prompt import line_reader
-    except ImportError:
-        print(
-            "(For history, completion and hints: pip install disque-trio[console])",
-            file=sys.stderr,
-        )
-        repl.run_prompt(input)
-    else:
-        repl.run_prompt(line_reader(repl))

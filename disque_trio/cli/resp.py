@@ -1,74 +1,65 @@
-"""RESP2 and RESP3 for a person to read.
+"""Reads RESP2 and RESP3 for display to a person.
 
 Owns the reader of replies. It keeps the type of every element, because a status is printed
 differently from a string; that is why it is not hiredis, which gives bytes for both.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import BinaryIO
+from __future__ import annotations
+
+from enum import Enum
+
+TYPE_CHECKING = False  # typing takes a while to load; see main
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 
 class Kind(Enum):
-    """The type of a reply. Nulls of all three forms are NIL."""
+    """The type of a reply, with the byte that it begins with. Nulls of all three forms are NIL."""
 
-    STATUS = auto()
-    ERROR = auto()
-    INTEGER = auto()
-    STRING = auto()
-    VERBATIM = auto()
-    DOUBLE = auto()
-    BIG_NUMBER = auto()
-    BOOLEAN = auto()
-    NIL = auto()
-    ARRAY = auto()
-    SET = auto()
-    PUSH = auto()
-    MAP = auto()
+    STATUS = b"+"
+    ERROR = b"-"
+    INTEGER = b":"
+    STRING = b"$"
+    VERBATIM = b"="
+    DOUBLE = b","
+    BIG_NUMBER = b"("
+    BOOLEAN = b"#"
+    NIL = b"_"
+    ARRAY = b"*"
+    SET = b"~"
+    PUSH = b">"
+    MAP = b"%"
 
 
-@dataclass(frozen=True, slots=True)
+AGGREGATES = (Kind.ARRAY, Kind.SET, Kind.PUSH, Kind.MAP)
+_BULK_ERROR = b"!"
+_ATTRIBUTES = b"|"  # of the reply that follows
+
+
 class Reply:
-    """A reply as it came.
+    """A reply with the types of its elements.
 
     Attributes:
         kind: its type.
-        text: of everything that is no aggregate; numbers as they were sent, booleans `t` or `f`.
+        text: of everything that is no aggregate; numbers as they were sent, booleans
+            ``t`` or ``f``.
         elements: of an aggregate; a map's keys and values alternate.
     """
 
-    kind: Kind
-    text: bytes = b""
-    elements: tuple["Reply", ...] = ()
+    __slots__ = ("elements", "kind", "text")
 
-    def pairs(self) -> list[tuple["Reply", "Reply"]]:
+    def __init__(self, kind: Kind, text: bytes = b"", elements: tuple[Reply, ...] = ()) -> None:
+        self.kind = kind
+        self.text = text
+        self.elements = elements
+
+    def pairs(self) -> list[tuple[Reply, Reply]]:
         """The elements two by two: a map's entries, or those of a flat array."""
         return list(zip(self.elements[::2], self.elements[1::2], strict=False))
 
 
 class ReplyFormatError(Exception):
     """The server sent something that is not RESP."""
-
-
-_SIMPLE = {
-    b"+": Kind.STATUS,
-    b"-": Kind.ERROR,
-    b":": Kind.INTEGER,
-    b",": Kind.DOUBLE,
-    b"(": Kind.BIG_NUMBER,
-    b"#": Kind.BOOLEAN,
-    b"_": Kind.NIL,
-}
-_BULK = {b"$": Kind.STRING, b"=": Kind.VERBATIM, b"!": Kind.ERROR}
-_AGGREGATE = {b"*": Kind.ARRAY, b"~": Kind.SET, b">": Kind.PUSH, b"%": Kind.MAP}
-
-
-def encode(arguments: Sequence[bytes]) -> bytes:
-    """A command as an array of bulk strings."""
-    parts = [b"*%d\r\n" % len(arguments)]
-    parts += [b"$%d\r\n%s\r\n" % (len(argument), argument) for argument in arguments]
-    return b"".join(parts)
 
 
 def read_reply(stream: BinaryIO) -> Reply:
@@ -80,26 +71,24 @@ def read_reply(stream: BinaryIO) -> Reply:
     """
     line = _line(stream)
     mark, rest = line[:1], line[1:]
-    if mark in _SIMPLE:
-        return Reply(_SIMPLE[mark], rest)
-    if mark in _BULK:
-        length = _number(rest)
-        if length < 0:
-            return Reply(Kind.NIL)
-        text = _exactly(stream, length + 2)[:-2]
-        # A verbatim string carries a three letter format and a colon in front.
-        return Reply(_BULK[mark], text[4:] if mark == b"=" else text)
-    if mark in _AGGREGATE:
-        count = _number(rest)
-        if count < 0:
-            return Reply(Kind.NIL)
-        if mark == b"%":
-            count *= 2
-        return Reply(_AGGREGATE[mark], elements=_elements(stream, count))
-    if mark == b"|":
-        _elements(stream, 2 * _number(rest))  # attributes of the reply that follows
+    if mark == _ATTRIBUTES:
+        _elements(stream, 2 * _number(rest))
         return read_reply(stream)
-    raise ReplyFormatError(f"unexpected byte {mark!r} in the reply")
+    try:
+        kind = Kind.ERROR if mark == _BULK_ERROR else Kind(mark)
+    except ValueError:
+        raise ReplyFormatError(f"unexpected byte {mark!r} in the reply") from None
+    is_bulk = kind in (Kind.STRING, Kind.VERBATIM) or mark == _BULK_ERROR
+    if not is_bulk and kind not in AGGREGATES:
+        return Reply(kind, rest)
+    length = _number(rest)
+    if length < 0:
+        return Reply(Kind.NIL)
+    if not is_bulk:
+        return Reply(kind, elements=_elements(stream, length * (2 if kind is Kind.MAP else 1)))
+    text = _exactly(stream, length + 2)[:-2]
+    # A verbatim string carries a three letter format and a colon in front.
+    return Reply(kind, text[4:] if kind is Kind.VERBATIM else text)
 
 
 def _elements(stream: BinaryIO, count: int) -> tuple[Reply, ...]:

@@ -3,15 +3,20 @@
 Owns the connection of the process and where replies are printed.
 """
 
+from __future__ import annotations
+
 import sys
 import time
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from disque_trio.cli.connection import Connection, ConnectionFailed, Disconnected
 from disque_trio.cli.format import Output, format_reply
 from disque_trio.cli.options import Options
 from disque_trio.cli.resp import Kind
+
+TYPE_CHECKING = False  # typing takes a while to load; see main
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 _SLOW_SECONDS = 0.5
 
@@ -19,6 +24,14 @@ _SLOW_SECONDS = 0.5
 def complain(text: str) -> None:
     """A message for the user that is no reply."""
     print(text, file=sys.stderr, flush=True)
+
+
+def connected(options: Options) -> Connection:
+    """A new connection; tells the user what went wrong with AUTH or HELLO."""
+    connection = Connection(options)
+    for complaint in connection.complaints:
+        complain(complaint)
+    return connection
 
 
 class Runner:
@@ -51,9 +64,7 @@ class Runner:
         if self._connection is not None and self._connection.is_stale():
             self.disconnect()
         if self._connection is None:
-            self._connection = Connection(self.options)
-            for complaint in self._connection.complaints:
-                complain(complaint)
+            self._connection = connected(self.options)
         return self._connection
 
     def disconnect(self) -> None:
@@ -63,7 +74,7 @@ class Runner:
             self._connection = None
 
     def run(self, command: Sequence[bytes], repeat: int = 1) -> bool:
-        """Run a command `repeat` times (negative: for ever) and print the replies.
+        """Run a command ``repeat`` times (negative: for ever) and print the replies.
 
         Returns:
             Whether all went well: no error reply, and the node was there.

@@ -1,11 +1,11 @@
-"""`disque --stat`: a line of counters and rates once a second."""
+"""``disque --stat``: a line of counters and rates once a second."""
 
 import time
 from collections.abc import Mapping
 
 from disque_trio.cli.connection import Connection, ConnectionFailed, Disconnected
 from disque_trio.cli.options import Options
-from disque_trio.cli.runner import complain
+from disque_trio.cli.runner import complain, connected
 
 _LINES_PER_HEADER = 20
 
@@ -32,7 +32,7 @@ def parse_info(text: str) -> dict[str, str]:
 
 
 def stat_line(now: Mapping[str, str], before: Mapping[str, str] | None, seconds: float) -> str:
-    """One line: counters as they are, rates since `before`, `-` for what is not known."""
+    """One line: counters as they are, rates since ``before``, ``-`` for what is not known."""
     cells = [now.get(name, "-").ljust(width) for _, width, name in _COUNTERS]
     for _, width, name in _RATES:
         rate = "-"
@@ -44,7 +44,7 @@ def stat_line(now: Mapping[str, str], before: Mapping[str, str] | None, seconds:
 
 
 def run_stat(options: Options) -> int:
-    """Print lines until interrupted, or as many as `-r` says. Returns the exit status.
+    """Print lines until interrupted, or as many as ``-r`` says. Returns the exit status.
 
     A node that is down when we begin ends it; one that goes down later is waited for.
     """
@@ -57,9 +57,7 @@ def run_stat(options: Options) -> int:
     while remaining != 0:
         try:
             if connection is None:
-                connection = Connection(options)
-                for complaint in connection.complaints:
-                    complain(complaint)
+                connection = connected(options)
             now = parse_info(connection.execute(b"INFO").text.decode(errors="replace"))
         except (ConnectionFailed, Disconnected) as error:
             complain(str(error))

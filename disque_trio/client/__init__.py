@@ -1,12 +1,15 @@
 """A Disque client for Trio.
 
-`connect` is the entry; see docs/client.md. This module names all that is public.
+``connect`` is the entry; see docs/client.md. This module names all that is public.
 """
 
 from disque_trio.client.client import Client, connect
-from disque_trio.client.errors import (
+from disque_trio.client.errors import AddManyError
+from disque_trio.client.jobs import HeldJob, Job, Jobs
+from disque_trio.client.nodes import Hello, Node
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.errors import (
     AckedError,
-    AddManyError,
     AuthError,
     BadIdError,
     ConnectionLost,
@@ -23,9 +26,6 @@ from disque_trio.client.errors import (
     ReplyError,
     TooLateError,
 )
-from disque_trio.client.jobs import HeldJob, Job
-from disque_trio.client.nodes import Address, Hello, Node
-from disque_trio.client.worker import Jobs
 
 __all__ = [
     "AckedError",

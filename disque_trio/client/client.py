@@ -1,47 +1,50 @@
-"""The client: Disque's commands as methods with types, over whichever node serves best.
-
-Owns the life of a client (`connect`): its connections and background tasks live in a nursery of
-its own that is shielded from the caller's cancellation, so that jobs can still be given back while
-the caller is being cancelled; it ends with the `async with` block.
-"""
+"""The client: Disque's commands as methods with types, over whichever node serves best."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
-import trio
+import structlog
 
 from disque_trio.client import replies
-from disque_trio.client.connection import Argument, Reply
-from disque_trio.client.errors import AddManyError, ConnectionLost, DisqueError
-from disque_trio.client.fetch import fetch
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.errors import AddManyError
+from disque_trio.client.fetch import fetch, take
+from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.nodes import Directory, Hello, parse_address, parse_hello
-from disque_trio.client.requests import Name, addjob, options
+from disque_trio.client.requests import addjob, options
 from disque_trio.client.requests import jscan as jscan_options
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
-from disque_trio.client.worker import Jobs, Workbench, work
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.background import background
+from disque_trio.respclient.connection import Connector, Reply
+from disque_trio.respclient.consumer import run_handlers
+from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.errors import ConnectionLost, DisqueError
+from disque_trio.respclient.values import Name, integer, text
+
+_log = structlog.get_logger("disque.client")
 
 
 class Client:
-    """A client of a Disque cluster, made by `connect`. Any number of tasks may share it.
+    """A client of a Disque cluster, made by ``connect``. Any number of tasks may share it.
 
-    Queue names and bodies may be `str` (sent as UTF-8) or bytes. Times are in seconds. Unless a
-    method says otherwise it repeats its command after a lost connection, for up to `retry_for`
+    Queue names and bodies may be ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a
+    method says otherwise it repeats its command after a lost connection, for up to ``retry_for``
     seconds. All methods raise
 
-    - `ReplyError` or the subclass of the code, when the node answers with an error,
-    - `ConnectionLost`, when no node could be reached in time or the fate of a command that is not
+    - ``ReplyError`` or the subclass of the code, when the node answers with an error,
+    - ``ConnectionLost``, when no node could be reached in time or the fate of a command that is not
       safe to repeat is unknown.
     """
 
-    def __init__(self, router: Router, workbench: Workbench) -> None:
+    def __init__(self, router: Router, in_flight: InFlight) -> None:
         self._router = router
-        self._workbench = workbench
+        self._in_flight = in_flight
 
     @property
     def address(self) -> str | None:
-        """The node in use, such as `127.0.0.1:7711`; None while there is none."""
+        """The node in use, such as ``127.0.0.1:7711``; None while there is none."""
         address = self._router.address
         return None if address is None else str(address)
 
@@ -66,12 +69,12 @@ class Client:
         Args:
             queue: name of the queue.
             body: the job, up to 512 MiB.
-            timeout: seconds to wait for `replicate` nodes to have it; None waits for ever.
+            timeout: seconds to wait for ``replicate`` nodes to have it; None waits for ever.
             replicate: number of nodes that must hold it; the node's default is 3 or, if it knows
                 fewer, all.
             delay: seconds before it is queued.
             retry: seconds after which an unacknowledged delivery is repeated; 0 for at most once.
-            ttl: seconds of its life.
+            ttl: seconds of its life; the node's default is a day after ``delay``.
             maxlen: refuse the job if the queue is already that long.
             async_: do not wait for the replication.
             retry_lost: what to do when the connection is lost and the node may or may not have
@@ -80,12 +83,12 @@ class Client:
         Raises:
             NoReplError: not replicated in time.
             MaxLenError, PausedError, OOMError: refused by the queue or the node.
-            ConnectionLost: see `retry_lost`; `maybe_executed` tells which case it is.
+            ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells which case it is.
             ValueError: the timeout is not positive.
         """
         command = addjob(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_)
         reply = await self._router.run_one("adds", command, repeat=retry_lost)
-        return replies.text(reply)
+        return text(reply)
 
     async def add_many(
         self,
@@ -101,10 +104,10 @@ class Client:
         async_: bool = False,
         retry_lost: bool = False,
     ) -> list[str]:
-        """Add jobs as one pipeline and return their ids in order. Arguments as for `add`.
+        """Add jobs as one pipeline and return their ids in order. Arguments as for ``add``.
 
         Raises:
-            AddManyError: some were not added; its `results` say which were.
+            AddManyError: some were not added; its ``results`` say which were.
             ValueError: the timeout is not positive.
         """
         commands = [
@@ -118,7 +121,7 @@ class Client:
             if isinstance(answer, DisqueError):
                 results.append(answer)
             else:
-                ids.append(replies.text(answer))
+                ids.append(text(answer))
                 results.append(ids[-1])
         if len(ids) < len(results):
             raise AddManyError(results)
@@ -145,10 +148,10 @@ class Client:
             timeout: seconds to wait for the first job; None waits for ever, 0 not at all.
             count: how many to take if so many are there. A call that waited gets one.
             nohang: do not wait.
-            withcounters: fill the job's `nacks` and `additional_deliveries`.
+            withcounters: fill the job's ``nacks`` and ``additional_deliveries``.
 
         Returns:
-            The jobs, none when there was none in time. The caller must `ack` each.
+            The jobs, none when there was none in time. The caller must ``ack`` each.
         """
         _, jobs = await fetch(
             self._router,
@@ -161,8 +164,10 @@ class Client:
         return jobs
 
     def jobs(self, *queues: Name) -> Jobs:
-        """The worker loop over the jobs of the queues: see `Jobs`."""
-        return Jobs(self._workbench, queues)
+        """The worker loop over the jobs of the queues: see ``Jobs``."""
+        if not queues:
+            raise ValueError("at least one queue is needed")
+        return Jobs(self._in_flight, partial(take, self._router, self._in_flight, queues))
 
     async def work(
         self,
@@ -170,30 +175,33 @@ class Client:
         *queues: Name,
         concurrency: int = 1,
     ) -> None:
-        """Run `handler` on each job of the queues, for ever, `concurrency` jobs at a time.
+        """Run ``handler`` on each job of the queues, for ever, ``concurrency`` jobs at a time.
 
         A job is acknowledged when the handler returns and given back with NACK, with a line in the
-        log, when it raises an `Exception`; unless the handler settled it. No job is fetched before
-        there is a handler free for it. Cancel the call to stop: current jobs are given back.
+        log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
+        before there is a handler free for it. Cancel the call to stop: current jobs are given back.
 
         Raises:
-            ConnectionLost: no node could be reached within `retry_for`.
+            ConnectionLost: no node could be reached within ``retry_for``.
         """
-        await work(self._workbench, handler, queues, concurrency)
+        loops = [self.jobs(*queues) for _ in range(concurrency)]
+        failure = await run_handlers(loops, handler, _failed)
+        if failure is not None:
+            raise failure
 
     # Settling jobs by id
 
     async def ack(self, *ids: str) -> int:
         """Acknowledge jobs (ACKJOB); returns how many the node knew as not yet acknowledged."""
-        return replies.integer(await self._control("ACKJOB", *ids))
+        return integer(await self._control("ACKJOB", *ids))
 
     async def fastack(self, *ids: str) -> int:
         """Acknowledge jobs at less cost and with less guarantee; returns how many it deleted."""
-        return replies.integer(await self._control("FASTACK", *ids))
+        return integer(await self._control("FASTACK", *ids))
 
     async def nack(self, *ids: str) -> int:
         """Give jobs back for delivery now, counting that; returns how many were queued."""
-        return replies.integer(await self._control("NACK", *ids))
+        return integer(await self._control("NACK", *ids))
 
     async def working(self, id: str) -> int:
         """Postpone the job's next delivery; returns its retry time in seconds.
@@ -202,19 +210,19 @@ class Client:
             NoJobError: the node does not know the job.
             TooLateError: half of its TTL is over.
         """
-        return replies.integer(await self._control("WORKING", id))
+        return integer(await self._control("WORKING", id))
 
     async def enqueue(self, *ids: str) -> int:
         """Queue jobs now; returns how many were queued."""
-        return replies.integer(await self._control("ENQUEUE", *ids))
+        return integer(await self._control("ENQUEUE", *ids))
 
     async def dequeue(self, *ids: str) -> int:
         """Take jobs out of their queue; they come back after their retry time. Returns how many."""
-        return replies.integer(await self._control("DEQUEUE", *ids))
+        return integer(await self._control("DEQUEUE", *ids))
 
     async def deljob(self, *ids: str) -> int:
         """Delete jobs on the node in use, and only there; returns how many."""
-        return replies.integer(await self._control("DELJOB", *ids))
+        return integer(await self._control("DELJOB", *ids))
 
     # Looking
 
@@ -227,10 +235,10 @@ class Client:
 
     async def qlen(self, queue: Name) -> int:
         """How many jobs are queued, on the node in use."""
-        return replies.integer(await self._control("QLEN", queue))
+        return integer(await self._control("QLEN", queue))
 
     async def qpeek(self, queue: Name, count: int) -> list[Job]:
-        """The first `count` jobs of a queue, the newest first if negative; none is taken."""
+        """The first ``count`` jobs of a queue, the newest first if negative; none is taken."""
         return replies.jobs(await self._control("QPEEK", queue, count))
 
     async def qstat(self, queue: Name) -> replies.Record | None:
@@ -245,13 +253,13 @@ class Client:
         maxlen: int | None = None,
         importrate: int | None = None,
     ) -> AsyncIterator[str]:
-        """All queues of a node with `minlen` to `maxlen` jobs and at least that import rate.
+        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate.
 
         A name may come twice; what is there throughout comes at least once.
         """
         filters = options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
         async for name in self._scan("QSCAN", filters):
-            yield replies.text(name)
+            yield text(name)
 
     async def jscan(
         self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
@@ -261,12 +269,12 @@ class Client:
         An id may come twice; what is there throughout comes at least once.
         """
         async for id in self._scan("JSCAN", jscan_options(count, queue, states)):
-            yield replies.text(id)
+            yield text(id)
 
     async def jscan_full(
         self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
     ) -> AsyncIterator[replies.Record]:
-        """Like `jscan`, but yields what `show` says of each job."""
+        """Like ``jscan``, but yields what ``show`` says of each job."""
         filters = [*jscan_options(count, queue, states), "REPLY", "all"]
         async for fields in self._scan("JSCAN", filters):
             record = replies.record(fields)
@@ -276,8 +284,12 @@ class Client:
     # The rest
 
     async def pause(self, queue: Name, *options: str) -> str:
-        """Pause a queue (`in`, `out`, `all`, `none`, `state`, `bcast`); returns its new state."""
-        return replies.text(await self._control("PAUSE", queue, *options))
+        """Pause a queue (``in``, ``out``, ``all``, ``none``, ``state``, ``bcast``).
+
+        Returns:
+            Its new state.
+        """
+        return text(await self._control("PAUSE", queue, *options))
 
     async def info(self, section: str | None = None) -> dict[str, str]:
         """The fields of INFO."""
@@ -293,7 +305,7 @@ class Client:
         """Run any other command that does not block, and return its reply as it is.
 
         It is not repeated when the connection is lost and it may have run. MONITOR cannot be used,
-        and a blocking command would hold up everything else: `get` and `add` are for these.
+        and a blocking command would hold up everything else: ``get`` and ``add`` are for these.
         """
         return await self._router.run_one("control", arguments, repeat=False)
 
@@ -309,7 +321,7 @@ class Client:
             if now_at is not session:
                 # Cursors mean nothing to another node: begin again there.
                 session, cursor = now_at, 0
-            connection = await session.lane("control")
+            connection = await session.connection("control")
             try:
                 reply = await connection.execute(command, cursor, *options)
             except ConnectionLost:
@@ -332,7 +344,7 @@ async def connect(
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> AsyncIterator[Client]:
-    """Connect to a cluster: `async with connect(["10.0.0.1:7711", "10.0.0.2:7711"]) as client`.
+    """Connect to a cluster: ``async with connect(["10.0.0.1:7711", "10.0.0.2:7711"]) as client``.
 
     Any reachable node of the list will do: HELLO tells the others, and the client moves to the
     node with the best priority. When it loses its node, or the node is leaving the cluster, it
@@ -341,7 +353,7 @@ async def connect(
     At the end of the block jobs that are still held are given back.
 
     Args:
-        nodes: `host:port`, `[ipv6]:port` or `unix:/path` of one or some nodes.
+        nodes: ``host:port``, ``[ipv6]:port`` or ``unix:/path`` of one or some nodes.
         password: for AUTH, sent to every node.
         retry_for: seconds to go on trying to reach a node, at the start as well as later.
         connect_timeout: seconds for one attempt to connect to one node.
@@ -354,42 +366,19 @@ async def connect(
     if isinstance(nodes, str):
         nodes = [nodes]
     directory = Directory([parse_address(node) for node in nodes])
-    failure: BaseException | None = None
-    try:
-        async with trio.open_nursery() as outer:
-            service: trio.Nursery = await outer.start(_serve)
-            try:
-                router = Router(
-                    service,
-                    directory,
-                    password=password,
-                    retry_for=retry_for,
-                    connect_timeout=connect_timeout,
-                )
-                workbench = Workbench(router, service)
-                try:
-                    await router.session(router.retry())
-                    yield Client(router, workbench)
-                finally:
-                    await workbench.close()
-                    router.close()
-            except (Exception, KeyboardInterrupt, SystemExit) as error:
-                # Kept out of the nursery, which would wrap it in a group.
-                failure = error
-            finally:
-                service.cancel_scope.cancel()
-    finally:
-        if failure is not None:
-            try:
-                raise failure
-            finally:
-                failure = None
+    async with background() as nursery:
+        router = Router(
+            Connector(nursery, password, connect_timeout), directory, retry_for=retry_for
+        )
+        in_flight = InFlight(nursery, _log)
+        try:
+            await router.session(router.retry())
+            yield Client(router, in_flight)
+        finally:
+            await in_flight.close()
+            router.close()
 
 
-async def _serve(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    # Shielded, so that when the caller is cancelled there still are connections on which to give
-    # jobs back.
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as nursery:
-            task_status.started(nursery)
-            await trio.sleep_forever()
+async def _failed(job: HeldJob) -> None:
+    _log.exception("job failed", job=job.id, queue=job.queue)
+    await job.nack()

@@ -1,22 +1,23 @@
-"""GETJOB, which may wait for long: on a connection of its own, and safe to cancel.
+"""GETJOB, which may block for a long time.
 
-The delicate moment is a cancellation while a job is on its way. The fetch then half-closes its
-connection: the node sees the end, forgets the waiting client and closes, and whatever it had sent
-before still arrives. A job among that is put back with ENQUEUE, since no consumer has seen it.
+A job that is on its way when the caller is cancelled is put back with ENQUEUE, since no consumer
+has seen it.
 """
+
+from functools import partial
 
 import trio
 
 from disque_trio.client import replies
-from disque_trio.client.connection import Argument, Batch, Connection, Reply
-from disque_trio.client.errors import ConnectionLost, DisqueError, LeavingError
-from disque_trio.client.jobs import Job
-from disque_trio.client.requests import Name, milliseconds
+from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.requests import milliseconds
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
-
-_CALL_OFF_SECONDS = 2.0
-_WORKED_FOR_A_WHILE = 1.0
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.errors import ConnectionLost, LeavingError
+from disque_trio.respclient.values import Name
 
 
 async def fetch(
@@ -28,7 +29,7 @@ async def fetch(
     nohang: bool = False,
     withcounters: bool = True,
 ) -> tuple[Session, list[Job]]:
-    """Fetch jobs, and say which node gave them. Arguments and errors as for `Client.get`.
+    """Fetch jobs, and say which node gave them. Arguments and errors as for ``Client.get``.
 
     Between the arrival of the reply and the return there is no checkpoint.
     """
@@ -36,7 +37,8 @@ async def fetch(
         raise ValueError("at least one queue is needed")
     deadline = None if timeout is None else trio.current_time() + timeout
     retry = router.retry()
-    while True:
+
+    async def attempt() -> tuple[Session, list[Job]]:
         session = await router.session(retry)
         command: list[Argument] = ["GETJOB"]
         if nohang or timeout == 0:
@@ -46,47 +48,37 @@ async def fetch(
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")
-        started = trio.current_time()
+        command += ["FROM", *queues]
         try:
-            return session, replies.jobs(await _ask(router, session, [*command, "FROM", *queues]))
-        except LeavingError as error:
+            reply = await session.blocking.execute(command, partial(_put_back, router, session))
+        except LeavingError:
             router.leave(session)
-            failure: DisqueError = error
-        except ConnectionLost as error:
-            failure = error
-        if trio.current_time() - started > _WORKED_FOR_A_WHILE:
-            retry = router.retry()  # it had worked: this is a new trouble
-        if not await retry.again():
-            raise failure
+            raise
+        return session, replies.jobs(reply)
+
+    return await retry.run(
+        attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
+    )
 
 
-async def _ask(router: Router, session: Session, command: list[Argument]) -> Reply:
-    connection = await session.borrow()
-    batch = connection.submit([command])
-    try:
-        await batch.done.wait()
-    except BaseException:
-        with trio.move_on_after(_CALL_OFF_SECONDS, shield=True):
-            await _call_off(router, session, connection, batch)
-        connection.close()
-        raise
-    session.give_back(connection)
-    [reply] = batch.replies
-    if isinstance(reply, DisqueError):
-        raise reply
-    return reply
-
-
-async def _call_off(router: Router, session: Session, connection: Connection, batch: Batch) -> None:
-    if connection.withdraw(batch):
-        return
-    if not batch.done.is_set():
-        connection.hang_up()
-        await batch.done.wait()
-    try:
-        jobs = replies.jobs(batch.replies[0])
+async def take(router: Router, in_flight: InFlight, queues: tuple[Name, ...]) -> HeldJob:
+    """Wait for a job and keep hold of it. No checkpoint between its arrival and the return."""
+    while True:
+        session, jobs = await fetch(router, queues, timeout=None)
         if jobs:
-            command = ["ENQUEUE", *[job.id for job in jobs]]
-            await router.run_one("control", command, repeat=False, home=session)
-    except DisqueError:
-        pass  # no reply, an error, or no way to put them back: their retry time does it
+            session.job_taken()
+            held = HeldJob(router, session, jobs[0], partial(_settled, in_flight, session))
+            in_flight.add(held)
+            return held
+
+
+def _settled(in_flight: InFlight, session: Session, job: HeldJob) -> None:
+    session.job_settled()
+    in_flight.discard(job)
+
+
+async def _put_back(router: Router, session: Session, reply: Reply) -> None:
+    jobs = replies.jobs(reply)
+    if jobs:
+        command = ["ENQUEUE", *[job.id for job in jobs]]
+        await router.run_one("control", command, repeat=False, pinned=session)

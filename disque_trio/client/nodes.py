@@ -1,4 +1,4 @@
-"""Which nodes there are: addresses, priorities, and the order in which to try them.
+"""The known nodes: their addresses and priorities, and the order in which to try them.
 
 Owns the directory of known nodes. No I/O: time and randomness come from the caller.
 """
@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from disque_trio.client.errors import ProtocolError
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.errors import ProtocolError
 
 DEFAULT_PORT = 7711
 
@@ -19,22 +20,8 @@ AVOID_SECONDS = 30.0
 """How long a node's own -LEAVING outweighs what the others, who hear of it later, say of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a node listens: a TCP host and port, or the path of a unix socket."""
-
-    host: str = ""
-    port: int = 0
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 def parse_address(text: str) -> Address:
-    """Read `host`, `host:port`, `[ipv6]:port` or `unix:/path`. The port defaults to 7711.
+    """Read ``host``, ``host:port``, ``[ipv6]:port`` or ``unix:/path``. The port defaults to 7711.
 
     Raises:
         ValueError: the text is none of these.
@@ -77,7 +64,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a node answers to HELLO.
+    """A node's reply to HELLO.
 
     Attributes:
         version: of the format of the answer, 1.
@@ -91,7 +78,7 @@ class Hello:
 
 
 def parse_hello(reply: Any, used: Address) -> Hello:
-    """Read HELLO's reply, given by the node that was reached at `used`.
+    """Read HELLO's reply, given by the node that was reached at ``used``.
 
     For that node itself the address that worked is kept, whatever it calls itself (it may sit
     behind a port mapping, or not know its own address yet).
@@ -116,7 +103,7 @@ def parse_hello(reply: Any, used: Address) -> Hello:
 
 
 class Directory:
-    """The nodes to choose from: the given seeds and all that HELLO ever named.
+    """The nodes to choose from: the given seeds and all nodes that HELLO has named.
 
     A node that others no longer name is forgotten, the seeds never.
     """
@@ -137,13 +124,13 @@ class Directory:
                 self._avoid_until.pop(own.id, None)
 
     def avoid(self, node_id: str, now: float) -> None:
-        """The node said -LEAVING at `now` (seconds): do not come back to it if another will do."""
+        """The node said -LEAVING at ``now`` (seconds): come back to it only if no other will do."""
         self._avoid_until[node_id] = now + AVOID_SECONDS
 
     def candidates(self, now: float, prefer: Address | None = None) -> list[Address]:
         """All addresses, the one to try first in front.
 
-        Known nodes by priority, at random among equals (but `prefer` before its equals); seeds
+        Known nodes by priority, at random among equals (but ``prefer`` before its equals); seeds
         that no known node accounts for follow; nodes to be avoided come last.
         """
         ranked = [(self._rank(node, now), node.address) for node in self._nodes.values()]
@@ -154,7 +141,7 @@ class Directory:
         return list(dict.fromkeys(address for _, address in ranked))
 
     def better_than(self, node_id: str, now: float) -> list[Address]:
-        """Addresses of the nodes with a lower priority number than `node_id`, best first."""
+        """Addresses of the nodes with a lower priority number than ``node_id``, best first."""
         own = self._nodes.get(node_id)
         if own is None:
             return []

@@ -1,12 +1,10 @@
-"""From Python values to the arguments of commands: options and times."""
+"""Encodes Python values as command arguments: options and times."""
 
 import math
 from collections.abc import Sequence
 
-from disque_trio.client.connection import Argument
-
-Name = str | bytes
-"""A queue name or a job body: `str` is sent as UTF-8."""
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.values import Name
 
 
 def milliseconds(seconds: float) -> int:
@@ -30,7 +28,7 @@ def addjob(
     maxlen: int | None,
     async_: bool,
 ) -> list[Argument]:
-    """The arguments of ADDJOB; see `Client.add`."""
+    """The arguments of ADDJOB; see ``Client.add``."""
     if timeout is not None and timeout <= 0:
         raise ValueError("the timeout must be positive; None waits for ever")
     command: list[Argument] = ["ADDJOB", queue, body]
@@ -42,7 +40,7 @@ def addjob(
 
 
 def jscan(count: int | None, queue: Name | None, states: Sequence[str]) -> list[Argument]:
-    """The options of JSCAN; see `Client.jscan`."""
+    """The options of JSCAN; see ``Client.jscan``."""
     command = options(COUNT=count)
     if queue is not None:
         command += ["QUEUE", queue]

@@ -1,74 +1,41 @@
-"""Which node to talk to, and what to do when it cannot be talked to.
+"""Chooses the node to talk to, and moves to another one when it fails.
 
 Owns the current session. Chooses a node by HELLO's priorities, moves on when the node is lost or
 says -LEAVING, and repeats commands where that is safe, within a time limit.
 """
 
-import random
 from collections.abc import Sequence
 
 import trio
 
-from disque_trio.client.connection import Argument, Connection, Reply, open_stream, why
-from disque_trio.client.errors import (
+from disque_trio.client.nodes import Directory, Hello, parse_hello
+from disque_trio.client.session import Role, Session
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Connector, Reply
+from disque_trio.respclient.errors import (
     AuthError,
     ConnectionLost,
     DisqueError,
     LeavingError,
     ProtocolError,
 )
-from disque_trio.client.nodes import Address, Directory, Hello, parse_hello
-from disque_trio.client.session import Lane, Session
-
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
-
-
-class Retry:
-    """Pauses of growing, jittered length, until `limit` seconds after the first of them."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._deadline: float | None = None
-        self._pause = _FIRST_PAUSE
-
-    async def again(self) -> bool:
-        """Pause; False at once if the time is over."""
-        now = trio.current_time()
-        if self._deadline is None:
-            self._deadline = now + self._limit
-        if now >= self._deadline:
-            return False
-        await trio.sleep(min(random.uniform(0.5, 1.0) * self._pause, self._deadline - now))
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-        return True
+from disque_trio.respclient.retry import Retry
 
 
 class Router:
     """Finds a node and runs commands on it.
 
     Args:
-        nursery: where connections are served; it outlives all commands.
+        connector: opens connections.
         directory: the nodes to choose from.
-        password: sent with AUTH on every new connection, or None.
         retry_for: seconds to go on trying after a failure.
-        connect_timeout: seconds for one connection to be ready for use.
     """
 
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        directory: Directory,
-        *,
-        password: str | None,
-        retry_for: float,
-        connect_timeout: float,
-    ) -> None:
-        self._nursery = nursery
+    def __init__(self, connector: Connector, directory: Directory, *, retry_for: float) -> None:
+        self._connector = connector
         self._directory = directory
-        self._password = password
         self._retry_for = retry_for
-        self._connect_timeout = connect_timeout
         self._session: Session | None = None
         self._choosing = trio.Lock()
         self._prefer: Address | None = None
@@ -120,26 +87,26 @@ class Router:
 
     async def run(
         self,
-        lane: Lane,
+        role: Role,
         commands: Sequence[Sequence[Argument]],
         *,
         repeat: bool,
-        home: Session | None = None,
+        pinned: Session | None = None,
     ) -> list[Reply]:
-        """Run commands as one pipeline, on the current node or, while it lives, on `home`.
+        """Run commands as one pipeline, on the current node or, while it lives, on ``pinned``.
 
         Commands that certainly did not run, or were refused with -LEAVING, are sent again; those
-        that may have run only if `repeat` says that this does no harm. Errors that remain stand
+        that may have run only if ``repeat`` says that this does no harm. Errors that remain stand
         in the list in place of the reply.
         """
         results: list[Reply] = [None] * len(commands)
         todo = list(range(len(commands)))
         retry = self.retry()
         while todo:
-            session = home if home is not None and home.alive else None
+            session = pinned if pinned is not None and pinned.alive else None
             try:
                 session = session or await self.session(retry)
-                connection = await session.lane(lane)
+                connection = await session.connection(role)
             except (ConnectionLost, AuthError) as error:
                 # The loss of a command that may have run says more than that no node is left.
                 for index in todo:
@@ -166,46 +133,21 @@ class Router:
 
     async def run_one(
         self,
-        lane: Lane,
+        role: Role,
         command: Sequence[Argument],
         *,
         repeat: bool,
-        home: Session | None = None,
+        pinned: Session | None = None,
     ) -> Reply:
-        """Run one command as `run` does, and return its reply.
+        """Run one command as ``run`` does, and return its reply.
 
         Raises:
             DisqueError: the error that remained.
         """
-        [reply] = await self.run(lane, [command], repeat=repeat, home=home)
+        [reply] = await self.run(role, [command], repeat=repeat, pinned=pinned)
         if isinstance(reply, DisqueError):
             raise reply
         return reply
-
-    async def connect(self, address: Address) -> Connection:
-        """A new connection, authenticated.
-
-        Raises:
-            ConnectionLost: the node cannot be reached in time, or hung up.
-            ReplyError: it refused the password or the connection.
-        """
-        connection: Connection | None = None
-        try:
-            with trio.fail_after(self._connect_timeout):
-                connection = Connection(await open_stream(address), address)
-                self._nursery.start_soon(connection.run)
-                if self._password is not None:
-                    await connection.execute("AUTH", self._password)
-        except (OSError, trio.TooSlowError) as error:
-            if connection is not None:
-                connection.close()
-            slow = isinstance(error, trio.TooSlowError)
-            raise ConnectionLost("timed out" if slow else why(error)) from error
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            raise
-        return connection
 
     async def _choose(self) -> None:
         if self._closed:
@@ -239,9 +181,9 @@ class Router:
         return session
 
     async def _open(self, address: Address) -> Session:
-        connection = await self.connect(address)
+        connection = await self._connector.open(address)
         try:
-            with trio.fail_after(self._connect_timeout):
+            with trio.fail_after(self._connector.timeout):
                 hello: Hello = parse_hello(await connection.execute("HELLO"), address)
         except trio.TooSlowError as error:
             connection.close()
@@ -250,4 +192,4 @@ class Router:
             connection.close()
             raise
         self._directory.learn(hello)
-        return Session(hello, connection, self.connect)
+        return Session(hello, connection, self._connector)

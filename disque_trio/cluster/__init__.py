@@ -1,1 +1,1 @@
-"""The cluster beneath the jobs: who is in it, who is alive, how they find each other."""
+"""Cluster membership: which nodes belong to it, which are alive, and how they find each other."""

@@ -1,4 +1,4 @@
-"""Nodes that were forgotten: others still talk of them for a while.
+"""Remembers forgotten nodes for a minute, so that gossip does not bring them back.
 
 CLUSTER FORGET has to be said to every node. Until the last one has heard it, the ones that still
 know the node would bring it back to those that do not.
@@ -9,9 +9,7 @@ MAX_FORGOTTEN = 1000
 
 
 class Blacklist:
-    """Ids that are not taken from what other nodes tell, each for a minute."""
-
-    __slots__ = ("_ends",)
+    """The ids that this node ignores in gossip, each for a minute."""
 
     def __init__(self) -> None:
         self._ends: dict[bytes, int] = {}  # in the order of their ends
@@ -20,8 +18,8 @@ class Blacklist:
         return len(self._ends)
 
     def add(self, id: bytes, time: int) -> None:
-        """Begin (again) with the minute of ``id`` at ``time``, in ms. The oldest one goes early
-        when there are too many."""
+        """Ignore ``id`` for a minute from ``time``, ms. The oldest entry is dropped early if there
+        are too many."""
         self._clean(time)
         self._ends.pop(id, None)
         if len(self._ends) >= MAX_FORGOTTEN:
@@ -29,11 +27,11 @@ class Blacklist:
         self._ends[id] = time + FORGOTTEN_FOR
 
     def has(self, id: bytes, time: int) -> bool:
-        """Whether the minute of ``id`` is not over."""
+        """Whether ``id`` is still ignored."""
         return self._ends.get(id, 0) > time
 
     def clear(self) -> None:
-        """Hold nothing against anyone."""
+        """Remove all entries."""
         self._ends.clear()
 
     def _clean(self, time: int) -> None:

@@ -1,4 +1,4 @@
-"""When is a node down? Rules over what one node sees and what the others report.
+"""Failure detection: decides from own and reported observations whether a node is down.
 
 One node that gets no answer in time only suspects the other (PFAIL). If more than half of all
 nodes do so at about the same time it is taken to be down (FAIL), and that is told to everyone. A
@@ -13,22 +13,17 @@ FAILING = NODE_PFAIL | NODE_FAIL
 REPORTS_COUNT_FOR = 2  # node timeouts
 
 
-def valid_reports(member: Member, time: int, node_timeout: int) -> int:
-    """How many other members reported lately that ``member`` fails; drops older reports."""
-    oldest = time - REPORTS_COUNT_FOR * node_timeout
-    stale = [id for id, reported in member.reports.items() if reported < oldest]
-    for id in stale:
-        del member.reports[id]
-    return len(member.reports)
-
-
 def is_down(member: Member, size: int, time: int, node_timeout: int) -> bool:
-    """Whether this node suspects ``member`` and, it included, most of the ``size`` nodes do."""
+    """Whether this node suspects ``member`` and, it included, most of the ``size`` nodes do;
+    drops reports that are too old to count."""
     if not member.flags & NODE_PFAIL or member.flags & NODE_FAIL:
         return False
-    return valid_reports(member, time, node_timeout) + 1 >= size // 2 + 1
+    oldest = time - REPORTS_COUNT_FOR * node_timeout
+    reports = {id: reported for id, reported in member.reports.items() if reported >= oldest}
+    member.reports = reports
+    return len(reports) + 1 >= size // 2 + 1
 
 
 def mark_down(member: Member) -> None:
-    """From suspected, or not even that, to down."""
+    """Change the state of a member, suspected or not, to down."""
     member.flags = member.flags & ~NODE_PFAIL | NODE_FAIL

@@ -1,26 +1,20 @@
-"""What a PING or PONG tells of third nodes.
+"""Chooses which third nodes a PING or PONG mentions.
 
 A few at random, so that after some rounds everyone has heard of everyone, and all that this node
 suspects, so that a verdict does not have to wait for chance.
 """
 
-from typing import TYPE_CHECKING
-
 from disque_trio.cluster.failure import FAILING
 from disque_trio.cluster.members import Member, Members
 from disque_trio.protocol.bus import NODE_NOADDR, Gossip
-
-if TYPE_CHECKING:
-    from random import Random
+from disque_trio.rng import Rng
 
 MIN_ENTRIES = 3
 SHARE = 10  # of so many nodes, one is told of
 MAX_SUSPECTS = 100
 
 
-def choose_entries(
-    members: Members, rng: "Random", recipient: bytes, wall_offset: int
-) -> list[Gossip]:
+def choose_entries(members: Members, rng: Rng, recipient: bytes, wall_offset: int) -> list[Gossip]:
     """Entries for a packet to the node ``recipient``.
 
     ``wall_offset`` is what to add to the membership's time for the time of day, in ms.
@@ -36,7 +30,7 @@ def choose_entries(
     return entries
 
 
-def _sample(ids: list[bytes], rng: "Random", count: int) -> list[bytes]:
+def _sample(ids: list[bytes], rng: Rng, count: int) -> list[bytes]:
     return ids if len(ids) <= count else rng.sample(ids, count)
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat: links to the other nodes, PINGs over them, and who does not answer.
+"""The heartbeat: keeps links to the other nodes, sends PINGs and detects nodes that do not answer.
 
 Time: limits are measured on a time of the membership's own, which goes with the clock but never
 back and never forward by more than ``MAX_STEP``. So neither a clock that is set nor a process that
@@ -6,16 +6,13 @@ stood still makes all others seem dead at once.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from disque_trio.cluster.addresses import BUS_OFFSET, is_loopback, is_port
-from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.failure import FAILING, is_down, mark_down
 from disque_trio.cluster.gossip import choose_entries
-from disque_trio.cluster.hosts import Hosts
-from disque_trio.cluster.links import Link, Network
+from disque_trio.cluster.links import Connect, Link
 from disque_trio.cluster.members import Member, Members
-from disque_trio.core.peers import Peers
+from disque_trio.cluster.myself import Myself
+from disque_trio.process.addresses import BUS_OFFSET, is_port
 from disque_trio.protocol.bus import (
     MEET,
     NODE_HANDSHAKE,
@@ -24,57 +21,60 @@ from disque_trio.protocol.bus import (
     NODE_PFAIL,
     PING,
     Gossip,
-    PacketWriter,
 )
-
-if TYPE_CHECKING:
-    from random import Random
+from disque_trio.rng import Rng
 
 NODE_TIMEOUT = 15_000  # ms
 MIN_HANDSHAKE_TIME = 1000  # ms
 PING_PERIOD = 1000  # ms between pings of the stalest of a few
 PING_SAMPLE = 5
 RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a link that failed is tried again
+SHORTEST_WAIT = 50  # ms between two tries, however often the member speaks
 MAX_STEP = 500  # ms; see above
 MAX_MEMBERS = 1000  # handshakes included
 
 
-class Heartbeat(Peers):
-    """The links and what follows from time passing. See ``Membership``, which is all of it."""
+class Heartbeat:
+    """The time-driven part of the membership.
+
+    Args:
+        me: this node.
+        members: the other ones.
+        connect: begins to open a link.
+        rng: which members are pinged and told of; made-up ids of handshakes.
+        transmit: sends a packet over a link that is up.
+
+    Attributes:
+        node_timeout: ms without an answer after which a node is suspected.
+        now: the driver's time, ms since the epoch.
+        time: the membership's own, ms.
+    """
 
     def __init__(
         self,
-        packets: PacketWriter,
-        network: Network,
-        rng: "Random",
-        deliver: Callable[[bytes, bytes, int], None],
+        me: Myself,
+        members: Members,
+        connect: Connect,
+        rng: Rng,
+        transmit: Callable[[Link, bytes], None],
     ) -> None:
-        super().__init__()
-        self.packets = packets
-        self.deliver = deliver
         self.node_timeout = NODE_TIMEOUT
         self.now = 0
-        self.ip = ""
-        self._ip_from_file = False
-        self.config_changed = False
-        self.saver: Callable[[str], str | None] | None = None
-        self.is_own_address: Callable[[str], bool] = is_loopback
-        self.malformed = 0
-        self._network = network
+        self.time = 0
+        self._me = me
+        self._members = members
+        self._known = members.known  # the same dict throughout
+        self._connect = connect
         self._rng = rng
-        self._members = Members()
-        self._known = self._members.known  # the same dict throughout
-        self._blacklist = Blacklist()
-        self._hosts = Hosts()
-        self._time = 0
+        self._transmit = transmit
         self._ping_at = 0
 
-    # ---- for the driver: time and links ---------------------------------------------------------
+    # ---- time and links -------------------------------------------------------------------------
 
     def cron(self, now: int) -> None:
         """Keep links and failure states up to date; to be called every 100 ms."""
-        self._pass_time(now)
-        time = self._time
+        self.pass_time(now)
+        time = self.time
         timeout = self.node_timeout
         if self._members.handshakes:
             self._tend_handshakes(time)
@@ -87,56 +87,54 @@ class Heartbeat(Peers):
             link = member.link
             if link is None:
                 if time >= member.retry_at:
-                    self._connect(member)
+                    self.connect(member)
             elif not link.up:
                 if time - member.link_since > timeout // 2:
-                    self._unlink(member)
+                    self.unlink(member)
             elif not member.ping_sent:
                 if time - member.pong_received > timeout // 2:
-                    self._ping(member)
+                    self.ping(member)
             elif time - member.ping_sent > timeout // 2 and time - member.link_since > timeout:
                 # The node may be well and only the connection dead.
-                self._unlink(member)
+                self.unlink(member)
             if (
                 member.ping_sent
                 and time - member.ping_sent > timeout
                 and not member.flags & FAILING
             ):
                 member.flags |= NODE_PFAIL
-                self._update(False)
-                self._judge(member)
-
-    def accepted(self, link: Link, now: int) -> None:
-        """An incoming ``link`` is up. It belongs to whoever its packets say."""
-        self._pass_time(now)
+                self._members.update(False)
+                self.judge(member)
 
     def opened(self, link: Link, now: int) -> None:
-        """An outgoing ``link`` is up."""
-        self._pass_time(now)
+        """Called when an outgoing ``link`` is up."""
+        self.pass_time(now)
         member = self._members.owner(link)
         if member is None:
             link.close()
             return
-        member.link_since = self._time
-        self._ping(member)
+        member.link_since = self.time
+        self.ping(member)
 
     def lost(self, link: Link, now: int) -> None:
-        """A ``link`` broke, or could not be opened."""
-        self._pass_time(now)
+        """Called when a ``link`` broke, or could not be opened."""
+        self.pass_time(now)
         member = self._members.owner(link)
         if member is not None:
             member.link = None
             member.attempts += 1
-            member.retry_at = self._time + min(RETRY_STEP * member.attempts, MAX_RETRY_WAIT)
+            member.retry_at = self.time + min(RETRY_STEP * member.attempts, MAX_RETRY_WAIT)
 
-    def _pass_time(self, now: int) -> None:
+    def pass_time(self, now: int) -> None:
+        """Advance the time to ``now`` (ms)."""
         if self.now == 0:
-            self._time = now
+            self.time = now
         elif now > self.now:
-            self._time += min(now - self.now, MAX_STEP)
+            self.time += min(now - self.now, MAX_STEP)
         self.now = now
 
     def _tend_handshakes(self, time: int) -> None:
+        """Open the links of handshakes, and give up those that take too long."""
         limit = max(self.node_timeout, MIN_HANDSHAKE_TIME)
         for member in list(self._members.handshakes.values()):
             if not member.since:  # it began before the first call that had a time
@@ -144,24 +142,42 @@ class Heartbeat(Peers):
             if time - member.since > limit:
                 self._members.remove(member)
             elif member.link is None and time >= member.retry_at:
-                self._connect(member)
+                self.connect(member)
 
-    def _connect(self, member: Member) -> None:
-        link = self._network.connect(member.ip, member.port + BUS_OFFSET)
+    def connect(self, member: Member) -> None:
+        """Begin to open a link to ``member``."""
+        link = self._connect(member.ip, member.port + BUS_OFFSET)
         link.node_id = member.id
         member.link = link
-        member.link_since = self._time
-        # The wait for an answer begins now, or it would never end if no link can be had.
+        member.link_since = self.time
+        # The wait for an answer begins now, or it would never end if no link can be opened.
         if not member.ping_sent:
-            member.ping_sent = self._time
+            member.ping_sent = self.time
 
-    def _unlink(self, member: Member) -> None:
+    def link_back(self, member: Member) -> None:
+        """``member`` has just pinged over a link of its own, so it is up: connect to it now rather
+        than when the next try is due."""
+        if member.flags & NODE_NOADDR:
+            return
+        link = member.link
+        if link is not None:
+            if link.local_ip or self.time - member.link_since <= MAX_RETRY_WAIT:
+                return
+            # Nothing answered when it was begun, and TCP asks again ever more rarely.
+            self.unlink(member)
+        member.retry_at = min(member.retry_at, member.link_since + SHORTEST_WAIT)
+        if self.time >= member.retry_at:
+            self.connect(member)
+
+    def unlink(self, member: Member) -> None:
+        """Close the link to ``member``; a new one may be begun at once."""
         if member.link is not None:
             member.link.close()
             member.link = None
-            member.retry_at = self._time
+            member.retry_at = self.time
 
     def _ping_stalest(self) -> None:
+        """Ping the one of a few members that was silent for the longest time."""
         ids = self._members.everyone
         if len(ids) > PING_SAMPLE:
             ids = self._rng.sample(ids, PING_SAMPLE)
@@ -175,102 +191,44 @@ class Heartbeat(Peers):
             ):
                 stalest = member
         if stalest is not None:
-            self._ping(stalest)
+            self.ping(stalest)
 
-    def _ping(self, member: Member) -> None:
+    def ping(self, member: Member) -> None:
+        """Send ``member`` a PING, or a MEET if it is still to be met."""
         if member.link is not None:
             if not member.ping_sent:
-                member.ping_sent = self._time
-            self._tell(member.link, MEET if member.flags & NODE_MEET else PING, member.id)
+                member.ping_sent = self.time
+            self.tell(member.link, MEET if member.flags & NODE_MEET else PING, member.id)
 
-    def _tell(self, link: Link, type: int, recipient: bytes, gossip: bool = True) -> None:
+    def tell(self, link: Link, type: int, recipient: bytes, gossip: bool = True) -> None:
+        """Send a packet of ``type`` to ``recipient``; ``gossip``: with what is known of others."""
         entries: list[Gossip] = []
         if gossip:
-            entries = choose_entries(self._members, self._rng, recipient, self.now - self._time)
-        self._transmit(link, self.packets.gossip(type, entries))
+            entries = choose_entries(self._members, self._rng, recipient, self.now - self.time)
+        self._transmit(link, self._me.packets.gossip(type, entries))
 
-    def _transmit(self, link: Link, packet: bytes) -> None:
-        link.send(packet)
-        self.messages_sent += 1
-
-    def _begin_handshake(self, ip: str, port: int, flags: int, hearsay: bool = False) -> None:
+    def begin_handshake(self, ip: str, port: int, flags: int, hearsay: bool = False) -> None:
+        """Find out who is at this address, unless that is known or makes no sense."""
         if (
             not ip
             or not is_port(port)
             or len(self._members) >= MAX_MEMBERS
-            or (ip, port) == self.endpoint()
+            or (ip, port) == self._me.endpoint()
             or self._members.under_way(ip, port)
         ):
             return
         id = b"%040x" % self._rng.getrandbits(160)
-        member = Member(id, ip, port, NODE_HANDSHAKE | flags, self._time)
+        member = Member(id, ip, port, NODE_HANDSHAKE | flags, self.time)
         member.hearsay = hearsay
         self._members.handshakes[id] = member
 
-    def _judge(self, member: Member) -> None:
-        if is_down(member, self.size, self._time, self.node_timeout):
+    def judge(self, member: Member) -> None:
+        """Mark ``member`` as down, and tell everyone, if most nodes suspect it."""
+        if is_down(member, 1 + len(self._known), self.time, self.node_timeout):
             mark_down(member)
-            self._update()
-            packet = self.packets.fail(member.id)
+            self._members.update()
+            packet = self._me.packets.fail(member.id)
             for id in self._members.everyone:
-                self.send(id, packet)
-
-    def _update(self, matters: bool = True) -> None:
-        """The table has changed; ``matters``: in a way that is worth a write to the disk."""
-        self._members.update()
-        self.reachable = self._members.reachable
-        self.size = 1 + len(self._known)
-        if self.by_host:
-            self._hosts.compute(
-                self.endpoint()[0],
-                self.packets.port,
-                self._known,
-                self.reachable,
-                self.is_own_address,
-            )
-        if matters:
-            self.config_changed = True
-
-    # ---- what the jobs ask for ------------------------------------------------------------------
-
-    def places(self) -> int:
-        return self._hosts.count if self.by_host else self.size
-
-    def room(self, external: bool) -> int:
-        return self._hosts.room(external) if self.by_host else len(self.reachable)
-
-    def place(self, id: bytes) -> str:
-        return self._hosts.of.get(id, "")
-
-    def here(self) -> str:
-        return self._hosts.here
-
-    def partners(self) -> list[bytes]:
-        return self._hosts.partners
-
-    def everyone(self) -> list[bytes]:
-        return self._members.everyone
-
-    def knows(self, id: bytes) -> bool:
-        return id in self._known
-
-    def linked(self, id: bytes) -> bool:
-        member = self._known.get(id)
-        return member is not None and member.connected()
-
-    def behind(self, id: bytes) -> bool:
-        member = self._known.get(id)
-        return (
-            member is not None
-            and member.link is not None
-            and member.link.up
-            and member.link.behind()
-        )
-
-    def send(self, id: bytes, packet: bytes) -> None:
-        member = self._known.get(id)
-        if member is not None:
-            link = member.link
-            if link is not None and link.up:
-                link.send(packet)
-                self.messages_sent += 1
+                link = self._known[id].link
+                if link is not None and link.up:
+                    self._transmit(link, packet)

@@ -1,4 +1,4 @@
-"""Which nodes are on which host, for copies that are to survive the end of a whole host.
+"""Groups nodes by host, so that the copies of a job can survive the loss of a whole host.
 
 A host is an address: nodes that others know under the same one are on the same host. An address
 of the own machine, which may have several, is that of this node's host. All of it is computed when
@@ -21,15 +21,13 @@ class Hosts:
         count: of all hosts, this node's own included.
     """
 
-    __slots__ = ("_others", "_siblings", "count", "here", "of", "partners")
-
     def __init__(self) -> None:
         self.here = ""
         self.of: dict[bytes, str] = {}
         self.partners: list[bytes] = []
         self.count = 1
         self._others = 0
-        self._siblings = False
+        self._shared = False
 
     def compute(
         self,
@@ -53,7 +51,7 @@ class Hosts:
             place = of.get(id, "")
             if place:
                 by_host.setdefault(place, []).append((known[id].port, id))
-        self._siblings = by_host.pop(ip, None) is not None
+        self._shared = by_host.pop(ip, None) is not None
         # As long as it is not known which nodes are on this host, none counts as elsewhere.
         self._others = len(by_host) if ip else 0
         mine = sum(1 for id, place in of.items() if place == ip and known[id].port < port)
@@ -62,4 +60,4 @@ class Hosts:
     def room(self, external: bool) -> int:
         """How many hosts can take a copy. ``external``: this node holds none itself, so another
         one on its host can."""
-        return self._others + (external and self._siblings)
+        return self._others + (external and self._shared)

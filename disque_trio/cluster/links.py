@@ -1,22 +1,26 @@
-"""Connections between nodes as the membership sees them.
+"""The interface of the connections that the membership uses.
 
-``Link`` and ``Network`` are interfaces: sockets implement them in the server, a model of a network
-in simulations. Between two nodes there are two links: each sends all it has to say over the one
-that it opened; only a PONG goes back over the link that the PING came on.
+Sockets implement it in the server, a model of a network in simulations. Between two nodes there are
+two links: each node sends all it has to say over the one that it opened; only a PONG goes back over
+the link that the PING came on.
 """
 
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
+from disque_trio.native import mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Link:
-    """One connection.
+    """One connection to another node.
 
     Attributes:
         outgoing: this node opened it.
         up: packets can be sent over it.
-        local_ip, remote_ip: text; empty while it is not up.
+        local_ip, remote_ip: text; empty as long as the other side has not answered at all.
         node_id: id of the member it belongs to, for the membership; None for an incoming one.
     """
-
-    __slots__ = ("local_ip", "node_id", "outgoing", "remote_ip", "up")
 
     def __init__(self, outgoing: bool) -> None:
         self.outgoing = outgoing
@@ -38,13 +42,19 @@ class Link:
         raise NotImplementedError
 
 
-class Network:
-    """Opens links."""
+Connect: TypeAlias = Callable[[str, int], Link]
+"""Begins to open a link to the bus at an ip and a port (of the bus, not of clients). The
+membership's ``opened`` is called when it is up and ``lost`` when it fails or breaks, never from
+within this call."""
 
-    def connect(self, ip: str, port: int) -> Link:
-        """Begin to open a link to the bus at ``ip`` and ``port`` (of the bus, not of clients).
 
-        The membership's ``opened`` is called when it is up and ``lost`` when it fails or breaks,
-        never from within this call.
-        """
-        raise NotImplementedError
+class LinkOwner(Protocol):
+    """Receives the events of links: the membership, whose methods these are."""
+
+    config_changed: bool
+
+    def opened(self, link: Link, now: int) -> None: ...
+    def accepted(self, link: Link, now: int) -> None: ...
+    def lost(self, link: Link, now: int) -> None: ...
+    def receive(self, link: Link, packet: bytes, now: int) -> bytes: ...
+    def knows(self, id: bytes) -> bool: ...

@@ -5,6 +5,8 @@ node has not answered yet: they have made-up ids and take no part in anything. W
 for (``everyone``, ``reachable``) is computed when the table changes, not when it is asked for.
 """
 
+from collections.abc import Callable
+
 from disque_trio.cluster.links import Link
 from disque_trio.protocol.bus import (
     NODE_FAIL,
@@ -25,7 +27,7 @@ def is_node_id(id: bytes) -> bool:
 
 
 class Member:
-    """Another node, as this one sees it. Times are ms of the membership's own time.
+    """Another node as this one sees it. Times are ms on the membership's own clock.
 
     Attributes:
         id: 40 bytes; made up while it is a handshake.
@@ -41,22 +43,6 @@ class Member:
         pong_received: 0: never.
         reports: ids of the members that say that it fails, and when they last said so.
     """
-
-    __slots__ = (
-        "attempts",
-        "flags",
-        "hearsay",
-        "id",
-        "ip",
-        "link",
-        "link_since",
-        "ping_sent",
-        "pong_received",
-        "port",
-        "reports",
-        "retry_at",
-        "since",
-    )
 
     def __init__(self, id: bytes, ip: str, port: int, flags: int, since: int) -> None:
         self.id = id
@@ -79,23 +65,25 @@ class Member:
 
 
 class Members:
-    """The table.
+    """The table of the other nodes.
 
     Attributes:
         known, handshakes: by id.
         everyone: ids of all in ``known``, sorted, so that a simulation repeats.
         reachable: those that can take a copy of a job now, sorted.
         suspects: those that this node alone holds to be failing, sorted.
+
+    Args:
+        changed: called when the lists are new; with whether that is worth a write to the disk.
     """
 
-    __slots__ = ("everyone", "handshakes", "known", "reachable", "suspects")
-
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[bool], None] = lambda matters: None) -> None:
         self.known: dict[bytes, Member] = {}
         self.handshakes: dict[bytes, Member] = {}
         self.everyone: list[bytes] = []
         self.reachable: list[bytes] = []
         self.suspects: list[bytes] = []
+        self._changed = changed
 
     def __len__(self) -> int:
         return len(self.known) + len(self.handshakes)
@@ -104,17 +92,20 @@ class Members:
         """The members by id, then the handshakes."""
         return [*(self.known[id] for id in self.everyone), *self.handshakes.values()]
 
-    def update(self) -> None:
-        """Compute the lists; to be called when ``known`` or a flag in it has changed.
+    def update(self, matters: bool = True) -> None:
+        """Compute the lists; to be called when ``known`` or a flag in it has changed. ``matters``:
+        in a way that is worth a write to the disk.
 
         New lists are made: whoever walks over an old one is not disturbed.
         """
         self.everyone = sorted(self.known)
         self.reachable = [i for i in self.everyone if not self.known[i].flags & _NOT_REACHABLE]
         self.suspects = [i for i in self.everyone if self.known[i].flags & NODE_PFAIL]
+        self._changed(matters)
 
     def owner(self, link: Link) -> Member | None:
-        """Whose outgoing link it is; None if it is an incoming one or one that was given up."""
+        """The member whose outgoing link it is; None if it is an incoming one or one that was given
+        up."""
         if link.node_id is None:
             return None
         member = self.known.get(link.node_id) or self.handshakes.get(link.node_id)
@@ -125,7 +116,7 @@ class Members:
         return any(m.ip == ip and m.port == port for m in self.handshakes.values())
 
     def remove(self, member: Member) -> None:
-        """Close its link, and forget it with all it said."""
+        """Close the member's link, and forget the member and its reports."""
         if member.link is not None:
             member.link.close()
             member.link = None
@@ -138,7 +129,7 @@ class Members:
         self.update()
 
     def admit(self, member: Member, id: bytes) -> None:
-        """The handshake ``member`` answered and has this ``id``: it is one of us."""
+        """Make the handshake ``member``, which answered with this ``id``, a member."""
         del self.handshakes[member.id]
         member.id = id
         member.flags &= ~NODE_HANDSHAKE

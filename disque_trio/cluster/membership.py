@@ -1,8 +1,8 @@
-"""Membership: who is in the cluster, and who of them is alive.
+"""Membership: keeps track of the nodes in the cluster and of those that are alive.
 
 A state machine: the driver opens links, passes the time in, and brings packets. ``heartbeat`` is
-its part that follows the time, ``hearing`` the one that follows what other nodes say; here is what
-commands ask for and what is kept on disk.
+its part that follows the time, ``handlers`` the one that follows what other nodes say; here is what
+jobs and commands ask for and what is kept on disk.
 
 How a node gets in: a handshake begins with an address, from CLUSTER MEET, from the MEET of a
 stranger, or from what a member tells of others. A link is opened to it and a MEET sent (a PING to
@@ -10,43 +10,193 @@ one that sent a MEET itself). Its PONG says the id, which ends the handshake. A 
 side begin a handshake in return; a PING of a stranger is answered and changes nothing.
 """
 
-from disque_trio.cluster.addresses import is_port
-from disque_trio.cluster.hearing import Hearing
-from disque_trio.cluster.members import Member
-from disque_trio.cluster.nodes_conf import NodeLine, format_nodes, parse_nodes
-from disque_trio.core.peers import Peer
+from collections.abc import Callable, Sequence
+
+from disque_trio.cluster.blacklist import Blacklist
+from disque_trio.cluster.handlers import PacketHandlers
+from disque_trio.cluster.heartbeat import MAX_MEMBERS, Heartbeat
+from disque_trio.cluster.hosts import Hosts
+from disque_trio.cluster.links import Connect, Link
+from disque_trio.cluster.members import Member, Members
+from disque_trio.cluster.myself import Myself
+from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_nodes, parse_nodes
+from disque_trio.cluster.peers import Peer, Peers
+from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
+    FAIL,
+    MEET,
     NODE_FAIL,
     NODE_LEAVING,
     NODE_MEET,
     NODE_MYSELF,
     NODE_NOADDR,
     NODE_PFAIL,
+    PAUSE,
+    PING,
+    PONG,
+    VERSION,
+    PacketError,
+    PacketWriter,
+    packet_sender,
+    packet_type,
 )
+from disque_trio.rng import Rng
 
 PRIORITY_OK, PRIORITY_UNLINKED, PRIORITY_SUSPECT, PRIORITY_BAD = 1, 5, 10, 100
 _FROM_FILE = NODE_PFAIL | NODE_FAIL | NODE_NOADDR | NODE_LEAVING
 
 
-class Membership(Hearing):
-    """The other nodes of the cluster.
+class Membership(Peers):
+    """The other nodes of the cluster, as a state machine.
 
     Args:
         packets: makes this node's packets; has its id, port and announced ip.
-        network: opens links.
+        connect: begins to open a link.
         rng: which members are pinged and told of; made-up ids of handshakes.
-        deliver: gets sender, packet and time of each packet that is about jobs.
+        saver: writes the text of nodes.conf to disk, returns why that failed or None.
+        is_own_address: whether an address is one of this machine's.
 
     Attributes:
-        node_timeout: ms without an answer after which a node is suspected.
-        now: the driver's time, ms since the epoch.
-        ip: this node's own, as other nodes reach it; empty until learned.
         config_changed: what ``dump_conf`` gives has changed in a way that matters since ``save``
             worked last.
-        saver: writes the text of nodes.conf to disk, returns why that failed or None.
         malformed: packets that were ignored because of what is in them.
         leaving: this node is about to leave; kept over restarts.
     """
+
+    def __init__(
+        self,
+        packets: PacketWriter,
+        connect: Connect,
+        rng: Rng,
+        saver: Callable[[str], str | None] = lambda text: None,
+        is_own_address: Callable[[str], bool] = is_loopback,
+    ) -> None:
+        super().__init__()
+        self.packets = packets
+        self.config_changed = False
+        self.malformed = 0
+        self.me = Myself(packets)
+        self._members = Members(self._changed)
+        self._known = self._members.known  # the same dict throughout
+        self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
+        self._blacklist = Blacklist()
+        handlers = PacketHandlers(self.me, self._members, self.heartbeat, self._blacklist)
+        self._handlers: dict[int, Callable[[Link, int, bytes, bytes], None]] = {
+            PING: handlers.handle_ping,
+            PONG: handlers.handle_ping,
+            MEET: handlers.handle_ping,
+            FAIL: handlers.handle_fail,
+        }
+        self._hosts = Hosts()
+        self._hosts_stale = False
+        self._saver = saver
+        self._is_own_address = is_own_address
+
+    def _changed(self, matters: bool) -> None:
+        """The table has changed; ``matters``: in a way that is worth a write to the disk."""
+        self.reachable = self._members.reachable
+        self.size = 1 + len(self._known)
+        self._hosts_stale = True
+        if matters:
+            self.config_changed = True
+
+    def _transmit(self, link: Link, packet: bytes) -> None:
+        link.send(packet)
+        self.messages_sent += 1
+
+    # ---- for the driver -------------------------------------------------------------------------
+
+    def cron(self, now: int) -> None:
+        """Keep links and failure states up to date; to be called every 100 ms."""
+        self.heartbeat.cron(now)
+
+    def accepted(self, link: Link, now: int) -> None:
+        """Called when an incoming ``link`` is up. Its packets tell which node it belongs to."""
+        self.heartbeat.pass_time(now)
+
+    def opened(self, link: Link, now: int) -> None:
+        """Called when an outgoing ``link`` is up."""
+        self.heartbeat.opened(link, now)
+
+    def lost(self, link: Link, now: int) -> None:
+        """Called when a ``link`` broke, or could not be opened."""
+        self.heartbeat.lost(link, now)
+
+    def receive(self, link: Link, packet: bytes, now: int) -> bytes:
+        """Handle one whole ``packet`` from ``link``. Returns its sender if that is a member and the
+        packet is about jobs, for the node; otherwise nothing."""
+        self.heartbeat.pass_time(now)
+        self.messages_received += 1
+        if packet[8] << 8 | packet[9] != VERSION:
+            return b""
+        type = packet_type(packet)
+        sender = packet_sender(packet)
+        handle = self._handlers.get(type)
+        if handle is None:
+            return sender if type <= PAUSE and sender in self._known else b""
+        try:
+            handle(link, type, sender, packet)
+        except PacketError:
+            self.malformed += 1
+        return b""
+
+    # ---- what the jobs ask for ------------------------------------------------------------------
+
+    def places(self) -> int:
+        return self._placed().count if self.by_host else self.size
+
+    def room(self, external: bool) -> int:
+        return self._placed().room(external) if self.by_host else len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        return self._placed().of.get(id, "")
+
+    def here(self) -> str:
+        return self._placed().here
+
+    def partners(self) -> list[bytes]:
+        return self._placed().partners
+
+    def everyone(self) -> list[bytes]:
+        return self._members.everyone
+
+    def knows(self, id: bytes) -> bool:
+        return id in self._known
+
+    def linked(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.connected()
+
+    def behind(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return (
+            member is not None
+            and member.link is not None
+            and member.link.up
+            and member.link.behind()
+        )
+
+    def send(self, id: bytes, packet: bytes) -> None:
+        member = self._known.get(id)
+        if member is not None:
+            link = member.link
+            if link is not None and link.up:
+                link.send(packet)
+                self.messages_sent += 1
+
+    def _placed(self) -> Hosts:
+        """Which nodes are on which host. That asks the system about each address, so it is done
+        when somebody wants to know, not at each of a thousand changes that come at once."""
+        if self._hosts_stale:
+            self._hosts_stale = False
+            self._hosts.compute(
+                self.endpoint()[0],
+                self.packets.port,
+                self._known,
+                self.reachable,
+                self._is_own_address,
+            )
+        return self._hosts
 
     # ---- for HELLO, CLUSTER and INFO ------------------------------------------------------------
 
@@ -54,15 +204,15 @@ class Membership(Hearing):
         return [Peer(m.id, m.ip, m.port, _priority(m)) for m in self._members.all()]
 
     def endpoint(self) -> tuple[str, int]:
-        return self.packets.ip or self.ip, self.packets.port
+        return self.me.endpoint()
 
     def describe(self) -> str:
         return format_nodes([self._my_line(), *map(self._line, self._members.all())])
 
     def meet(self, ip: str, port: int) -> None:
-        self._begin_handshake(ip, port, NODE_MEET)
+        self.heartbeat.begin_handshake(ip, port, NODE_MEET)
 
-    def has(self, places: list[tuple[str, int]]) -> bool:
+    def has(self, places: Sequence[tuple[str, int]]) -> bool:
         """Whether a member is at one of these addresses."""
         return any((m.ip, m.port) in places for m in self._known.values())
 
@@ -70,9 +220,9 @@ class Membership(Hearing):
         member = self._known.get(id) or self._members.handshakes.get(id)
         if member is None:
             return False
-        self._blacklist.add(id, self._time)
+        self._blacklist.add(id, self.heartbeat.time)
         self._members.remove(member)
-        self._update()
+        self._members.update()
         return True
 
     def reset(self, id: bytes) -> None:
@@ -81,12 +231,12 @@ class Membership(Hearing):
         self._blacklist.clear()
         self.packets.id = id
         self.packets.refresh()
-        self._update()
+        self._members.update()
 
     def spread(self, by_host: bool) -> None:
         """Whether copies of a job are to be on different hosts."""
         self.by_host = by_host
-        self._update(False)
+        self._members.update(False)
 
     @property
     def leaving(self) -> bool:
@@ -99,12 +249,12 @@ class Membership(Hearing):
             self.config_changed = True
             for member in self._known.values():
                 if member.connected():
-                    self._ping(member)  # or some would hear of it seconds later
+                    self.heartbeat.ping(member)  # or some would hear of it seconds later
 
     # ---- nodes.conf -----------------------------------------------------------------------------
 
     def save(self) -> str | None:
-        problem = self.saver(self.dump_conf()) if self.saver is not None else None
+        problem = self._saver(self.dump_conf())
         if problem is None:
             self.config_changed = False
         return problem
@@ -115,33 +265,36 @@ class Membership(Hearing):
         return format_nodes([self._my_line(), *known])
 
     def load_conf(self, text: str, now: int) -> None:
-        """Take over what a nodes.conf says, this node's id (into ``packets``) and LEAVING included.
-        To be called before anything else.
+        """Load a nodes.conf, this node's id (into ``packets``) and LEAVING included. To be called
+        before anything else.
 
         Raises:
             NodesConfError: it says nothing; nothing was taken over.
         """
         conf = parse_nodes(text)
-        self._pass_time(now)
+        count = len(conf.others)
+        if count > MAX_MEMBERS:
+            raise NodesConfError(f"{count} other nodes, there cannot be more than {MAX_MEMBERS}")
+        self.heartbeat.pass_time(now)
         self.packets.id = conf.myself.id
         self.packets.flags = NODE_MYSELF | (conf.myself.flags & NODE_LEAVING)
         self.packets.refresh()
-        self.ip = conf.myself.ip
-        self._ip_from_file = True
+        self.me.remember(conf.myself.ip)
+        time = self.heartbeat.time
         for line in conf.others:
-            member = Member(line.id, line.ip, line.port, line.flags & _FROM_FILE, self._time)
+            member = Member(line.id, line.ip, line.port, line.flags & _FROM_FILE, time)
             if not line.ip or not is_port(line.port):
                 member.flags |= NODE_NOADDR
             if line.pong_received:
-                member.pong_received = self._time
+                member.pong_received = time
             self._known[line.id] = member
-        self._update(False)
+        self._members.update(False)
 
     def _my_line(self) -> NodeLine:
         return NodeLine(self.packets.id, *self.endpoint(), self.packets.flags)
 
     def _line(self, member: Member) -> NodeLine:
-        wall = self.now - self._time
+        wall = self.heartbeat.now - self.heartbeat.time
         return NodeLine(
             member.id,
             member.ip,

@@ -1,4 +1,4 @@
-"""nodes.conf: text <-> lines about nodes. Also the text of CLUSTER NODES.
+"""Parses and writes the text of nodes.conf and of CLUSTER NODES.
 
 One line a node: ``ID IP:PORT FLAGS PING-SENT PONG-RECEIVED connected|disconnected``, this node
 among them with the flag ``myself``. Lines of handshakes are not written, empty lines and ``vars``
@@ -7,8 +7,8 @@ lines not read. It is the format of the C program, in both directions.
 
 from dataclasses import dataclass
 
-from disque_trio.cluster.addresses import plain_ip
 from disque_trio.cluster.members import is_node_id
+from disque_trio.process.addresses import plain_ip
 from disque_trio.protocol.bus import (
     NODE_FAIL,
     NODE_HANDSHAKE,
@@ -28,10 +28,11 @@ _WORDS = (
 )
 _FLAGS = {word: flag for flag, word in _WORDS} | {"noflags": 0}
 _FIELDS = 6
+_SHOWN = 80  # characters of a field in a message
 
 
 class NodesConfError(ValueError):
-    """The text is no nodes.conf; the message says in which line and why."""
+    """The text is not a valid nodes.conf; the message says in which line and why."""
 
 
 @dataclass(slots=True)
@@ -108,16 +109,16 @@ def _parse_line(fields: list[str]) -> NodeLine:
         raise NodesConfError(f"{_FIELDS} fields are needed, there are {len(fields)}")
     id = fields[0].encode("utf-8", "replace")
     if not is_node_id(id):
-        raise NodesConfError(f"{fields[0]!r} is not the id of a node")
+        raise NodesConfError(f"{_shown(fields[0])} is not the id of a node")
     host, colon, port = fields[1].rpartition(":")
     ip = plain_ip(host)
     if not colon or (host and not ip):
-        raise NodesConfError(f"{fields[1]!r} is not an address")
+        raise NodesConfError(f"{_shown(fields[1])} is not an address")
     flags = 0
     for word in fields[2].split(","):
         flag = _FLAGS.get(word.lower())
         if flag is None:
-            raise NodesConfError(f"unknown flag {word!r}")
+            raise NodesConfError(f"unknown flag {_shown(word)}")
         flags |= flag
     return NodeLine(
         id,
@@ -133,4 +134,9 @@ def _parse_line(fields: list[str]) -> NodeLine:
 def _number(text: str, limit: int, what: str) -> int:
     if text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= limit:
         return int(text)
-    raise NodesConfError(f"{text!r} is not {what}")
+    raise NodesConfError(f"{_shown(text)} is not {what}")
+
+
+def _shown(text: str) -> str:
+    """``text`` as a message quotes it: a damaged file may have a field of megabytes."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

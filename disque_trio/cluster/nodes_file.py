@@ -8,13 +8,15 @@ the new one is locked before it gets the name.
 import fcntl
 import os
 
+from disque_trio.process.files import Files
+
 
 class NodesFileError(OSError):
     """The file cannot be used; the text says why."""
 
 
-class NodesDisk:
-    """What the file needs of the operating system. All methods raise OSError."""
+class NodesDisk(Files):
+    """The file operations that ``NodesFile`` needs. All methods raise OSError."""
 
     def open(self, path: str, fresh: bool = False) -> int:
         """Open ``path`` for reading and writing; it is made if need be, emptied if ``fresh``."""
@@ -44,29 +46,6 @@ class NodesDisk:
     def sync(self, fd: int) -> None:
         """Return when all that was written is on the disk."""
         os.fsync(fd)
-
-    def replace(self, old: str, new: str) -> None:
-        """Give the file ``old`` the name ``new``, whatever had it before."""
-        os.replace(old, new)  # noqa: PTH105
-
-    def sync_directory(self, path: str) -> None:
-        """Return when the names in the directory of ``path`` are on the disk."""
-        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def remove(self, path: str) -> None:
-        """Remove a file that may not be there."""
-        try:
-            os.unlink(path)  # noqa: PTH108
-        except FileNotFoundError:
-            pass
-
-    def close(self, fd: int) -> None:
-        """Close the file, which ends its lock."""
-        os.close(fd)
 
 
 class NodesFile:

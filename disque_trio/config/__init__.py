@@ -1,20 +1,20 @@
 """Configuration: the table of parameters, files in two syntaxes, CONFIG GET, SET and REWRITE.
 
-Owns everything between what an operator writes and the typed values the server uses. Stands alone:
-no Trio, no sockets, no other part of the node; files are only read by the loading functions and
-written by `rewrite`. The machinery takes the table from the `Settings` subclass it is given;
-`Config` is that of a Disque node.
+Owns everything between what an operator writes and the typed values the server uses. Knows no
+Trio, no sockets, and of the other parts only the quoting of ``resp``; files are only read by the
+loading functions and written by ``rewrite``. The machinery takes the table from the ``Settings``
+subclass it is given; ``Config`` is that of a Disque node.
 """
 
-from disque_trio.config.config import (
-    Config,
-    check_file,
-    load_config,
-    load_config_text,
-    parse_overrides,
-)
+from disque_trio.config.config import Config
 from disque_trio.config.errors import ConfigError, ConfigErrors
 from disque_trio.config.glob import glob_match
+from disque_trio.config.load import (
+    check_settings_file,
+    load_settings,
+    load_settings_text,
+    parse_arguments,
+)
 from disque_trio.config.params import Param
 from disque_trio.config.rewrite import rewrite
 from disque_trio.config.settings import Settings
@@ -30,10 +30,10 @@ __all__ = [
     "OutputBufferLimit",
     "Param",
     "Settings",
-    "check_file",
+    "check_settings_file",
     "glob_match",
-    "load_config",
-    "load_config_text",
-    "parse_overrides",
+    "load_settings",
+    "load_settings_text",
+    "parse_arguments",
     "rewrite",
 ]

@@ -1,7 +1,7 @@
 """disque.conf syntax: reading its lines, and editing them for CONFIG REWRITE.
 
-Owns the line format (`name value...`, `#` comments on lines of their own) and nothing of what the
-names mean. Both directions work on text; files are the business of `load` and `rewrite`.
+Owns the line format (``name value...``, ``#`` comments on lines of their own) and nothing of what
+the names mean. Both directions work on text; files are the business of ``load`` and ``rewrite``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLANK = " \t\r\n"
 
 
 def read_conf(text: str, file: str, errors: list[ConfigError]) -> list[Setting]:
-    """Give the settings of a file in disque.conf syntax; what is wrong goes to `errors`."""
+    """Give the settings of a file in disque.conf syntax; what is wrong goes to ``errors``."""
     settings = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip(_BLANK)

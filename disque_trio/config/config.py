@@ -1,21 +1,13 @@
 """The configuration of a Disque node: the machinery of this package with the table of the node.
 
-Owns `Config` and the functions that the server calls. Another program does the same with a table of
-its own: a subclass of `Settings`, and the functions of `load`.
+Another program does the same with a table of its own: a subclass of ``Settings``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from disque_trio.config.errors import ConfigError
-from disque_trio.config.load import (
-    check_settings_file,
-    load_settings,
-    load_settings_text,
-    parse_arguments,
-)
+from disque_trio.config.memory_limit import MemoryLimit
 from disque_trio.config.params import Table
 from disque_trio.config.settings import Settings
 from disque_trio.config.table import TABLE
@@ -47,10 +39,13 @@ class Config(Settings):
     syslog_facility: str
     requirepass: str
     protected_mode: bool
+    enable_protected_configs: str
+    enable_debug_command: str
     rename_commands: dict[str, str]
     maxmemory: int
     maxmemory_policy: str
     maxmemory_samples: int
+    maxmemory_clients: MemoryLimit
     client_output_buffer_limit: OutputBufferLimit
     client_query_buffer_limit: int
     proto_max_bulk_len: int
@@ -71,6 +66,7 @@ class Config(Settings):
     cluster_announce_ip: str
     cluster_announce_port: int
     cluster_link_sendbuf_limit: int
+    maxmemory_bus: MemoryLimit
     tls_cluster: bool
     tls_cert_file: str
     tls_key_file: str
@@ -89,32 +85,3 @@ class Config(Settings):
     hz: int
     max_commands_per_turn: int
     activerehashing: bool
-
-
-def load_config(path: str | None, overrides: Iterable[tuple[str, str]] = ()) -> Config:
-    """Load the configuration of a node.
-
-    Args:
-        path: a file, in YAML when it ends in .yaml or .yml, else in disque.conf syntax; None for
-            the defaults.
-        overrides: what `parse_overrides` gives; these win over the file.
-
-    Raises:
-        ConfigErrors: with everything that is wrong, also when the file cannot be read.
-    """
-    return load_settings(Config, path, overrides)
-
-
-def load_config_text(text: str, overrides: Iterable[tuple[str, str]] = ()) -> Config:
-    """Load disque.conf syntax from text, for a node whose file is `-`. Raises ConfigErrors."""
-    return load_settings_text(Config, text, overrides)
-
-
-def parse_overrides(argv: Sequence[str]) -> list[tuple[str, str]]:
-    """Read `--port 7712 --bind 127.0.0.1 ::1` into pairs of name and value. Raises ConfigErrors."""
-    return parse_arguments(TABLE, argv)
-
-
-def check_file(path: str) -> list[ConfigError]:
-    """Give all that is wrong with a file; nothing when a node would start with it."""
-    return check_settings_file(Config, path)

@@ -1,6 +1,6 @@
 """What both file formats share: settings as read, and changes as REWRITE wants them.
 
-Owns the two records that go between the formats, `load` and `rewrite`.
+Owns the two records that go between the formats, ``load`` and ``rewrite``.
 """
 
 from __future__ import annotations

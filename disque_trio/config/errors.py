@@ -1,4 +1,4 @@
-"""What goes wrong with a configuration, said so that an operator can mend it.
+"""The errors of a configuration, worded so that an operator can repair it.
 
 Owns the exceptions of the package. They carry where the bad setting stands and what was
 expected there; everything else in the package raises or collects them.
@@ -7,21 +7,24 @@ expected there; everything else in the package raises or collects them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 
 
 class BadValue(ValueError):
-    """A value that a parameter does not take. Holds the reason when `expected` says too little."""
+    """A value that a parameter does not take. Holds the reason when ``expected`` says too
+    little."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
 
 
+@dataclass(eq=False, repr=False)
 class ConfigError(Exception):
     """One bad setting, or a configuration that cannot be read or written.
 
-    `str()` gives one complete line: `FILE:LINE: SETTING: reason` for a file or the command line,
-    and the exact text of the error reply (`ERR ...`) for CONFIG SET and CONFIG REWRITE.
+    ``str()`` gives one complete line: ``FILE:LINE: SETTING: reason`` for a file or the command
+    line, and the exact text of the error reply (``ERR ...``) for CONFIG SET and CONFIG REWRITE.
 
     Attributes:
         reason: the message without its place.
@@ -31,21 +34,12 @@ class ConfigError(Exception):
         expected: what the parameter takes ("an integer from 1 to 500"), or None.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        *,
-        file: str | None = None,
-        line: int | None = None,
-        setting: str | None = None,
-        expected: str | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.file = file
-        self.line = line
-        self.setting = setting
-        self.expected = expected
+    reason: str
+    _: KW_ONLY
+    file: str | None = None
+    line: int | None = None
+    setting: str | None = None
+    expected: str | None = None
 
     def __str__(self) -> str:
         if self.file is None:
@@ -56,20 +50,13 @@ class ConfigError(Exception):
 
 
 class ConfigErrors(ConfigError):
-    """Everything that is wrong with a configuration; `errors` has them in order, at least one.
+    """Everything that is wrong with a configuration; ``errors`` has them in order, at least one.
 
-    The attributes are those of the first error; `str()` gives one line per error.
+    The attributes are those of the first error; ``str()`` gives one line per error.
     """
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
-        first = errors[0]
-        super().__init__(
-            first.reason,
-            file=first.file,
-            line=first.line,
-            setting=first.setting,
-            expected=first.expected,
-        )
+        super().__init__(**vars(errors[0]))
         self.errors = list(errors)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From files and command line to a configuration.
+"""Loads a configuration from files and the command line.
 
 Owns the order of things: included files, the file, then the command line, the later overriding the
 earlier; and that all that is wrong is reported together, with file and line.
@@ -18,7 +18,6 @@ from disque_trio.config.params import Table, unknown_parameter
 from disque_trio.config.settings import Settings
 from disque_trio.config.types import Includes
 from disque_trio.config.words import ENCODING, ERRORS, join_words
-from disque_trio.config.yaml_format import read_yaml
 
 COMMAND_LINE = "command line"
 STANDARD_INPUT = "standard input"
@@ -32,20 +31,30 @@ def is_yaml(path: str) -> bool:
 
 
 def load_settings(kind: type[S], path: str | None, overrides: Iterable[tuple[str, str]] = ()) -> S:
-    """Load a file (None: only defaults) and apply the overrides. Raises ConfigErrors."""
+    """Load the configuration of a program.
+
+    Args:
+        kind: the class of the settings, with their table.
+        path: a file, in YAML when it ends in .yaml or .yml, else in disque.conf syntax; None for
+            the defaults.
+        overrides: what ``parse_arguments`` gives; these win over the file.
+
+    Raises:
+        ConfigErrors: with everything that is wrong, also when the file cannot be read.
+    """
     errors: list[ConfigError] = []
     settings = [] if path is None else read_file(kind.table, path, errors)
     values = evaluate(kind.table, settings, errors, overrides)
-    loaded = kind(values, file=None if path is None else str(Path(path).absolute()))
-    loaded.started_in = str(Path.cwd())
-    return loaded
+    file = None if path is None else str(Path(path).absolute())
+    return kind(values, file=file, started_in=str(Path.cwd()))
 
 
 def load_settings_text(kind: type[S], text: str, overrides: Iterable[tuple[str, str]] = ()) -> S:
     """Load text in disque.conf syntax, as from the standard input. Raises ConfigErrors."""
     errors: list[ConfigError] = []
-    settings = _read_text(kind.table, text, STANDARD_INPUT, False, errors, ())
-    return kind(evaluate(kind.table, settings, errors, overrides))
+    settings = read_text(kind.table, text, STANDARD_INPUT, errors)
+    values = evaluate(kind.table, settings, errors, overrides)
+    return kind(values, started_in=str(Path.cwd()))
 
 
 def check_settings_file(kind: type[Settings], path: str) -> list[ConfigError]:
@@ -57,24 +66,15 @@ def check_settings_file(kind: type[Settings], path: str) -> list[ConfigError]:
     return []
 
 
-def read_file(table: Table, path: str, errors: list[ConfigError]) -> list[Setting]:
-    """Give the settings of a file and of those it includes, in the order of effect."""
-    return _read_included(table, path, errors, (), None)
-
-
-def read_text(table: Table, text: str, path: str, errors: list[ConfigError]) -> list[Setting]:
-    """Like `read_file`, with the text that the file has or is going to have."""
-    return _read_text(table, text, path, is_yaml(path), errors, (_identity(path),))
-
-
-def _read_included(
+def read_file(
     table: Table,
     path: str,
     errors: list[ConfigError],
-    above: tuple[str, ...],
-    origin: Setting | None,
+    above: tuple[str, ...] = (),
+    origin: Setting | None = None,
 ) -> list[Setting]:
-    """Read a file that `origin`, a line in the files `above`, includes."""
+    """Give the settings of a file and of those it includes, in the order of effect. ``origin``: the
+    line in the last of the files ``above`` that includes it."""
     file, line = (path, None) if origin is None else (origin.file, origin.line)
     setting = None if origin is None else origin.name
     if _identity(path) in above:
@@ -92,18 +92,24 @@ def _read_included(
         bad_line = data.count(b"\n", 0, error.start) + 1
         errors.append(ConfigError("not valid UTF-8", file=path, line=bad_line))
         return []
-    return _read_text(table, text, path, is_yaml(path), errors, (*above, _identity(path)))
+    return read_text(table, text, path, errors, above)
 
 
-def _read_text(
+def read_text(
     table: Table,
     text: str,
     path: str,
-    as_yaml: bool,
     errors: list[ConfigError],
-    above: tuple[str, ...],
+    above: tuple[str, ...] = (),
 ) -> list[Setting]:
-    found = read_yaml(text, path, table, errors) if as_yaml else read_conf(text, path, errors)
+    """Like ``read_file``, with the text that the file has or is going to have."""
+    if is_yaml(path):
+        # Here, since PyYAML takes a while to load and many nodes have no file, or none in YAML.
+        from disque_trio.config.yaml_format import read_yaml
+
+        found = read_yaml(text, path, table, errors)
+    else:
+        found = read_conf(text, path, errors)
     settings = []
     for setting in found:
         param = table.get(setting.name)
@@ -117,7 +123,7 @@ def _read_text(
             continue
         for name in included:
             inner = str(Path(path).parent / name)
-            settings += _read_included(table, inner, errors, above, setting)
+            settings += read_file(table, inner, errors, (*above, _identity(path)), setting)
     return settings
 
 
@@ -133,7 +139,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Give the values that the settings, then the overrides, make. Raises ConfigErrors.
 
-    `errors` is what reading has found before; whatever is wrong is raised together.
+    ``errors`` is what reading has found before; whatever is wrong is raised together.
     """
     values: dict[str, Any] = {}
     for setting in chain(settings, _from_command_line(table, overrides, errors)):
@@ -174,7 +180,7 @@ def _from_command_line(
 
 
 def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
-    """Read `--name value [value...]` from the command line into overrides for `load_settings`.
+    """Read ``--port 7712 --bind 127.0.0.1 ::1`` into overrides for ``load_settings``.
 
     Raises ConfigErrors for anything that is not such a pair, for unknown names, and for more
     values than the parameter takes; the values themselves are checked by the loader.

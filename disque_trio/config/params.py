@@ -1,12 +1,11 @@
-"""What a table of parameters is made of.
+"""Parameters: the rows of a configuration table.
 
-Owns `Param` (one row) and the rules that hold for every row: how words become a value, and what a
+Owns ``Param`` (one row) and the rules that hold for every row: how words become a value, and what a
 version does not support. A program brings its own table; nothing here knows a name.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +20,16 @@ class Param:
     """One parameter.
 
     Attributes:
-        name: as in the files, in CONFIG and, with `--` before it, on the command line.
+        name: as in the files, in CONFIG and, with ``--`` before it, on the command line.
         type: what it takes.
         default: the default as it would stand in a file; for a list the words in one text.
-        section: the heading it is documented under.
         help: one or two sentences for the operator.
+        section: the heading it is documented under.
         unit: of a bare number ("seconds"); empty where it has none or the type says it.
         settable: CONFIG SET takes it.
+        protected: CONFIG SET takes it only from those whom ``enable-protected-configs`` lets.
+        immutable: CONFIG SET refuses it in Redis's words; to other names that it does not take
+            it says that it does not know them, as Disque does.
         file_only: CONFIG GET does not show it.
         always_rewritten: REWRITE writes it whether it is the default or not.
         attribute: its name on the configuration object; made from the name when empty.
@@ -36,10 +38,12 @@ class Param:
     name: str
     type: ParamType[Any]
     default: str
-    section: str
     help: str
+    section: str
     unit: str = ""
     settable: bool = False
+    protected: bool = False
+    immutable: bool = False
     file_only: bool = False
     always_rewritten: bool = False
     attribute: str = ""
@@ -66,12 +70,12 @@ class Param:
             raise BadValue(str(error)) from error
 
     def default_value(self) -> Any:
-        """Give the default as a value (`dir` depends on the current directory)."""
+        """Give the default as a value (``dir`` depends on the current directory)."""
         return self.parse_text(self.default)
 
     @property
     def stored(self) -> bool:
-        """Whether the configuration object holds it; `include` is used up by reading the file."""
+        """Whether the configuration object holds it; ``include`` is used up by reading the file."""
         return not isinstance(self.type, Includes)
 
 
@@ -88,5 +92,7 @@ def make_table(params: Sequence[Param]) -> Table:
 
 def unknown_parameter(table: Table, name: str) -> str:
     """Say that the name is unknown and which known one it looks like."""
+    import difflib
+
     near = difflib.get_close_matches(name.lower(), table, 1)
     return f"unknown parameter, did you mean {near[0]}?" if near else "unknown parameter"

@@ -1,7 +1,8 @@
 """The configuration of a running program: values, CONFIG GET and CONFIG SET.
 
-Owns `Settings`, which a program subclasses with its own table. It does no I/O; what a change means
-for sockets, logs or limits is the business of the server, which `set` tells the changed names.
+Owns ``Settings``, which a program subclasses with its own table. It does no I/O; what a change
+means for sockets, logs or limits is the business of the server, which ``set`` tells the changed
+names.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from disque_trio.config.words import to_bytes, to_text
 
 
 class Settings:
-    """Holds one attribute per parameter of `table`, with the value in its own type.
+    """Holds one attribute per parameter of ``table``, with the value in its own type.
 
-    A subclass sets `table` and declares the attributes, so that type checkers know them. Only
-    `config_set` changes values. Two objects are equal when all their values are.
+    A subclass sets ``table`` and declares the attributes, so that type checkers know them. Only
+    ``config_set`` changes values. Two objects are equal when all their values are.
 
     Attributes:
         file: absolute path of the file it was loaded from, None without one.
@@ -29,10 +30,16 @@ class Settings:
     table: ClassVar[Table] = {}
     file: str | None
 
-    def __init__(self, values: Mapping[str, Any] | None = None, *, file: str | None = None) -> None:
-        """Hold `values` (by parameter name, in their own types) and else the defaults."""
+    def __init__(
+        self,
+        values: Mapping[str, Any] | None = None,
+        *,
+        file: str | None = None,
+        started_in: str = "",
+    ) -> None:
+        """Hold ``values`` (by parameter name, in their own types) and else the defaults."""
         self.file = file
-        self.started_in = ""
+        self.started_in = started_in
         given = values or {}
         for param in self.stored():
             value = given[param.name] if param.name in given else param.default_value()
@@ -81,10 +88,28 @@ class Settings:
         Returns the names whose value changed, in the order given. Raises ConfigError, whose text
         is the error reply.
         """
+        values = self.read_pairs(pairs)
+        changed = [name for name, value in values.items() if value != self.get(name)]
+        for name in changed:
+            setattr(self, self.table[name].attribute, values[name])
+        return changed
+
+    def read_pairs(
+        self, pairs: Sequence[tuple[bytes, bytes]], trusted: bool = True
+    ) -> dict[str, Any]:
+        """Give the values that CONFIG SET would set, by name, without setting them. ``trusted``:
+        whoever asks may change protected parameters. Raises ConfigError as ``config_set``."""
         values: dict[str, Any] = {}
         for raw_name, raw_text in pairs:
             name, text = to_text(raw_name).lower(), to_text(raw_text)
             param = self.table.get(name)
+            if param is not None and (param.immutable or (param.protected and not trusted)):
+                kind = "immutable" if param.immutable else "protected"
+                raise ConfigError(
+                    "ERR CONFIG SET failed (possibly related to argument "
+                    f"'{to_text(raw_name)}') - can't set {kind} config",
+                    setting=to_text(raw_name),
+                )
             if param is None or not param.settable:
                 raise ConfigError(
                     f"ERR Unsupported CONFIG parameter: {to_text(raw_name)}",
@@ -101,7 +126,4 @@ class Settings:
                     setting=to_text(raw_name),
                     expected=param.type.expected,
                 ) from error
-        changed = [name for name, value in values.items() if value != self.get(name)]
-        for name in changed:
-            setattr(self, self.table[name].attribute, values[name])
-        return changed
+        return values

@@ -1,4 +1,4 @@
-"""THE table: every parameter of a Disque node, once.
+"""The table of parameters of a Disque node, each declared once.
 
 Owns names, types, defaults, what CONFIG SET takes and the help texts. Loading, CONFIG GET, SET and
 REWRITE, the checks and docs/configuration.md all follow from it. Names, defaults and what can be
@@ -7,6 +7,9 @@ SET are Disque's; the parameters that Disque does not have say so in their help.
 
 from __future__ import annotations
 
+from functools import partial
+
+from disque_trio.config.memory_limit import MemoryOrPercent
 from disque_trio.config.params import Param, make_table
 from disque_trio.config.types import (
     LONG_MAX,
@@ -57,553 +60,542 @@ _NO_EFFECT = " Accepted so that files of other versions load; it has no effect."
 KB = 1024
 MAX_BULK = 512 * 1024**2
 
+_network = partial(Param, section=NETWORK)
+_general = partial(Param, section=GENERAL)
+_security = partial(Param, section=SECURITY)
+_limits = partial(Param, section=LIMITS)
+_aof = partial(Param, section=AOF)
+_cluster = partial(Param, section=CLUSTER)
+_events = partial(Param, section=EVENTS)
+_observe = partial(Param, section=OBSERVE)
+_advanced = partial(Param, section=ADVANCED)
 
 TABLE = make_table(
     [
-        Param(
+        _network(
             "bind",
             Addresses(16),
             "",
-            NETWORK,
             "Addresses to listen on. Without any the node listens on all of them, IPv6 and IPv4; "
             "see `protected-mode` for what that means without a password. The cluster bus listens "
             "on the same addresses, and connects to other nodes from the one that fits them.",
         ),
-        Param(
+        _network(
             "port",
             Int(0, 55535),
             "7711",
-            NETWORK,
             "TCP port for clients; 0 listens on no TCP port. The cluster bus takes this port plus "
             "10000, hence the upper bound.",
         ),
-        Param(
+        _network(
             "tcp-backlog",
             Int(1),
             "511",
-            NETWORK,
             "Connections that may wait to be accepted. The kernel cuts it to `net.core.somaxconn`.",
         ),
-        Param(
+        _network(
             "unixsocket",
             Text("a path, or an empty text for no unix socket"),
             "",
-            NETWORK,
             "Path of a unix socket to listen on as well; empty for none.",
         ),
-        Param(
+        _network(
             "unixsocketperm",
             FileMode(),
             "0",
-            NETWORK,
             "Permissions of the unix socket in octal, such as 770; 0 leaves them to the umask.",
         ),
-        Param(
+        _network(
             "timeout",
             Int(0),
             "0",
-            NETWORK,
             "Close a client that has been idle for this long; 0 never does. Clients blocked in "
             "GETJOB are not idle.",
             unit="seconds",
             settable=True,
         ),
-        Param(
+        _network(
             "tcp-keepalive",
             KeepAlive(),
             "no",
-            NETWORK,
             "Probe silent connections, so that dead peers are found: yes (every 300 seconds), no, "
             "or the seconds between probes.",
             unit="seconds",
             settable=True,
         ),
-        Param(
+        _network(
             "maxclients",
             Int(1),
             "10000",
-            NETWORK,
             "Clients connected at the same time; one more gets an error and is closed.",
             settable=True,
         ),
-        Param(
+        _general(
             "dir",
             Directory(),
             ".",
-            GENERAL,
             "Working directory; files are written there. The default is the directory the node "
             "is started in. CONFIG GET shows the absolute path and REWRITE always writes it.",
             settable=True,
+            protected=True,
             always_rewritten=True,
         ),
-        Param(
+        _general(
             "daemonize",
             YesNo(),
             "no",
-            GENERAL,
             "Detach from the terminal and run in the background. Leave it at no under systemd or "
             "in a container.",
         ),
-        Param(
+        _general(
             "processes",
             Int(1, 64),
             "1",
-            GENERAL,
             "How many processes serve, each a node of one cluster, to use as many cores. The first "
             "one has `port` and `dir`, the next ones the ports behind it and the directories 1, 2 "
             "... in `dir`; every other setting holds for each. docs/operations.md tells more. "
             "Not in Disque.",
         ),
-        Param(
+        _general(
             "pidfile",
             Text("a path"),
             "/var/run/disque.pid",
-            GENERAL,
             "Where a node with `daemonize yes` writes its process id.",
         ),
-        Param(
+        _general(
             "loglevel",
             Choice("debug", "verbose", "notice", "warning"),
             "notice",
-            GENERAL,
             "The least important messages to log.",
             settable=True,
         ),
-        Param(
+        _general(
             "logfile",
             Text("a path, or an empty text for the standard output"),
             "",
-            GENERAL,
             "File to append the log to; empty logs to the standard output.",
         ),
-        Param(
+        _general(
             "log-format",
             Choice("auto", "console", "json"),
             "auto",
-            GENERAL,
             "How log lines look: auto is console on a terminal and json otherwise. Not in Disque.",
         ),
-        Param(
+        _general(
             "syslog-enabled",
             YesNo(),
             "no",
-            GENERAL,
             "Also log to syslog.",
             file_only=True,
         ),
-        Param(
+        _general(
             "syslog-ident",
             Text(),
             "disque",
-            GENERAL,
             "The name syslog shows for this node.",
             file_only=True,
         ),
-        Param(
+        _general(
             "syslog-facility",
             Choice("user", *(f"local{number}" for number in range(8))),
             "local0",
-            GENERAL,
             "The syslog facility.",
         ),
-        Param(
+        _general(
             "include",
             Includes(),
             "",
-            GENERAL,
             "Another file to read, relative to this one. In disque.conf it is read in place, so "
             "later lines override it; in YAML included files are read first and the file's own "
             "settings override them.",
             file_only=True,
         ),
-        Param(
+        _security(
             "requirepass",
             Text("text of at most 512 bytes", 512),
             "",
-            SECURITY,
             "Password that clients give with AUTH; empty asks for none.",
             settable=True,
         ),
-        Param(
+        _security(
             "protected-mode",
             YesNo(),
             "yes",
-            SECURITY,
             "Without a password and without `bind`, serve only clients on this machine. Without "
             "`bind` and without `tls-cluster`, take only nodes on this machine into the cluster, "
             "password or not: the bus asks for none. To let others in name addresses with `bind`, "
             "or use `tls-cluster`. Not in Disque.",
             settable=True,
         ),
-        Param(
+        _security(
+            "enable-protected-configs",
+            Choice("no", "yes", "local"),
+            "no",
+            "Who may CONFIG SET `dir` and `event-log-dir`, and so have files written anywhere: "
+            "nobody (no), every client (yes), or those on this machine, over loopback or the unix "
+            "socket (local). As in Redis 7; not in Disque.",
+            immutable=True,
+        ),
+        _security(
+            "enable-debug-command",
+            Choice("no", "yes", "local"),
+            "no",
+            "Who may use DEBUG, which can stop or crash the node and remove all jobs: nobody (no), "
+            "every client (yes), or those on this machine (local). As in Redis 7; Disque lets "
+            "every client.",
+            immutable=True,
+        ),
+        _security(
             "rename-command",
             Renames(),
             "",
-            SECURITY,
             "Give a command another name, or take it away with an empty one. In disque.conf one "
             "line each, in YAML a mapping.",
             file_only=True,
             attribute="rename_commands",
         ),
-        Param(
+        _limits(
             "maxmemory",
             Memory(),
             "1gb",
-            LIMITS,
             "Memory for jobs and queues; 0 sets no limit. Eviction and refusals begin below it: "
             "from 95% on jobs that can be spared are evicted, and when there are none new "
             "ones are refused.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _limits(
             "maxmemory-policy",
             Choice("acks", "noeviction"),
             "acks",
-            LIMITS,
             "What may be evicted when memory runs short: acknowledged jobs and delivered jobs "
             "with RETRY 0 (acks), or nothing (noeviction).",
             settable=True,
         ),
-        Param(
+        _limits(
             "maxmemory-samples",
             Int(1),
             "5",
-            LIMITS,
             "Accepted for files of the C server and without effect: eviction here knows what may "
             "go and needs no samples.",
             settable=True,
         ),
-        Param(
+        _limits(
+            "maxmemory-clients",
+            MemoryOrPercent(),
+            "0",
+            "What all clients together may make the node hold beside jobs: requests that are not "
+            "complete or not served yet, and replies that are not read. Above that, the clients "
+            "that hold the most are disconnected, unless they said CLIENT NO-EVICT ON. A "
+            "percentage is one of `maxmemory`; 0 sets no limit. Not in Disque.",
+            unit="bytes",
+            settable=True,
+        ),
+        _limits(
             "client-output-buffer-limit",
             OutputLimit(),
             "normal 0 0 0",
-            LIMITS,
             "Close a client that does not read its replies: at once beyond the hard limit, or "
             "after being beyond the soft limit for so many seconds. 0 switches a limit off.",
             settable=True,
         ),
-        Param(
+        _limits(
             "client-query-buffer-limit",
             Memory(KB),
             "1gb",
-            LIMITS,
             "Input of one client that the node holds before it closes the connection. "
             "Not in Disque, which has 1gb built in.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _limits(
             "proto-max-bulk-len",
             Memory(KB, MAX_BULK),
             "512mb",
-            LIMITS,
             "The longest single argument, and so the largest job. Not in Disque, which has 512mb "
             "built in.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _limits(
             "proto-inline-max-size",
             Memory(KB),
             "64kb",
-            LIMITS,
             "The longest inline command. Not in Disque, which has 64kb built in.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _limits(
             "databases",
             Int(1),
             "16",
-            LIMITS,
             "There is only database 0." + _NO_EFFECT,
         ),
-        Param(
+        _aof(
             "appendonly",
             YesNo(),
             "no",
-            AOF,
-            "Log jobs to a file, so that they survive a restart.",
+            "Log jobs to a file, so that they survive a restart. The files in config/ say yes.",
             settable=True,
         ),
-        Param(
+        _aof(
             "appendfilename",
             FileName(),
             "disque.aof",
-            AOF,
             "Name of the file in `dir`.",
             file_only=True,
         ),
-        Param(
+        _aof(
             "appendfsync",
             Choice("everysec", "always", "no"),
             "everysec",
-            AOF,
             "When written jobs are forced to the disk: every second, before each reply, or when "
             "the kernel likes.",
             settable=True,
         ),
-        Param(
+        _aof(
             "no-appendfsync-on-rewrite",
             YesNo(),
             "no",
-            AOF,
             "Accepted for files of the C server and without effect.",
         ),
-        Param(
+        _aof(
             "auto-aof-rewrite-percentage",
             Int(0),
             "100",
-            AOF,
             "Compact the file when it has grown by this much; 0 never does.",
             unit="percent",
             settable=True,
         ),
-        Param(
+        _aof(
             "auto-aof-rewrite-min-size",
             Memory(),
             "64mb",
-            AOF,
             "Do not compact a smaller file.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _aof(
             "aof-rewrite-incremental-fsync",
             YesNo(),
             "yes",
-            AOF,
             "Accepted for files of the C server and without effect.",
             settable=True,
         ),
-        Param(
+        _aof(
             "aof-load-truncated",
             YesNo(),
             "yes",
-            AOF,
             "Start although the end of the file is cut off.",
             settable=True,
         ),
-        Param(
+        _aof(
             "aof-enqueue-jobs-once",
             YesNo(),
             "no",
-            AOF,
             "Put jobs back into their queues at the next start, once; loads the file "
             "even if appendonly is no. The node sets it back to no.",
             settable=True,
         ),
-        Param(
+        _cluster(
             "cluster-config-file",
             FileName(),
             "nodes.conf",
-            CLUSTER,
             "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
             "else may use it: a second node that names the same file does not start.",
             file_only=True,
         ),
-        Param(
+        _cluster(
             "cluster-node-timeout",
             Int(1, LONG_MAX),
             "15000",
-            CLUSTER,
             "A node that does not answer for this long is held to be failing.",
             unit="milliseconds",
             settable=True,
         ),
-        Param(
+        _cluster(
             "cluster-failure-domain",
             Choice("auto", "node", "host"),
             "auto",
-            CLUSTER,
             "What fails at once: node places the copies of a job on different nodes, host on nodes "
             "with different IP addresses, so that REPLICATE counts hosts. auto is host where "
             "`processes` is more than 1, else node. All nodes of a cluster should agree on it. "
             "Not in Disque.",
             settable=True,
         ),
-        Param(
+        _cluster(
             "cluster-announce-ip",
             IpAddress(),
             "",
-            CLUSTER,
             "The address under which others reach this node, where it is not the one that its "
             "connections come from (NAT, containers); empty lets them see for themselves. "
             "Not in Disque.",
             settable=True,
         ),
-        Param(
+        _cluster(
             "cluster-announce-port",
             Int(0, 55535),
             "0",
-            CLUSTER,
             "The port for clients that others are told, where it is not `port`; 0 tells `port`. "
             "Others expect the bus at this plus 10000. Not in Disque.",
             settable=True,
         ),
-        Param(
+        _cluster(
             "cluster-link-sendbuf-limit",
             Memory(),
             "256mb",
-            CLUSTER,
             "What may wait to be sent to one other node before the connection to it is dropped, "
             "with what waits; 0 sets no limit. A single larger job is sent all the same. "
             "Not in Disque.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _cluster(
+            "maxmemory-bus",
+            MemoryOrPercent(),
+            "100%",
+            "What the packets of other nodes that have not come whole yet may take together. "
+            "Beyond it the connections that hold most of it are closed, to be opened again; a "
+            "packet that is larger by itself, as one with a very large job, is passed over. A "
+            "percentage is one of `maxmemory`; 0 sets no limit, and below 4 MB it is 4 MB. Not in "
+            "Disque.",
+            unit="bytes",
+            settable=True,
+        ),
+        _cluster(
             "tls-cluster",
             YesNo(),
             "no",
-            CLUSTER,
             "Encrypt the cluster bus. Both sides have to show a certificate of the authority in "
             "`tls-ca-cert-file`, so all nodes of a cluster have to agree on this. Without it "
             "whoever reaches the bus is taken for a node. Not in Disque.",
         ),
-        Param(
+        _cluster(
             "tls-cert-file",
             Text("a path, or an empty text for no certificate"),
             "",
-            CLUSTER,
             "The node's certificate (PEM), for both directions. It and the next two are read "
             "again at SIGHUP. Not in Disque.",
         ),
-        Param(
+        _cluster(
             "tls-key-file",
             Text("a path, or an empty text for no key"),
             "",
-            CLUSTER,
             "The private key of the certificate (PEM, not encrypted). Not in Disque.",
         ),
-        Param(
+        _cluster(
             "tls-ca-cert-file",
             Text("a path, or an empty text for no authority"),
             "",
-            CLUSTER,
             "Certificates (PEM) of the authority that signs those of all nodes. Whoever has one "
             "of its certificates can join the cluster, so it should be one of your own. "
             "Not in Disque.",
         ),
-        Param(
+        _events(
             "event-log",
             YesNo(),
             "no",
-            EVENTS,
             "Write an event log.",
             settable=True,
         ),
-        Param(
+        _events(
             "event-log-dir",
             Text("a path"),
             "events",
-            EVENTS,
             "Directory of the files, relative to `dir`; made if there is none. Nodes may share it.",
             settable=True,
+            protected=True,
         ),
-        Param(
+        _events(
             "event-log-segment-size",
             Memory(KB),
             "64mb",
-            EVENTS,
             "Close a file, and begin another one, when it has this size.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _events(
             "event-log-segment-seconds",
             Int(0),
             "300",
-            EVENTS,
             "Close a file when it is so old; 0 never does. Readers of the log see closed files.",
             unit="seconds",
             settable=True,
         ),
-        Param(
+        _events(
             "event-log-compress",
             YesNo(),
             "no",
-            EVENTS,
             "Compress files with gzip when they are closed.",
             settable=True,
         ),
-        Param(
+        _events(
             "event-log-keep-hours",
             Int(0),
             "0",
-            EVENTS,
             "Remove closed files of this node that are older; 0 never does.",
             unit="hours",
             settable=True,
         ),
-        Param(
+        _events(
             "event-log-max-size",
             Memory(),
             "0",
-            EVENTS,
             "Remove the oldest closed files of this node when all of them are larger than this "
             "together; 0 sets no limit.",
             unit="bytes",
             settable=True,
         ),
-        Param(
+        _observe(
             "slowlog-log-slower-than",
             Int(-1, LONG_MAX),
             "10000",
-            OBSERVE,
             "Remember commands that ran longer than this; 0 remembers all, -1 none.",
             unit="microseconds",
             settable=True,
         ),
-        Param(
+        _observe(
             "slowlog-max-len",
             Int(0),
             "128",
-            OBSERVE,
             "Commands the slow log holds.",
             settable=True,
         ),
-        Param(
+        _observe(
             "latency-monitor-threshold",
             Int(0, LONG_MAX),
             "0",
-            OBSERVE,
             "Sample events that took at least this long for LATENCY; 0 switches it off.",
             unit="milliseconds",
             settable=True,
         ),
-        Param(
+        _observe(
             "watchdog-period",
             Int(0),
             "0",
-            OBSERVE,
             "The software watchdog of the C program." + _NO_EFFECT,
             unit="milliseconds",
             settable=True,
         ),
-        Param(
+        _advanced(
             "hz",
             Int(1, 500),
             "10",
-            ADVANCED,
             "How often a second background work runs: idle clients and queues, statistics.",
             settable=True,
         ),
-        Param(
+        _advanced(
             "max-commands-per-turn",
             Int(1),
             "64",
-            ADVANCED,
             "Pipelined commands of one client that run before the other clients have their turn. "
             "Not in Disque.",
             settable=True,
         ),
-        Param(
+        _advanced(
             "activerehashing",
             YesNo(),
             "yes",
-            ADVANCED,
             "Rehashing of the C program's tables in the background." + _NO_EFFECT,
             settable=True,
         ),

@@ -40,7 +40,7 @@ _SIZE = re.compile(r"(0|[1-9][0-9]{0,18})([a-z]{0,2})")
 
 
 class ParamType(ABC, Generic[T]):
-    """How the value of a parameter is written.
+    """The syntax of a parameter's values.
 
     Attributes:
         expected: what it takes, to follow "expected" in an error and to stand in a table.
@@ -67,7 +67,7 @@ class ParamType(ABC, Generic[T]):
         """Give the text that CONFIG GET answers with."""
 
     def words(self, value: T) -> list[str]:
-        """Give the words that REWRITE puts into a file; `parse` gives the same value for them."""
+        """Give the words that REWRITE puts into a file; ``parse`` gives the same value for them."""
         return [self.show(value)]
 
     def merge(self, old: T, new: T) -> T:
@@ -82,6 +82,9 @@ class Word(ParamType[T]):
         if len(words) != 1:
             raise BadValue
         return self.parse_word(words[0])
+
+    def show(self, value: T) -> str:
+        return str(value)
 
     @abstractmethod
     def parse_word(self, word: str) -> T:
@@ -115,7 +118,7 @@ def format_size(value: int) -> str:
 
 
 class Int(Word[int]):
-    """An integer from `low` to `high`."""
+    """An integer from ``low`` to ``high``."""
 
     def __init__(self, low: int = 0, high: int = INT_MAX) -> None:
         self.low = low
@@ -128,9 +131,6 @@ class Int(Word[int]):
 
     def parse_word(self, word: str) -> int:
         return parse_integer(word, self.low, self.high)
-
-    def show(self, value: int) -> str:
-        return str(value)
 
 
 class Memory(Word[int]):
@@ -147,9 +147,6 @@ class Memory(Word[int]):
 
     def parse_word(self, word: str) -> int:
         return parse_size(word, self.low, self.high)
-
-    def show(self, value: int) -> str:
-        return str(value)
 
     def words(self, value: int) -> list[str]:
         return [format_size(value)]
@@ -171,7 +168,7 @@ class YesNo(Word[bool]):
 
 
 class KeepAlive(Word[int]):
-    """Seconds between keepalive probes; `yes` is 300, `no` is 0."""
+    """Seconds between keepalive probes; ``yes`` is 300, ``no`` is 0."""
 
     boolean = True
     expected = "yes, no or a number of seconds"
@@ -200,12 +197,9 @@ class Choice(Word[str]):
             raise BadValue
         return word.lower()
 
-    def show(self, value: str) -> str:
-        return value
-
 
 class Text(Word[str]):
-    """Any text without NUL bytes, up to `longest` bytes."""
+    """Any text without NUL bytes, up to ``longest`` bytes."""
 
     quoted = True
 
@@ -220,12 +214,9 @@ class Text(Word[str]):
             raise BadValue(f"it is longer than {self.longest} bytes")
         return word
 
-    def show(self, value: str) -> str:
-        return value
-
 
 class FileName(Text):
-    """The name of a file inside `dir`: no directory part, not empty."""
+    """The name of a file inside ``dir``: no directory part, not empty."""
 
     def __init__(self) -> None:
         super().__init__("a file name without a directory", 255)
@@ -270,7 +261,7 @@ class FileMode(Word[int]):
 
 
 class Addresses(ParamType[tuple[str, ...]]):
-    """Up to `most` addresses; a single empty word means none."""
+    """Up to ``most`` addresses; a single empty word means none."""
 
     several = True
     listed = True
@@ -308,14 +299,11 @@ class IpAddress(Word[str]):
             raise BadValue("a zone means nothing to other machines")
         return "" if address is None else str(address)
 
-    def show(self, value: str) -> str:
-        return value
-
 
 class OutputBufferLimit(NamedTuple):
     """When to drop a client that does not read its replies; 0 switches a limit off.
 
-    hard: bytes, at once. soft: bytes, when exceeded for `seconds` on end.
+    hard: bytes, at once. soft: bytes, when exceeded for ``seconds`` on end.
     """
 
     hard: int
@@ -324,7 +312,7 @@ class OutputBufferLimit(NamedTuple):
 
 
 class OutputLimit(ParamType[OutputBufferLimit]):
-    """`class hard soft seconds`. The only class is normal."""
+    """``class hard soft seconds``. The only class is normal."""
 
     several = True
     expected = "normal HARD SOFT SECONDS, such as normal 1gb 256mb 60"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
@@ -16,6 +17,7 @@ from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
 from disque_trio.config.edits import GENERATED, Change
 from disque_trio.config.errors import ConfigError
 from disque_trio.config.params import Param
+from disque_trio.config.words import in_double_quotes
 from disque_trio.config.yaml_format import compose, leaves_of, line_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+)*")
@@ -50,14 +52,10 @@ def quote_yaml(word: str, *, always: bool = False) -> str:
     """Write a scalar: plain where it is safe everywhere, else in double quotes."""
     if not always and _PLAIN.fullmatch(word) and word not in _NULL:
         return word
-    return '"' + "".join(_quote_character(character) for character in word) + '"'
+    return in_double_quotes(word, _unicode_escape)
 
 
-def _quote_character(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    if character.isprintable():
-        return character
+def _unicode_escape(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
@@ -87,7 +85,7 @@ class _Editor:
             self.edits.append(_Edit(self.end, self.end, before + body))
         pieces = []
         at = 0
-        for start, end, replacement in sorted(self.edits, key=_start):
+        for start, end, replacement in sorted(self.edits, key=attrgetter("start")):
             pieces += [self.text[at:start], replacement]
             at = end
         return "".join([*pieces, self.text[at:]])
@@ -188,10 +186,6 @@ class _Editor:
     def after_line(self, line_end: int) -> int:
         found = re.compile(r"\r?\n").match(self.text, line_end)
         return line_end if found is None else found.end()
-
-
-def _start(edit: _Edit) -> int:
-    return edit.start
 
 
 def _pair(old: str, new: str) -> str:

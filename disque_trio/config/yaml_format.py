@@ -1,12 +1,14 @@
 """YAML syntax: reading a mapping of settings.
 
 Owns how values in YAML become the words that the types take. It works on the nodes that PyYAML
-composes and on the text of their scalars: what YAML would make of `0700` or `1_000` is nobody's
+composes and on the text of their scalars: what YAML would make of ``0700`` or ``1_000`` is nobody's
 intention, so those are read (or refused) like the same words in disque.conf. Only booleans are
-taken as YAML understands them. `yaml_edit` writes.
+taken as YAML understands them. ``yaml_edit`` writes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -66,7 +68,7 @@ def _not_editable(event: yaml.Event) -> str | None:
 
 
 def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> list[Setting]:
-    """Give the settings of a file in YAML; what is wrong goes to `errors`."""
+    """Give the settings of a file in YAML; what is wrong goes to ``errors``."""
     try:
         root = compose(text, file)
     except ConfigError as error:
@@ -88,21 +90,25 @@ def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> 
         param = table.get(name)
         if param is None:
             settings.append(Setting(name, [], file, line))
-        elif isinstance(param.type, Renames):
-            settings += _read_renames(param, value, file, errors)
-        else:
-            try:
+            continue
+        is_renames = isinstance(param.type, Renames)
+        try:
+            if is_renames:
+                settings.extend(_renames(name, value, file))  # those before a bad one as well
+            else:
                 settings.append(Setting(name, words_of(param, value), file, line_of(value)))
-            except BadValue as error:
-                errors.append(
-                    ConfigError(
-                        f"expected {param.type.expected}, got {error.reason}",
-                        file=file,
-                        line=line_of(value),
-                        setting=name,
-                        expected=param.type.expected,
-                    )
+        except BadValue as error:
+            expected = param.type.expected
+            wanted = 'a mapping of OLD: NEW, or OLD: ""' if is_renames else expected
+            errors.append(
+                ConfigError(
+                    f"expected {wanted}, got {error.reason}",
+                    file=file,
+                    line=line_of(value),
+                    setting=name,
+                    expected=expected,
                 )
+            )
     # Position means nothing in a mapping: included files come first, the file's own settings win.
     return sorted(settings, key=lambda setting: setting.name != "include")
 
@@ -131,7 +137,7 @@ def leaves_of(param: Param, node: Node) -> list[ScalarNode]:
 
 
 def _limit_leaves(node: MappingNode) -> list[Node]:
-    """Read `normal: {hard: 1gb, soft: 256mb, seconds: 60}`."""
+    """Read ``normal: {hard: 1gb, soft: 256mb, seconds: 60}``."""
     if len(node.value) != 1 or not isinstance(node.value[0][1], MappingNode):
         raise BadValue("something else than one class with hard, soft and seconds")
     name, limits = node.value[0]
@@ -141,27 +147,16 @@ def _limit_leaves(node: MappingNode) -> list[Node]:
     return [name, *(found[key] for key in _LIMIT_KEYS)]
 
 
-def _read_renames(param: Param, node: Node, file: str, errors: list[ConfigError]) -> list[Setting]:
-    settings: list[Setting] = []
-    try:
-        if not isinstance(node, MappingNode):
-            raise BadValue(_kind(node))
-        for old, new in node.value:
-            settings.append(Setting(param.name, [_scalar(old), _scalar(new)], file, line_of(old)))
-        if len({setting.words[0].lower() for setting in settings}) != len(settings):
-            raise BadValue("a command twice")
-    except BadValue as error:
-        reason = f'expected a mapping of OLD: NEW, or OLD: "", got {error.reason}'
-        errors.append(
-            ConfigError(
-                reason,
-                file=file,
-                line=line_of(node),
-                setting=param.name,
-                expected=param.type.expected,
-            )
-        )
-    return settings
+def _renames(name: str, node: Node, file: str) -> Iterator[Setting]:
+    """Read ``OLD: NEW`` pairs, a setting each. Raises BadValue behind those that are good."""
+    if not isinstance(node, MappingNode):
+        raise BadValue(_kind(node))
+    commands = set()
+    for old, new in node.value:
+        yield Setting(name, [_scalar(old), _scalar(new)], file, line_of(old))
+        commands.add(_scalar(old).lower())
+    if len(commands) != len(node.value):
+        raise BadValue("a command twice")
 
 
 def _scalar(node: Node) -> str:

@@ -4,10 +4,10 @@ files, and an answer for each batch on the standard output.
 A batch is its length (4 bytes, little-endian) and a marshalled list of events. The answers are
 lines:
 
-- `ok BATCHES EVENTS SIZE NAME`: so many batches with so many events are in files since the start,
+- ``ok BATCHES EVENTS SIZE NAME``: so many batches with so many events are in files since the start,
   and the last of these, NAME, has SIZE bytes. So the node knows what to repeat, and behind which
   byte, if this process dies.
-- `err TEXT`: the files cannot be written. The process keeps trying; meanwhile it reads no more.
+- ``err TEXT``: the files cannot be written. The process keeps trying; meanwhile it reads no more.
 
 The end of the input is the end of the node: the last file is closed then. No signal ends the
 process before, since those that are for the node come here, too.
@@ -23,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disque_trio.eventlog.closing import Closer
-from disque_trio.eventlog.lines import LineWriter, count
-from disque_trio.eventlog.segments import Naming, Segment, create, leftovers
+from disque_trio.eventlog.lines import LineWriter, count, first_time
+from disque_trio.eventlog.segments import Naming, Segment, create, latest, leftovers
 
 HEAD = struct.Struct("<I")
 
@@ -33,7 +33,7 @@ _RETRY_MS = 250
 
 
 class Child:
-    """Turns batches into files.
+    """Writes batches of events into files.
 
     Args:
         node: id of the node, 40 hex characters.
@@ -65,12 +65,14 @@ class Child:
         self._answers = answers
         self._clock = clock
         self._segment: Segment | None = None
+        self._before: tuple[str, int] | None = None  # the last one, and how many lines it has
+        self._count = 0  # lines of the present one but for its first
         self._batches = 0
         self._events = 0
         self._input = bytearray()
 
     def recover(self, resumed: str, known: int) -> None:
-        """Close what processes before this one left; see `leftovers`. Raises OSError."""
+        """Close what processes before this one left; see ``leftovers``. Raises OSError."""
         for segment in leftovers(self._directory, self._naming, resumed, known):
             self._closer.close(segment)
 
@@ -106,7 +108,7 @@ class Child:
             if len(data) < end:
                 break
             events = marshal.loads(memoryview(data)[start + HEAD.size : end])
-            if not self._write(self._lines.lines(events)):
+            if not self._write(self._lines.lines(events), first_time(events)):
                 return False
             self._events += count(events)
             self._confirm()
@@ -115,9 +117,9 @@ class Child:
         del data[:start]
         return True
 
-    def _write(self, lines: bytes) -> bool:
-        """Put ``lines`` into a file, however long it takes. False: the node ended meanwhile, and
-        the disk still refuses."""
+    def _write(self, lines: bytes, time: int) -> bool:
+        """Put ``lines``, of which the first is of ``time``, into a file, however long it takes.
+        False: the node ended meanwhile, and the disk still refuses."""
         gone = select.poll()
         gone.register(self._source, 0)
         told = ""
@@ -128,7 +130,8 @@ class Child:
                     self._segment = create(self._directory, self._naming, self._clock())
                     # Before anything is in it: what will be there is not confirmed yet.
                     self._confirm()
-                self._segment.append(lines)
+                segment = self._segment
+                segment.append(lines if segment.size else self._head(segment, time) + lines)
             except OSError as failure:
                 text = f"{self._directory}: {failure.strerror or failure}"
                 if text != told:
@@ -139,15 +142,26 @@ class Child:
                 last = bool(gone.poll(_RETRY_MS))
             else:
                 self._batches += 1
+                self._count += lines.count(b"\n")
                 return True
 
+    def _head(self, segment: Segment, time: int) -> bytes:
+        """The first line of a segment."""
+        if self._before is None:
+            self._before = (latest(self._directory, self._naming, segment.name), -1)
+        return self._lines.head(time, segment.name, *self._before)
+
     def _rotate(self) -> None:
+        """Close the present file when it is large or old enough."""
         segment = self._segment
         if segment is not None and segment.due(self._clock(), self._size, self._age):
             self._segment = None
+            self._before = (segment.name, self._count)
+            self._count = 0
             self._closer.close(segment)
 
     def _confirm(self) -> None:
+        """Tell the node what is in files."""
         segment = self._segment
         if segment is not None:
             self._answer(f"ok {self._batches} {self._events} {segment.size} {segment.name}\n")

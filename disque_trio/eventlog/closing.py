@@ -1,4 +1,5 @@
-"""Closing the files of the event log, in a thread: sync, compress, the final name, and making room.
+"""Closes the files of the event log in a thread: syncs, compresses and renames them, and removes
+old ones.
 
 A file has its final name when all of it is on the disk. The process that owns it keeps its lock
 until then, so that a crash anywhere on the way leaves it, under the name of an open file, to the
@@ -11,7 +12,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
+from typing import NamedTuple
 
+from disque_trio.disk import sync_directory
 from disque_trio.eventlog.segments import OPEN, PACKED, Naming, Segment
 
 _LEVEL = 6  # of gzip; a tenth of the size, at some 60 MB/s
@@ -20,25 +23,22 @@ _FILE_MODE = 0o640
 _MOST_WAITING = 8  # files; who writes faster than the disk takes has to wait
 
 
-class Policy:
-    """What becomes of files.
+class Policy(NamedTuple):
+    """The policy for closed files.
 
-    Args:
+    Attributes:
         compress: whether complete ones are compressed.
         keep: remove complete ones that are older than this (s); 0: no.
         most: remove the oldest while there are more bytes than this; 0: no.
     """
 
-    __slots__ = ("compress", "keep", "most")
-
-    def __init__(self, compress: bool = False, keep: int = 0, most: int = 0) -> None:
-        self.compress = compress
-        self.keep = keep
-        self.most = most
+    compress: bool = False
+    keep: int = 0
+    most: int = 0
 
 
 class Closer:
-    """Closes files one after the other, while others are written.
+    """Closes files one by one while others are written.
 
     Args:
         clock: s since the epoch.
@@ -103,13 +103,13 @@ def close_segment(segment: Segment, compress: bool) -> None:
         os.ftruncate(segment.fd, segment.size)
         if compress and _compress(segment, temporary):
             temporary.rename(packed)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
             path.unlink()
         else:
             temporary.unlink(missing_ok=True)
             os.fsync(segment.fd)
             path.rename(final)
-            _sync_directory(path.parent)
+            sync_directory(path.parent)
     finally:
         os.close(segment.fd)
 
@@ -152,11 +152,3 @@ def prune(directory: Path, naming: Naming, policy: Policy, now: float) -> None:
         too_old = policy.keep > 0 and now - status.st_mtime > policy.keep
         if too_old or (policy.most > 0 and total > policy.most):
             path.unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

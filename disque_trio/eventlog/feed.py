@@ -1,4 +1,4 @@
-"""The events that are on the way from the node to the process that writes them.
+"""The queue of events between the node and the process that writes them.
 
 Owns the order, the bound and the counts. A batch is kept until the process says that it is in a
 file: if it dies the next one gets it again. When too much waits, events are dropped and counted;
@@ -10,13 +10,14 @@ import os
 from collections import deque
 
 from disque_trio.eventlog.child import HEAD
-from disque_trio.eventlog.lines import DROPPED, Event, count
+from disque_trio.eventlog.lines import count
+from disque_trio.eventlog.schema import DROPPED, Event, LogKind
 
 LIMIT = 16 << 20  # bytes that wait
 
 
 class Feed:
-    """See above.
+    """Batches of events that are not confirmed yet, in order.
 
     Args:
         limit: bytes that may wait; the last batch may go beyond. Once events were dropped half of
@@ -27,19 +28,6 @@ class Feed:
         dropped: events that never will be.
         waiting: bytes that are not in files yet.
     """
-
-    __slots__ = (
-        "_confirmed",
-        "_limit",
-        "_missing",
-        "_sent",
-        "_unconfirmed",
-        "_unsent",
-        "_written_before",
-        "dropped",
-        "waiting",
-        "written",
-    )
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.written = 0
@@ -61,9 +49,8 @@ class Feed:
     def add(self, events: list[Event], now: int) -> None:
         """Take ``events``, which are to be one batch, or drop them; ``now`` (ms) is when the log
         says so."""
-        if self._missing and self.waiting <= self._limit // 2:
-            self._queue([(now, DROPPED, self._missing)])
-            self._missing = 0
+        if self.waiting <= self._limit // 2:
+            self._say_dropped(now)
         if not events:
             return
         if self._missing or self.waiting >= self._limit:
@@ -71,12 +58,15 @@ class Feed:
         else:
             self._queue(events)
 
-    def mark(self, event: str, now: int) -> None:
+    def mark(self, event: LogKind, now: int) -> None:
         """Something happened at ``now`` that has to be in the log, however much waits."""
+        self._say_dropped(now)
+        self._queue([(now, event)])
+
+    def _say_dropped(self, now: int) -> None:
         if self._missing:
             self._queue([(now, DROPPED, self._missing)])
             self._missing = 0
-        self._queue([(now, event)])
 
     def _drop(self, events: list[Event]) -> None:
         lost = count(events)
@@ -104,8 +94,8 @@ class Feed:
             pass
 
     def confirm(self, batches: int, events: int) -> bool:
-        """So many batches, with so many events, are in files since the last `rewind`. Whether that
-        is news."""
+        """So many batches, with so many events, are in files since the last ``rewind``. Whether
+        that is news."""
         before = self._confirmed
         while self._confirmed < batches and self._unconfirmed:
             self.waiting -= len(self._unconfirmed.popleft())

@@ -1,32 +1,25 @@
-"""What a line of the event log looks like, and the events that lines are made of."""
+"""Converts the events of the node into the lines of the event log."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quote
-from typing import Any, TypeAlias
+from typing import Any
 
-# A list of events has three kinds of things:
-# - a client (text), on whose behalf all happens from here on; empty: nobody's, as at the beginning;
-# - what happens, a tuple:
-#     time (ms since the epoch), event, queue (bytes), reason, peer (a node id), nacks, deliveries,
-#     and of new jobs: size (bytes), repl, copies, retry (s), ttl (s), delay (s), ctime (ns) of the
-#     first job; each further one's is higher by one
-#   What does not apply is empty or -1, and behind the reason it may be left out. An "added" with a
-#   reason stands for two events: the job was also queued, for that reason;
-# - the id of a job to which that happens (bytes).
-# What happens to no job is a tuple of two or three: time, event, how many ("dropped": events that
-# are not in the log).
-Event: TypeAlias = str | tuple[int | str | bytes, ...] | bytes
+from disque_trio.eventlog.schema import (
+    ADDED,
+    FIELDS,
+    NEW_JOB_FIELDS,
+    QUEUED,
+    SEGMENT,
+    Event,
+)
 
-DROPPED = "dropped"
-STARTED = "started"  # the node notes events from now on
-STOPPED = "stopped"  # all events up to now are in the log, but for those that it says are not
-
-_ADDED = "added"
-_ALONE = 3  # the most fields of what happens to no job
-_REASON = 3  # where things are in a tuple
-_SIZE = 7
-_CTIME = 13
-_FACTS = tuple(f',"{name}":' for name in ("size", "repl", "copies", "retry", "ttl", "delay"))
+_ALONE = 3  # the most fields of an event that is of no job
+_EVENT = FIELDS.index("event")
+_REASON = FIELDS.index("reason")
+_SIZE = len(FIELDS)
+_CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
+_FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime is another one a line
 _MOST_TEXTS = 10_000  # remembered; clients without a name come and go
 
 
@@ -42,13 +35,19 @@ def count(events: Sequence[Event]) -> int:
     return total
 
 
+def first_time(events: Sequence[Event]) -> int:
+    """When the first of ``events`` happened; 0: they are none."""
+    times = (event[0] for event in events if isinstance(event, tuple))
+    return next((time for time in times if isinstance(time, int)), 0)
+
+
 def _is_queued(event: tuple[Any, ...]) -> bool:
     """Whether jobs are added and queued as well."""
-    return event[1] == _ADDED and len(event) > _ALONE and event[_REASON] != ""
+    return event[_EVENT] == ADDED and len(event) > _ALONE and event[_REASON] != ""
 
 
 class LineWriter:
-    """Makes lines of the events of one node.
+    """Makes log lines of one node's events.
 
     Args:
         node: its id, 40 hex characters.
@@ -56,7 +55,6 @@ class LineWriter:
 
     def __init__(self, node: str) -> None:
         self._node = f',"node":{quote(node)},"event":'
-        self._texts: dict[tuple[Any, ...], str] = {}
 
     def lines(self, events: Sequence[str | tuple[Any, ...] | bytes]) -> bytes:
         """One line for each event, each with its line feed."""
@@ -88,6 +86,14 @@ class LineWriter:
                 lines.append(f"{self._begin(event[0], event[1])}{count}}}\n")
         return "".join(lines).encode("ascii")
 
+    def head(self, time: int, name: str, after: str, count: int) -> bytes:
+        """The first line of the segment ``name``: what it is called, which one was before it and
+        how many lines that has (-1: not known), so that one that gets lost is missed."""
+        text = f'{self._begin(time, SEGMENT)},"name":{quote(name)}'
+        if after:
+            text += f',"after":{quote(after)}' + _numbers((',"events":',), (count,))
+        return f"{text}}}\n".encode("ascii")
+
     def _begin(self, time: int, event: str) -> str:
         return f'{{"time":{time}{self._node}"{event}"'
 
@@ -97,25 +103,16 @@ class LineWriter:
         begin = self._begin(time, name) + ',"id":"'
         facts = _numbers(_FACTS, what[_SIZE:_CTIME])
         if not _is_queued(what):
-            return begin, self._text(queue, reason, client, *others) + facts
+            return begin, _text(queue, reason, client, *others) + facts
         return (
             begin,
-            self._text(queue, "", client, *others) + facts,
-            self._begin(time, "queued") + ',"id":"',
-            self._text(queue, reason, client, *others),
+            _text(queue, "", client, *others) + facts,
+            self._begin(time, QUEUED) + ',"id":"',
+            _text(queue, reason, client, *others),
         )
 
-    def _text(self, *fields: Any) -> str:
-        """The fields from the queue to the counters; mostly they have been there before."""
-        texts = self._texts
-        text = texts.get(fields)
-        if text is None:
-            if len(texts) >= _MOST_TEXTS:
-                texts.clear()
-            text = texts[fields] = _text(*fields)
-        return text
 
-
+@lru_cache(_MOST_TEXTS)  # mostly the fields have been there before
 def _text(
     queue: bytes,
     reason: str,

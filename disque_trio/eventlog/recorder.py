@@ -1,5 +1,5 @@
-"""The event log as the node has it: takes the events of its turns, runs the process that writes
-them, and starts another one when that ends.
+"""The node's side of the event log: collects the events of its turns, runs the process that writes
+them, and restarts it when it ends.
 
 What the settings say holds from the next tick on; a process that was started with others ends in
 good order first.
@@ -15,7 +15,7 @@ import trio
 
 import disque_trio
 from disque_trio.eventlog.feed import Feed
-from disque_trio.eventlog.lines import STARTED, STOPPED, Event
+from disque_trio.eventlog.schema import STARTED, STOPPED, Event
 
 TICK = 0.1  # s
 STOP_SECONDS = 2.0  # for a process to write and close what it has
@@ -30,7 +30,7 @@ _LOOK = 0.01  # s, while a process is to end
 
 
 class Source(Protocol):
-    """What makes events: the node.
+    """The interface of the node: where events come from.
 
     Attributes:
         eventing: whether it does.
@@ -40,11 +40,13 @@ class Source(Protocol):
 
     eventing: bool
     events: list[Event]
-    now: int
+
+    @property
+    def now(self) -> int: ...
 
 
 class Log(Protocol):
-    """Where it is said what goes wrong."""
+    """The interface of the log for errors."""
 
     def notice(self, event: str, **fields: object) -> None: ...
 
@@ -52,7 +54,7 @@ class Log(Protocol):
 
 
 class Settings(NamedTuple):
-    """How the log is written; what the parameters of the same names say."""
+    """The parameters of the event log, under their names in the configuration."""
 
     directory: Path
     segment_size: int
@@ -150,7 +152,7 @@ class EventLog:
     # ---- the process ------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the process running until cancelled. The process outlives that: see `close`."""
+        """Keep the process running until cancelled. The process outlives that: see ``close``."""
         backoff = FIRST_BACKOFF
         while True:
             self._changed = trio.Event()

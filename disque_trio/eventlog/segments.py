@@ -1,8 +1,8 @@
-"""The files of the event log: their names, the one that is written to, what a crash left behind.
+"""The files of the event log: their names, the open one, and files left over from a crash.
 
-`events-<node>-<start>-<number>.jsonl.open` is being written to, by the process that has a lock on
-it. Without the suffix it is complete and will not change (`closing`). Several processes may work in
-one directory at the same time, also for the same node: who has the lock owns the file.
+``events-<node>-<start>-<number>.jsonl.open`` is being written to, by the process that has a lock on
+it. Without the suffix it is complete and will not change (``closing``). Several processes may work
+in one directory at the same time, also for the same node: who has the lock owns the file.
 """
 
 import fcntl
@@ -33,6 +33,16 @@ class Naming:
         name = re.escape(self._begin) + r"\d+-\d+\.jsonl"
         self.left = re.compile(name + re.escape(OPEN))
         self.closed = re.compile(name + f"(?:{re.escape(PACKED)})?")
+        self._any = re.compile(f"({name})(?:{re.escape(PACKED)})?(?:{re.escape(OPEN)})?")
+
+    def order(self, file: str) -> tuple[int, int, str]:
+        """Where a file belongs among those of the node, and the name that it gets when it is
+        complete; that is empty if it is none of them."""
+        found = self._any.fullmatch(file)
+        if found is None:
+            return 0, 0, ""
+        start, number = found[1].removesuffix(".jsonl").rsplit("-", 2)[1:]
+        return int(start), int(number), found[1]
 
     def name(self, start: int, number: int) -> str:
         """Of a complete file that begins at ``start`` (ms); ``number`` makes it unique."""
@@ -48,8 +58,6 @@ class Segment:
         size: bytes of it that count; there may be the beginning of a failed write behind them.
         started: ms since the epoch, by the clock of whoever opened it.
     """
-
-    __slots__ = ("fd", "name", "path", "size", "started")
 
     def __init__(self, fd: int, path: Path, started: int) -> None:
         self.fd = fd
@@ -94,6 +102,24 @@ def create(directory: Path, naming: Naming, now: int) -> Segment:
             os.close(fd)
         else:
             return Segment(fd, path, now)
+
+
+def latest(directory: Path, naming: Naming, but: str) -> str:
+    """The last segment of the node that is there and has a line, by the name it has when it is
+    complete; not the one called ``but``. Empty: there is none. Raises OSError."""
+    found = [
+        order
+        for entry in os.scandir(directory)
+        if (order := naming.order(entry.name))[2] not in ("", but) and _size_of(entry)
+    ]
+    return max(found, default=(0, 0, ""))[2]
+
+
+def _size_of(entry: "os.DirEntry[str]") -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return 0  # it has got its name meanwhile, or was removed
 
 
 def leftovers(

@@ -1,35 +1,30 @@
 """pressure: bounded, synchronised, exclusive FIFO queues in any Redis (protocol 0.15).
 
-Needs the extra `redis`.
+What is offered here is imported when it is first asked for: the command's --help needs none of it.
 """
 
-try:
-    import coredis as _coredis  # noqa: F401
-except ModuleNotFoundError as missing:
-    if missing.name != "coredis":
-        raise
-    raise ImportError(
-        "disque_trio.pressure needs a client of Redis: pip install disque-trio[redis]"
-    ) from missing
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from disque_trio.pressure.errors import (
-    InvalidNameError,
-    PressureConnectionError,
-    PressureError,
-    QueueAlreadyExistsError,
-    QueueBusyError,
-    QueueClosedError,
-    QueueDoesNotExistError,
-    QueueEmptyError,
-    QueueFullError,
-    QueueInUseError,
-    RoleLostError,
-    ServerRefusedError,
-    WrongTypeError,
-)
-from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.roles import Consumer, Producer
-from disque_trio.pressure.stats import Stats
+if TYPE_CHECKING:
+    from disque_trio.pressure.errors import (
+        InvalidNameError,
+        PressureConnectionError,
+        PressureError,
+        QueueAlreadyExistsError,
+        QueueBusyError,
+        QueueClosedError,
+        QueueDoesNotExistError,
+        QueueEmptyError,
+        QueueFullError,
+        QueueInUseError,
+        RoleLostError,
+        ServerRefusedError,
+        WrongTypeError,
+    )
+    from disque_trio.pressure.queue import PressureQueue
+    from disque_trio.pressure.roles import Consumer, Producer
+    from disque_trio.pressure.stats import Stats
 
 __all__ = [
     "Consumer",
@@ -50,3 +45,15 @@ __all__ = [
     "Stats",
     "WrongTypeError",
 ]
+
+_MODULES = {"PressureQueue": "queue", "Consumer": "roles", "Producer": "roles", "Stats": "stats"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,4 +1,4 @@
-"""The options of the `pressure` command: their names, defaults and help."""
+"""The options of the ``pressure`` command: their names, defaults and help."""
 
 import argparse
 from collections.abc import Sequence
@@ -68,6 +68,7 @@ def _check_where(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _parser() -> argparse.ArgumentParser:
+    # An option that is not given behind the command must not overwrite one that is before it.
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     _common(common)
     parser = argparse.ArgumentParser(
@@ -95,7 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     framing = put.add_mutually_exclusive_group()
     framing.add_argument("-0", "--null", action="store_true", help="elements end in NUL, not LF")
     framing.add_argument(
-        "-b", "--block", type=_size, metavar="SIZE", help="blocks of SIZE bytes (k, m: KiB, MiB)"
+        "-b",
+        "--block",
+        type=_size,
+        metavar="SIZE",
+        help="for binary data: blocks of SIZE bytes (k, m: KiB, MiB)",
     )
     put.add_argument("--create", action="store_true", help="create the queue if there is none")
     _bound(put, "with --create: most elements it may hold")
@@ -160,39 +165,31 @@ def _parser() -> argparse.ArgumentParser:
 
 def _common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    missing = parser.argument_default  # SUPPRESS where it must not overwrite what came before
-    add("--server", metavar="HOST", default=missing, help="where Redis is")
-    add("--port", type=_port, metavar="PORT", default=missing, help="its TCP port")
-    add("--db", type=_natural, metavar="N", default=missing, help="number of its database")
-    add("--prefix", metavar="TEXT", default=missing, help="what all keys begin with")
+    add("--server", metavar="HOST", help="where Redis is")
+    add("--port", type=_port, metavar="PORT", help="its TCP port")
+    add("--db", type=_natural, metavar="N", help="number of its database")
+    add("--prefix", metavar="TEXT", help="what all keys begin with")
     add(
         "--timeout",
         type=_seconds,
         metavar="S",
-        default=missing,
         help="fail after so many seconds of waiting for a role, room or an element",
     )
-    off = False if missing is None else missing
-    add("-q", "--quiet", action="store_true", default=off, help="no progress line")
+    add("-q", "--quiet", action="store_true", help="no progress line")
     where = parser.add_argument_group("other ways to a Redis")
     add = where.add_argument
-    add("--user", metavar="NAME", default=missing, help="user of Redis whose password is given")
-    add("--url", type=_url, metavar="URL", default=missing, help="redis://, rediss:// or unix://")
-    add("--socket", metavar="PATH", default=missing, help="the Unix socket of Redis")
-    add("--tls", action="store_true", default=off, help="connect by TLS")
-    add("--cacert", metavar="FILE", default=missing, help="certificates to trust (PEM)")
-    add("--cert", metavar="FILE", default=missing, help="our certificate (PEM)")
-    add("--key", metavar="FILE", default=missing, help="its key, if it is not in the same file")
-    add("--insecure", action="store_true", default=off, help="trust any certificate")
-    add("--cluster", action="store_true", default=off, help="it is a cluster: list asks all nodes")
-    add(
-        "--sentinel",
-        type=_sentinels,
-        metavar="HOST:PORT[,...]",
-        default=missing,
-        help="ask these sentinels where Redis is",
-    )
-    add("--service", metavar="NAME", default=missing, help="its name with the sentinels")
+    add("--user", metavar="NAME", help="user of Redis whose password is given")
+    add("--url", type=_url, metavar="URL", help="redis://, rediss:// or unix://")
+    add("--socket", metavar="PATH", help="the Unix socket of Redis")
+    add("--tls", action="store_true", help="connect by TLS")
+    add("--cacert", metavar="FILE", help="certificates to trust (PEM)")
+    add("--cert", metavar="FILE", help="our certificate (PEM)")
+    add("--key", metavar="FILE", help="its key, if it is not in the same file")
+    add("--insecure", action="store_true", help="trust any certificate")
+    add("--cluster", action="store_true", help="it is a cluster: list asks all nodes")
+    places = "HOST:PORT[,...]"
+    add("--sentinel", type=_sentinels, metavar=places, help="ask these sentinels where Redis is")
+    add("--service", metavar="NAME", help="its name with the sentinels")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -201,7 +198,7 @@ def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 
 
 def _bound(parser: argparse.ArgumentParser, help: str) -> None:
-    parser.add_argument("--bound", type=_natural, default=None, metavar="N", help=help)
+    parser.add_argument("--bound", type=_natural, metavar="N", help=help)
 
 
 def _natural(text: str) -> int:

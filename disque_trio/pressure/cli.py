@@ -1,4 +1,4 @@
-"""The command `pressure`: queues for shell pipelines.
+"""The command ``pressure``: queues for shell pipelines.
 
 Owns the commands, one function each, and the exit status. What they say goes to standard output;
 what is wrong is one line on standard error.
@@ -11,11 +11,9 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
-from coredis.client import Client
-from coredis.exceptions import RedisError
 
 from disque_trio.pressure import doctor
 from disque_trio.pressure.arguments import parse
@@ -39,16 +37,21 @@ from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.settings import Settings
 from disque_trio.pressure.streams import STDOUT, get, put, tail
 from disque_trio.pressure.tasks import aside
-from disque_trio.redis_link import LinkLost
+from disque_trio.redis.errors import RedisError, RedisUnavailable
+from disque_trio.redis.servers import Sentinels, Server
 
 if TYPE_CHECKING:
     from disque_trio.client import Client as DisqueClient
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit status, see `arguments`."""
+    """Run a command. Returns the exit status, see ``arguments``."""
+    return run(parse(arguments))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command of these options; returns the exit status."""
     fill_streams()
-    options = parse(arguments)
     try:
         settings = where(options)
     except ValueError as wrong:
@@ -65,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return SIGNALLED + signal.SIGINT
 
 
-async def _run(
-    options: argparse.Namespace, settings: Settings, client: "Client[Any] | None"
-) -> int:
+async def _run(options: argparse.Namespace, settings: Settings, client: Server | Sentinels) -> int:
     # Where elements are typed or shown, a line that is written over and over is in the way.
     beside = {"put": sys.stdin, "get": sys.stdout}.get(options.command)
     progress = Progress(quiet=options.quiet or (beside is not None and beside.isatty()))
@@ -82,7 +83,7 @@ async def _run(
     except BrokenPipeError:
         _forget_output()
         status = SIGNALLED + signal.SIGPIPE
-    except (PressureError, Failed, LinkLost, RedisError, OSError, ValueError) as failure:
+    except (PressureError, Failed, RedisUnavailable, RedisError, OSError, ValueError) as failure:
         progress.end()
         say(_told(failure, options))
         if isinstance(failure, OSError):

@@ -1,4 +1,4 @@
-"""Names for clients of queues, unique and readable: which host, process, thread and task it is.
+"""Makes unique, readable ids of clients: host, process, thread and task.
 
 Owns the numbering of tasks, as Trio gives them none.
 """
@@ -18,7 +18,7 @@ _host = socket.gethostname()
 
 def client_id() -> str:
     """The id of the calling task (or, outside of Trio, thread), as
-    `host_pid123_thread456_task789`. It stays the same for the life of the task."""
+    ``host_pid123_thread456_task789``. It stays the same for the life of the task."""
     # The process is asked each time: a fork changes it.
     base = f"{_host}_pid{os.getpid()}_thread{threading.get_native_id()}"
     try:

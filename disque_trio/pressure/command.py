@@ -1,17 +1,16 @@
-"""What every command of `pressure` works with. Owns the handles they open."""
+"""The environment of the commands of ``pressure``. Owns the handles that they open."""
 
 import argparse
-from typing import Any, NamedTuple
-
-from coredis.client import Client
+from typing import NamedTuple
 
 from disque_trio.pressure.console import Progress
 from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.settings import Settings
+from disque_trio.redis.servers import Sentinels, Server
 
 
 class Run(NamedTuple):
-    """A command that runs.
+    """A running command.
 
     Attributes:
         options: its command line. settings, client: where Redis is. progress: the line that counts.
@@ -19,7 +18,7 @@ class Run(NamedTuple):
 
     options: argparse.Namespace
     settings: Settings
-    client: "Client[Any] | None"
+    client: Server | Sentinels
     progress: Progress
 
     def queue(self, name: str | None = None) -> PressureQueue:

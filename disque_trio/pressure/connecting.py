@@ -1,31 +1,28 @@
-"""How the command reaches its Redis: with a password, by TLS, a socket, or sentinels.
+"""Connects the command to its Redis: with a password, TLS, a socket, or sentinels.
 
-Owns the translation of options into a client of coredis, which `PressureQueue` connects like. In a
-cluster every node leads to the right one, so it needs no client of its own.
+Owns the translation of options into what ``PressureQueue`` connects to. In a cluster every node
+leads to the right one.
 """
 
 import argparse
 import os
 import ssl
-from typing import Any
-
-import coredis
-from coredis.client import Client
-from coredis.connection import TCPLocation
 
 from disque_trio.pressure.settings import Settings, resolve
+from disque_trio.redis.servers import Options, Sentinels, Server
+from disque_trio.respclient.addresses import Address
 
 
 def where(options: argparse.Namespace) -> Settings:
-    """The settings that options, URL and environment amount to. Raises ValueError as `resolve`."""
+    """The settings that options, URL and environment amount to. Raises as ``resolve``."""
     url = options.url
     if url is None:
         return resolve(options.server, options.port, options.db, options.prefix)
     return resolve(url.server, url.port, url.db, options.prefix)
 
 
-def client_for(options: argparse.Namespace, settings: Settings) -> "Client[Any] | None":
-    """What connections have to be like; None if there is nothing to say but where Redis is.
+def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sentinels:
+    """What to connect to, and how.
 
     Raises:
         ValueError: a file of certificates cannot be used; the text names it.
@@ -34,24 +31,14 @@ def client_for(options: argparse.Namespace, settings: Settings) -> "Client[Any] 
     password = (url.password if url else None) or os.environ.get("REDISCLI_AUTH") or None
     user = url.user if url else options.user
     socket = url.socket if url else options.socket
-    tls = options.tls or (url is not None and url.tls)
-    known: dict[str, Any] = {"username": user, "password": password}
-    if tls:
-        known["ssl_context"] = _context(options)
+    tls = _context(options) if options.tls or (url is not None and url.tls) else None
+    how = Options(settings.db, user, password, tls=tls)
     if options.sentinel is not None:
-        places = [TCPLocation(host, port) for host, port in options.sentinel]
-        sentinel = coredis.Sentinel(
-            places,
-            sentinel_kwargs={"ssl_context": known["ssl_context"]} if tls else {},
-            db=settings.db,
-            **known,
-        )
-        return sentinel.primary_for(options.service)
+        sentinels = [Server((Address(*place),), Options(tls=tls)) for place in options.sentinel]
+        return Sentinels(tuple(sentinels), options.service, how)
     if socket is not None:
-        return coredis.Redis(unix_socket_path=socket, db=settings.db, **known)
-    if not tls and user is None and password is None:
-        return None
-    return coredis.Redis(host=settings.server, port=settings.port, db=settings.db, **known)
+        return Server((Address(path=socket),), how)
+    return Server((Address(settings.server, settings.port),), how)
 
 
 def _context(options: argparse.Namespace) -> ssl.SSLContext:

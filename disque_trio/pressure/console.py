@@ -1,14 +1,15 @@
-"""What the commands share of a terminal: the progress line, the signals, the exit statuses."""
+"""Terminal helpers of the commands: progress line, signals, exit statuses."""
 
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TextIO
 
 import trio
+
+from disque_trio.pressure.tasks import aside
 
 OK, FAILED, USAGE = 0, 1, 2
 SIGNALLED = 128  # and the number of the signal
@@ -24,19 +25,21 @@ class Progress:
     """A line on a terminal that counts elements, written anew four times a second.
 
     It says how many there were in all and how many in each of the last seconds. Nothing is written
-    if the stream is no terminal.
+    if standard error is no terminal.
 
     Attributes:
         elements: how many there were so far.
+        waits: asked what is waited for while there are no more elements; None: for nothing.
     """
 
-    def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
-        self._stream = sys.stderr if stream is None else stream
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._stream = sys.stderr
         self._shown = not quiet and self._stream.isatty()
         self._began = self._last = time.monotonic()
         self._last_elements = 0
         self._width = 0
         self.elements = 0
+        self.waits: Callable[[], Awaitable[str]] | None = None
 
     def add(self, elements: int) -> None:
         """Count elements."""
@@ -46,10 +49,13 @@ class Progress:
         """Keep the line up to date, until cancelled."""
         while self._shown:
             await trio.sleep(REFRESH)
+            waits = self.waits if self.elements == self._last_elements else None
+            note = "" if waits is None else await waits()
             now = time.monotonic()
             rate = (self.elements - self._last_elements) / max(now - self._last, 1e-6)
             self._last, self._last_elements = now, self.elements
-            self._write(f"{self.elements:,} elements, {rate:,.0f}/s")
+            text = f"{self.elements:,} elements, {rate:,.0f}/s"
+            self._write(f"{text}, {note}" if note else text)
         await trio.sleep_forever()
 
     def end(self) -> None:
@@ -86,39 +92,30 @@ async def stopped_by_signals() -> AsyncIterator[Signals]:
     """Cancels its body when a signal comes, so that roles are given back, and remembers which.
 
     The cancellation ends here. A second signal changes nothing: giving back has limits of its own.
-    A signal that was ignored when the program was started (`nohup`) stays so.
+    A signal that was ignored when the program was started (``nohup``) stays so.
     """
     signals = Signals()
-    caught = [number for number in Signals.CAUGHT if signal.getsignal(number) != signal.SIG_IGN]
-    failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
+    numbers = [number for number in Signals.CAUGHT if signal.getsignal(number) != signal.SIG_IGN]
+    if not numbers:
+        yield signals
+        return
 
-        async def watch(task_status: trio.TaskStatus[None]) -> None:
-            if not caught:
-                task_status.started()
-                return
-            with trio.open_signal_receiver(*caught) as received:
-                task_status.started()
-                async for number in received:
-                    if signals.caught is None:
-                        signals.caught = number
-                        scope.cancel()
+    async def watch() -> None:
+        async for number in received:
+            if signals.caught is None:
+                signals.caught = number
+                scope.cancel()
 
-        with trio.CancelScope() as scope:
-            try:
-                await nursery.start(watch)
+    with trio.open_signal_receiver(*numbers) as received:
+        async with aside(watch):
+            with trio.CancelScope() as scope:
                 yield signals
-            except Exception as error:
-                failure = error  # kept out of the nursery, which would wrap it in a group
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 def fill_streams() -> None:
     """See to it that 0, 1 and 2 are open, if only to fail when they are used.
 
-    A program that is started without them (`<&-`) would give their numbers to its sockets, and
+    A program that is started without them (``<&-``) would give their numbers to its sockets, and
     take those for its input and output.
     """
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):

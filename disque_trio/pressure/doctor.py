@@ -1,7 +1,7 @@
-"""What is wrong with a queue, in plain words.
+"""Diagnoses a queue in plain words.
 
 Owns the judgement. It reads all keys of a queue, says who holds the roles and whether the tokens
-fit together, and changes nothing; `PressureQueue.repair` frees a role, when told to.
+fit together, and changes nothing; ``PressureQueue.repair`` frees a role, when told to.
 
 What cannot be known is said as such: of a client that keeps no lease nobody can tell whether it is
 alive, and while it is at work its tokens are where they look wrong for a moment.
@@ -20,7 +20,7 @@ Inspection = dict[str, tuple[str, str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not in order. `repair`: the role to free if its holder is dead, or None."""
+    """A problem. repair: the role to free if its holder is dead, or None."""
 
     text: str
     repair: str | None = None
@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A queue as it was at one moment.
+    """The state of a queue at one moment.
 
     Attributes:
         lines: what there is. findings: what is wrong with it, or may be.
@@ -54,7 +54,7 @@ async def examine(queue: PressureQueue) -> Diagnosis:
 
 
 def judge(stats: Stats, keys: Inspection, base: str) -> Diagnosis:
-    """What there is to say of these numbers. `base`: the name of the key of the elements."""
+    """What there is to say of these numbers. ``base``: the name of the key of the elements."""
     bound = "no bound" if stats.bound is None else f"bound {stats.bound}"
     state = "closed" if stats.closed else "open"
     lines = [f"{state}, {stats.length} elements, {bound}"]

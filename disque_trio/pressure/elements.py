@@ -1,4 +1,4 @@
-"""Standard input as elements of a queue, and elements as bytes of standard output.
+"""Splits standard input into elements, and writes elements to standard output.
 
 Owns the three framings: lines, elements that end in NUL, blocks of a size. No queue is known here.
 """
@@ -11,11 +11,11 @@ from enum import Enum
 
 import trio
 
-READ_SIZE = 1 << 16
+READ_BYTES = 1 << 16
 
 
 class Framing(Enum):
-    """What ends an element in a stream of bytes; blocks have no end but their size."""
+    """The delimiter of elements in a stream of bytes; blocks have none but their size."""
 
     LINE = b"\n"
     NUL = b"\0"
@@ -29,10 +29,8 @@ class Splitter:
     that is short.
     """
 
-    __slots__ = ("_rest", "_separator", "_size")
-
     def __init__(self, framing: Framing, size: int = 0) -> None:
-        """`size`: bytes of a block, for `Framing.BLOCK`; 1 or more.
+        """``size``: bytes of a block, for ``Framing.BLOCK``; 1 or more.
 
         Raises:
             ValueError: the size of a block is missing.
@@ -44,7 +42,7 @@ class Splitter:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The elements that are whole with `data`. Time is linear however long an element is."""
+        """The elements that are whole with ``data``. Time is linear however long an element is."""
         if not self._separator:
             return self._blocks(data)
         first, *others = data.split(self._separator)
@@ -77,7 +75,7 @@ def joined(elements: list[bytes], framing: Framing) -> bytes:
 
 
 def whole(elements: list[bytes], framing: Framing, size: int) -> int:
-    """How many of `elements` are within the first `size` bytes of them `joined`."""
+    """How many of ``elements`` are within the first ``size`` bytes of them ``joined``."""
     count = end = 0
     for element in elements:
         end += len(element) + len(framing.value)
@@ -87,7 +85,7 @@ def whole(elements: list[bytes], framing: Framing, size: int) -> int:
     return count
 
 
-async def chunks(descriptor: int, size: int = READ_SIZE) -> AsyncGenerator[bytes, None]:
+async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
     """What can be read from a file, pipe, socket or terminal, as it comes, until its end.
 
     The descriptor is left in the mode it has: it may be shared with other processes.
@@ -104,14 +102,15 @@ async def chunks(descriptor: int, size: int = READ_SIZE) -> AsyncGenerator[bytes
                 waits = False  # such as /dev/null: it never has to be waited for
         else:
             await trio.lowlevel.checkpoint()
-        data = os.read(descriptor, size)
+        data = os.read(descriptor, READ_BYTES)
         if not data:
             return
         yield data
 
 
-async def write_some(descriptor: int, data: bytes, start: int = 0) -> int:
-    """Write some of `data` from `start` on to a file, pipe, socket or terminal; returns how much.
+async def write_some(descriptor: int, data: bytes, start: int) -> int:
+    """Write some of ``data`` from ``start`` on to a file, pipe, socket or terminal; returns how
+    much.
 
     Waits until there is room, without the mode of the descriptor being changed.
 
@@ -132,7 +131,7 @@ async def write_some(descriptor: int, data: bytes, start: int = 0) -> int:
 
 
 async def write(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, like `write_some`."""
+    """Write all of ``data``, like ``write_some``."""
     done = 0
     while done < len(data):
         done += await write_some(descriptor, data, done)

@@ -1,4 +1,4 @@
-"""What can go wrong with a queue, one class for each case, named as other clients of pressure do.
+"""The errors of queues, one class for each case, named as in other clients of pressure.
 
 Every error knows the queue it is about. All of them mean that the role was given back (or was
 never taken), unless its docstring says otherwise.
@@ -10,7 +10,7 @@ class PressureError(Exception):
 
     Attributes:
         queue: the name of the queue.
-        done: how many elements of a `put_many` are known to be in the queue nevertheless, the
+        done: how many elements of a ``put_many`` are known to be in the queue nevertheless, the
             first ones; 0 for other operations.
     """
 
@@ -123,7 +123,7 @@ class PressureConnectionError(PressureError):
 
     Attributes:
         maybe_executed: the command may have taken effect before the connection broke; then more
-            than `done` elements of a `put_many` may be in the queue.
+            than ``done`` elements of a ``put_many`` may be in the queue.
     """
 
     def __init__(self, queue: str, message: str, maybe_executed: bool = False) -> None:

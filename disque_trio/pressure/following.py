@@ -1,4 +1,4 @@
-"""Looking at the newest elements of a queue without taking them, and at those that come after.
+"""Shows the newest elements of a queue, and those that follow, without taking them.
 
 Owns the position: how many elements had been produced at the last look. New ones are on the left
 of the list, as many as the counter has grown by, unless they were taken since.
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from disque_trio.pressure.errors import QueueDoesNotExistError
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.redis_link import Script
+from disque_trio.redis.script import Script
 
 MOST = 10_000
 """Elements of one look."""
@@ -32,7 +32,7 @@ return {
 
 
 class Follower:
-    """Shows what comes into a queue.
+    """Follows the elements that are put into a queue.
 
     Attributes:
         over: the queue was closed, or deleted since the first look: nothing will come any more.
@@ -46,7 +46,7 @@ class Follower:
     async def look(self, count: int = 0) -> tuple[list[bytes], int]:
         """The newest elements, oldest first, and how many that came were gone already.
 
-        Shows `count` at the first time, later those that came since.
+        Shows ``count`` at the first time, later those that came since.
 
         Raises:
             QueueDoesNotExistError: there was no such queue at the first look.

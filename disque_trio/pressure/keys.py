@@ -1,11 +1,11 @@
 """The names of the keys of a queue. Owns nothing else.
 
-Twelve keys are the protocol's. Six are our own beside them (`SIDE`): who of us holds a role or
-deletes the queue (`held`), and that this one was alive a moment ago (`lease`). All six expire on
-their own, because clients that do not know them cannot delete them.
+Twelve keys are the protocol's. Six are our own beside them (``SIDE``): who of us holds a role or
+deletes the queue (``held``), and that this one was alive a moment ago (``lease``). All six expire
+on their own, because clients that do not know them cannot delete them.
 
 On a Redis cluster all keys of a queue have to be in one slot. They are if the prefix or the name
-holds a hash tag, a part in braces; `tagged_prefix` makes one of a prefix.
+holds a hash tag, a part in braces; ``tagged_prefix`` makes one of a prefix.
 """
 
 from disque_trio.pressure.errors import InvalidNameError
@@ -42,7 +42,7 @@ RESERVED = tuple(suffix for suffix, _ in PROTOCOL + SIDE if suffix)
 
 
 class Keys:
-    """The keys of the queue `name` under `prefix`, as bytes.
+    """The keys of the queue ``name`` under ``prefix``, as bytes.
 
     Attributes:
         data, bound, closed, not_full, producer_free, consumer_free: keys that are waited for.
@@ -51,23 +51,8 @@ class Keys:
 
     Raises:
         InvalidNameError: the name is empty or ends like a key that belongs to another queue
-            (`x:bound` would be the bound of the queue `x`), or cannot be written as UTF-8.
+            (``x:bound`` would be the bound of the queue ``x``), or cannot be written as UTF-8.
     """
-
-    __slots__ = (
-        "bound",
-        "closed",
-        "consumer_free",
-        "data",
-        "every",
-        "for_get",
-        "for_put",
-        "name",
-        "not_full",
-        "prefix",
-        "producer_free",
-        "protocol",
-    )
 
     def __init__(self, prefix: str, name: str) -> None:
         check_name(name)
@@ -85,7 +70,7 @@ class Keys:
 
 
 def check_name(name: str) -> None:
-    """Raises InvalidNameError unless `name` can be that of a queue, TypeError if it is no text."""
+    """Raises InvalidNameError if ``name`` cannot be that of a queue, TypeError if it is no text."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a queue is a str, not {type(name).__name__}")
     if not name:
@@ -102,5 +87,10 @@ def check_name(name: str) -> None:
 
 
 def tagged_prefix(prefix: str) -> str:
-    """`prefix` with a hash tag, so that all keys under it are in one slot of a cluster."""
+    """``prefix`` with a hash tag, so that all keys under it are in one slot of a cluster."""
     return prefix if "{" in prefix else f"{{{prefix}}}"
+
+
+def text(value: bytes) -> str:
+    """Bytes of Redis for people."""
+    return value.decode("utf-8", "backslashreplace")

@@ -1,16 +1,17 @@
-"""All queues under a prefix: those keys that end in `:bound`."""
+"""Lists all queues under a prefix, by their keys that end in ``:bound``."""
 
 import re
 from typing import Any, NamedTuple, cast
 
 import trio
-from coredis.client import Client
-from coredis.connection import BaseConnection, TCPLocation
-from coredis.exceptions import ClusterCrossSlotError
 
-from disque_trio.pressure.settings import Settings
-from disque_trio.pressure.tasks import background
-from disque_trio.redis_link import Link, Open, Script, opener
+from disque_trio.pressure.settings import Client, Settings, servers
+from disque_trio.redis.connection import Open, RedisConnection
+from disque_trio.redis.errors import RedisError
+from disque_trio.redis.script import Script
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.background import background
+from disque_trio.respclient.connection import Connection
 
 # KEYS: data, bound, closed. A key of the wrong type gives nil.
 _NUMBERS = Script(
@@ -36,64 +37,60 @@ class Listed(NamedTuple):
 
 
 async def queues(
-    settings: Settings, client: "Client[Any] | None" = None, *, cluster: bool = False
+    settings: Settings, client: Client | None = None, *, cluster: bool = False
 ) -> list[Listed]:
     """All queues under the prefix, by name.
 
     The whole database is scanned, in steps that hold nobody up.
 
     Args:
-        client: as for `PressureQueue`.
+        client: as for ``PressureQueue``.
         cluster: ask all nodes that serve slots, not only the one that was named.
 
     Raises:
-        LinkLost: Redis cannot be reached.
+        RedisUnavailable: Redis cannot be reached.
         RedisError: it refuses a command.
     """
     found: list[Listed] = []
-    failure: Exception | None = None
-    open_ = opener(settings, client)
+    open_ = servers(settings, client).connect
     async with background() as nursery:
-        try:
-            links = [Link(nursery, open_)]
-            if cluster:
-                links = await _nodes(nursery, links[0], open_)
-            for link in links:
-                found += await _queues(link, settings.prefix)
-        except Exception as error:
-            failure = error  # kept out of the nursery, which would wrap it in a group
-    if failure is not None:
-        raise failure
+        connections = [RedisConnection(nursery, open_)]
+        if cluster:
+            connections = await _nodes(nursery, connections[0], open_)
+        for redis in connections:
+            found += await _queues(redis, settings.prefix)
     # A queue that moves to another node meanwhile is seen on both.
     return sorted({entry.name: entry for entry in found}.values())
 
 
-async def _nodes(nursery: trio.Nursery, link: Link, open_: Open) -> list[Link]:
-    """A link to each node of the cluster that serves slots."""
-    reply = cast("list[list[Any]]", await link.command(b"CLUSTER", b"SLOTS"))
-    here = link.host
-    places = {(primary[0] or here, primary[1]) for _, _, primary, *_ in reply}
-    return [Link(nursery, _to(place, open_)) for place in sorted(places)]
+async def _nodes(
+    nursery: trio.Nursery, redis: RedisConnection, open_: Open
+) -> list[RedisConnection]:
+    """A connection to each node of the cluster that serves slots."""
+    reply = cast("list[list[Any]]", await redis.command(b"CLUSTER", b"SLOTS"))
+    here = redis.host
+    places = {((primary[0] or b"").decode() or here, primary[1]) for _, _, primary, *_ in reply}
+    return [RedisConnection(nursery, _to(place, open_)) for place in sorted(places)]
 
 
-def _to(place: tuple[bytes, int], open_: Open) -> Open:
-    host, port = place
-
-    async def there(location: TCPLocation | None) -> BaseConnection:
-        return await open_(location or TCPLocation(host.decode(), port))
+def _to(place: tuple[str, int], open_: Open) -> Open:
+    async def there(nursery: trio.Nursery, node: Address | None, seconds: float) -> Connection:
+        return await open_(nursery, node or Address(*place), seconds)
 
     return there
 
 
-async def _queues(link: Link, prefix: str) -> list[Listed]:
+async def _queues(redis: RedisConnection, prefix: str) -> list[Listed]:
     head, tail = f"{prefix}:".encode(), b":bound"
     found: list[Listed] = []
-    for name in await _names(link, head, tail):
+    for name in await _names(redis, head, tail):
         data = head + name
         text = name.decode(errors="backslashreplace")
         try:
-            reply = await link.script(_NUMBERS, [data, data + tail, data + b":closed"], [])
-        except ClusterCrossSlotError:
+            reply = await redis.script(_NUMBERS, [data, data + tail, data + b":closed"], [])
+        except RedisError as error:
+            if error.code != "CROSSSLOT":
+                raise
             found.append(Listed(text, None, None, False))
             continue
         length, bound, closed = cast("list[Any]", reply)
@@ -101,13 +98,13 @@ async def _queues(link: Link, prefix: str) -> list[Listed]:
     return found
 
 
-async def _names(link: Link, head: bytes, tail: bytes) -> list[bytes]:
+async def _names(redis: RedisConnection, head: bytes, tail: bytes) -> list[bytes]:
     # Glob characters of the prefix are meant as they are.
     pattern = re.sub(rb"([*?\[\]\\^])", rb"\\\1", head) + b"?*" + tail
     names: set[bytes] = set()
     cursor = b"0"
     while True:
-        reply = await link.command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000)
+        reply = await redis.command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000)
         cursor, keys = cast("tuple[bytes, list[bytes]]", reply)
         names.update(key[len(head) : -len(tail)] for key in keys)
         if cursor == b"0":

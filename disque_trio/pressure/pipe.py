@@ -6,7 +6,7 @@ has it. A bridge that dies in between moves some elements twice, but loses none.
 - From Disque: a job is acknowledged when its element is in the list. While the queue is full its
   jobs are kept from being delivered again (WORKING).
 - To Disque: an element is removed from the list when the job is added, that is: when as many nodes
-  have it as asked for. See `reading`.
+  have it as asked for. See ``reading``.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,18 @@ import trio
 from disque_trio.client import AddManyError, Client, DisqueError, Job
 from disque_trio.pressure.errors import (
     PressureError,
-    QueueClosedError,
-    QueueEmptyError,
     QueueFullError,
     QueueInUseError,
 )
+from disque_trio.pressure.hold import Hold
+from disque_trio.pressure.keys import PRODUCER
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.reading import Reader, reading
-from disque_trio.pressure.tasks import aside
+from disque_trio.pressure.reading import BATCH, Reader, reading
+from disque_trio.pressure.tasks import aside, reprieve
 
-BATCH = 100
-"""Most elements on their way at once."""
 SLICE = 0.5
-"""Seconds of one attempt to put elements in; a cancellation waits for its end, which makes it
-certain how many are in."""
+"""Seconds of one attempt to put elements in; a cancellation waits for its end (for SETTLE at most),
+which makes it certain how many are in."""
 GRACE = 0.05
 """Seconds before the first WORKING."""
 SETTLE = 5.0
@@ -65,7 +63,7 @@ async def to_pressure(
     timeout: float | None = None,  # noqa: ASYNC109 - of each element, not of the call
     moved: Callable[[int], None] = _ignore,
 ) -> None:
-    """Move jobs of the Disque queue `source` into a pressure queue, until cancelled.
+    """Move jobs of the Disque queue ``source`` into a pressure queue, until cancelled.
 
     Args:
         count: end after so many.
@@ -101,9 +99,10 @@ async def _put(
             patience = trio.current_time() + (float("inf") if seconds is None else seconds)
             while done < len(jobs):
                 bodies = [job.body for job in jobs[done:]]
-                with trio.CancelScope(shield=True):
-                    some, problem = await _put_some(queue, bodies)
-                done += some
+                some, problem = 0, None
+                async with reprieve(SETTLE):
+                    some, problem = await _put_some(queue, bodies, patience)
+                    done += some
                 now = trio.current_time()
                 if some and seconds is not None:
                     patience = now + seconds
@@ -121,11 +120,14 @@ async def _put(
 
 
 async def _put_some(
-    queue: PressureQueue, elements: list[bytes]
+    queue: PressureQueue, elements: list[bytes], reply_by: float
 ) -> tuple[int, QueueFullError | QueueInUseError | None]:
-    """Put elements in for a limited time: how many are, and what kept the others out."""
+    """Put elements in for a limited time: how many are, and what kept the others out. A Redis that
+    stalls is waited for until ``reply_by``: else nobody knows which elements are in, and some come
+    twice."""
+    hold = Hold(PRODUCER, queue.uid)
     try:
-        return await queue.put_many(elements, timeout=SLICE), None
+        return await queue.engine.put(hold, elements, SLICE, reply_by=reply_by), None
     except QueueFullError as full:
         return full.done, full
     except QueueInUseError as used:
@@ -165,7 +167,7 @@ async def to_disque(
     options: JobOptions = JobOptions(),
     moved: Callable[[int], None] = _ignore,
 ) -> None:
-    """Move elements of a pressure queue into the Disque queue `target`, until it is closed and
+    """Move elements of a pressure queue into the Disque queue ``target``, until it is closed and
     empty.
 
     The bridge is the only consumer of the queue meanwhile.
@@ -181,25 +183,16 @@ async def to_disque(
         PressureError: of the queue.
         DisqueError: jobs were not added. Their elements stay in the queue.
     """
-    left = count
     async with reading(queue, timeout) as reader:
-        while left is None or left > 0:
-            most = BATCH if left is None else min(BATCH, left)
-            try:
-                elements = await reader.look(most, timeout if wait else 0)
-            except QueueClosedError:
-                return
-            except QueueEmptyError:
-                if wait:
-                    raise
-                return
-            # Not to be cut by a cancellation: it would leave elements on both sides. The client
-            # and Redis have limits of their own.
-            with trio.CancelScope(shield=True):
+
+        async def hand_over(elements: list[bytes]) -> None:
+            # Not to be cut by a cancellation if it can be helped: it would leave elements on both
+            # sides.
+            async with reprieve(SETTLE):
                 moved(await _add(reader, elements, client, target, options))
             await trio.lowlevel.checkpoint()
-            if left is not None:
-                left -= len(elements)
+
+        await reader.drain(hand_over, count=count, wait=wait, timeout=timeout)
 
 
 async def _add(

@@ -1,28 +1,28 @@
-"""`PressureQueue`: a bounded, synchronised, exclusive FIFO queue in a Redis, for Trio.
+"""``PressureQueue``: a bounded, synchronised, exclusive FIFO queue in a Redis, for Trio.
 
-Owns a handle of a queue: its connections and tasks live as long as the `async with` block.
+Owns a handle of a queue: its connections and tasks live as long as the ``async with`` block.
 """
 
 # ruff: noqa: ASYNC109 - a timeout here ends with an error that says what was waited for
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from operator import index
-from types import TracebackType
 from typing import Any, Self, cast
 
 import trio
-from coredis.client import Client
 
 from disque_trio.pressure import scripts, snippets
 from disque_trio.pressure.client_id import client_id
-from disque_trio.pressure.engine import Engine, Hold, text
 from disque_trio.pressure.errors import (
     PressureConnectionError,
     QueueAlreadyExistsError,
     QueueBusyError,
 )
-from disque_trio.pressure.keys import CONSUMER, PRODUCER, Keys
+from disque_trio.pressure.hold import Hold
+from disque_trio.pressure.keys import CONSUMER, PRODUCER, Keys, text
+from disque_trio.pressure.operations import Operations
 from disque_trio.pressure.roles import (
     Consumer,
     Elements,
@@ -32,11 +32,11 @@ from disque_trio.pressure.roles import (
     holding,
     wanted,
 )
-from disque_trio.pressure.settings import resolve
+from disque_trio.pressure.settings import Client, resolve, servers
 from disque_trio.pressure.stats import Stats
-from disque_trio.pressure.tasks import background
 from disque_trio.pressure.waiting import Waits
-from disque_trio.redis_link import Link, opener
+from disque_trio.redis.connection import RedisConnection
+from disque_trio.respclient.background import background
 
 SHORTEST_LEASE = 0.1
 LONGEST_LEASE = 7 * 24 * 3600.0
@@ -46,28 +46,37 @@ MOST_BOUND = 1 << 53
 
 
 class PressureQueue:
-    """A handle of the queue `name`, for any number of tasks; a context manager.
+    """A handle of the queue ``name``, for any number of tasks; a context manager.
 
     Args:
         name: of the queue; it need not exist yet.
         server, port, db, prefix: where it is. What is None comes from the environment
             (REDIS_SERVER, REDIS_PORT, REDIS_DB, PRESSURE_PREFIX) or is the protocol's default.
-        client: a coredis client to connect like, instead: `Redis`, one of a `Sentinel` (inside its
-            context), or `RedisCluster`. Its own connections and retries are not used.
+        client: what to connect to, instead: a ``Server`` or ``Sentinels`` of ``disque_trio.redis``,
+            or a client of coredis: ``Redis``, one of a ``Sentinel``, or ``RedisCluster``. Of that
+            no connections and retries are used, but its ways to log in.
         lease: seconds after which other clients of this kind may take a role from us if we died.
             From 0.1 to 7 days; a program that stops for longer than this loses its role too.
         uid: the id of this client in the queue; by default that of the calling task.
 
-    Elements are bytes. Times are in seconds; `timeout` None waits for ever, 0 not at all.
+    Elements are bytes. Times are in seconds; ``timeout`` None waits for ever, 0 not at all. A Redis
+    that does not reply ends an operation a second after its timeout, or after ten seconds.
 
     All operations may be cancelled: what they had taken is given back before they end, and an
-    element is either got and returned, or still in the queue. No command is sent twice.
+    element is either got and returned, or still in the queue. Only if Redis does not reply within
+    a second after the cancellation nobody knows. No command is sent twice.
+
+    A get that has ended without a reply may be given its elements late. The handle keeps them, and
+    its next get returns them; that one first waits for the reply, as long as it has time. When the
+    handle is closed they are lost (RuntimeWarning).
+
     An operation may raise, besides what it says itself,
 
-    - `QueueDoesNotExistError`: also when the queue is deleted meanwhile,
-    - `PressureConnectionError`: Redis cannot be reached; the handle works again once it can,
-    - `WrongTypeError`: a key of the queue holds something else,
-    - `ServerRefusedError`: Redis refuses the command. It has to be 6.2 or later, or Valkey.
+    - ``QueueDoesNotExistError``: also when the queue is deleted meanwhile,
+    - ``PressureConnectionError``: Redis cannot be reached, or does not reply; the handle works
+      again once it does,
+    - ``WrongTypeError``: a key of the queue holds something else,
+    - ``ServerRefusedError``: Redis refuses the command. It has to be 6.2 or later, or Valkey.
 
     Raises:
         InvalidNameError: the name is empty, or ends like a key of another queue.
@@ -84,7 +93,7 @@ class PressureQueue:
         port: int | None = None,
         db: int | None = None,
         prefix: str | None = None,
-        client: "Client[Any] | None" = None,
+        client: Client | None = None,
         lease: float = 30.0,
         uid: str | None = None,
     ) -> None:
@@ -95,10 +104,10 @@ class PressureQueue:
         self.keys = Keys(settings.prefix, name)
         self._uid = uid
         self._lease = lease
-        self._open = opener(settings, client)
+        self._open = servers(settings, client).connect
         self._stack = AsyncExitStack()
         self._nursery: trio.Nursery | None = None
-        self._ready: Engine | None = None
+        self._ready: Operations | None = None
 
     @property
     def uid(self) -> str:
@@ -107,18 +116,15 @@ class PressureQueue:
 
     async def __aenter__(self) -> Self:
         nursery = self._nursery = await self._stack.enter_async_context(background())
-        link = Link(nursery, self._open)
-        self._ready = Engine(self.keys, link, Waits(nursery, self._open), self._lease)
+        redis = RedisConnection(nursery, self._open)
+        self._ready = Operations(self.keys, nursery, redis, Waits(nursery, self._open), self._lease)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._end()
-        await self._stack.aclose()
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            self._end()  # warns of lost elements, which may be an error
+        finally:
+            await self._stack.aclose()
 
     async def aclose(self) -> None:
         """Close the connections; nothing works after that. Operations that are under way end with
@@ -127,12 +133,17 @@ class PressureQueue:
         await trio.lowlevel.checkpoint()
 
     def _end(self) -> None:
-        self._ready = None
+        engine, self._ready = self._ready, None
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+        if engine is not None and len(engine.late):
+            text = (
+                f"queue {self.name!r}: {len(engine.late)} elements came late, and nobody got them"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Operations:
         """What runs scripts over the connections of this handle; for modules of this package.
 
         Raises:
@@ -149,7 +160,7 @@ class PressureQueue:
     async def create(
         self, bound: int | None = None, *, patience: float = 5.0, force: bool = False
     ) -> None:
-        """Create the queue, for `bound` elements at most, or without a bound (None or 0).
+        """Create the queue, for ``bound`` elements at most, or without a bound (None or 0).
 
         Args:
             patience: seconds to wait for somebody who is just deleting a queue of this name.
@@ -181,7 +192,7 @@ class PressureQueue:
         return (await self.stats()).length
 
     async def qsize(self) -> int:
-        """The same as `length`."""
+        """The same as ``length``."""
         return await self.length()
 
     async def closed(self) -> bool:
@@ -202,7 +213,7 @@ class PressureQueue:
 
         From the beginning nobody can put or get, and whoever waits to is woken. If the roles are
         not given back in time, or this is cancelled, it is a queue again as it was. If Redis is
-        lost or we die meanwhile, it stays half deleted, and the next `create` finishes it.
+        lost or we die meanwhile, it stays half deleted, and the next ``create`` finishes it.
 
         Raises:
             QueueInUseError: a role was not given back.
@@ -224,13 +235,13 @@ class PressureQueue:
 
         Raises:
             QueueClosedError
-            QueueFullError, QueueInUseError: for `timeout` seconds.
+            QueueFullError, QueueInUseError: for ``timeout`` seconds.
             TypeError: it is not bytes.
         """
         await self.engine.put(Hold(PRODUCER, self.uid), [element(data)], timeout)
 
     async def put_nowait(self, data: bytes) -> None:
-        """`put` that waits for nothing but the reply of Redis."""
+        """``put`` that waits for nothing but the reply of Redis."""
         await self.put(data, 0)
 
     async def put_many(
@@ -242,16 +253,16 @@ class PressureQueue:
     ) -> int:
         """Put elements in order, nobody else's in between, and return their number.
 
-        They go as there is room, many at once. After an error, the first `done` of them (an
+        They go as there is room, many at once. After an error, the first ``done`` of them (an
         attribute of the error) are in the queue.
 
         Args:
             progress: is called with the number of elements that are in, each time it has grown.
-                After a cancellation its last value is exact: it may not raise.
+                After a cancellation its last value is exact, if Redis replied: it may not raise.
 
         Raises:
             QueueClosedError
-            QueueFullError, QueueInUseError: for `timeout` seconds in all.
+            QueueFullError, QueueInUseError: for ``timeout`` seconds in all.
             RoleLostError: we were stopped for longer than the lease, and somebody took the role.
             TypeError: one of them is not bytes; none was put.
         """
@@ -262,22 +273,22 @@ class PressureQueue:
 
         Raises:
             QueueClosedError: it is closed, and empty.
-            QueueEmptyError, QueueInUseError: for `timeout` seconds.
+            QueueEmptyError, QueueInUseError: for ``timeout`` seconds.
         """
         return (await self.engine.get(Hold(CONSUMER, self.uid), 1, timeout))[0]
 
     async def get_nowait(self) -> bytes:
-        """`get` that waits for nothing but the reply of Redis."""
+        """``get`` that waits for nothing but the reply of Redis."""
         return await self.get(0)
 
     async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
-        """Get the first elements: at least one, for which it waits, and at most `count`.
+        """Get the first elements: at least one, for which it waits, and at most ``count``.
 
         It may be fewer than there are: at most 1000, and no more after about a megabyte.
 
         Raises:
-            QueueClosedError, QueueEmptyError, QueueInUseError: as `get`.
-            ValueError: `count` is below 1.
+            QueueClosedError, QueueEmptyError, QueueInUseError: as ``get``.
+            ValueError: ``count`` is below 1.
         """
         return await self.engine.get(Hold(CONSUMER, self.uid), wanted(count), timeout)
 
@@ -293,10 +304,10 @@ class PressureQueue:
 
         Raises:
             QueueClosedError
-            QueueInUseError: for `timeout` seconds.
+            QueueInUseError: for ``timeout`` seconds.
         """
         hold = Hold(PRODUCER, self.uid)
-        async with self._holding(hold, timeout):
+        async with holding(self.engine, hold, timeout):
             yield Producer(self.engine, hold)
 
     @asynccontextmanager
@@ -304,20 +315,11 @@ class PressureQueue:
         """Be the consumer for the whole block; waits while there is one.
 
         Raises:
-            QueueInUseError: for `timeout` seconds.
+            QueueInUseError: for ``timeout`` seconds.
         """
         hold = Hold(CONSUMER, self.uid)
-        async with self._holding(hold, timeout):
+        async with holding(self.engine, hold, timeout):
             yield Consumer(self.engine, hold)
-
-    def _holding(
-        self,
-        hold: Hold,
-        timeout: float | None,
-    ) -> AbstractAsyncContextManager[None]:
-        engine = self.engine
-        assert self._nursery is not None
-        return holding(engine, self._nursery, hold, timeout)
 
     # Looking and repairing
 
@@ -338,7 +340,7 @@ class PressureQueue:
             The id of the client that had it ("" if it has not given one); None if it was free.
 
         Raises:
-            QueueInUseError: it is another client than `user`.
+            QueueInUseError: it is another client than ``user``.
             ValueError: there is no such role.
         """
         if role not in (PRODUCER, CONSUMER):

@@ -1,4 +1,4 @@
-"""Taking elements so that none is lost: look at them, secure them elsewhere, then remove them.
+"""Takes elements without losing any: reads them, secures them elsewhere, then removes them.
 
 Owns the order of these steps. The protocol knows no acknowledgement: an element that was popped is
 gone if its taker dies. So the role of the consumer is held, which keeps everybody else from
@@ -7,11 +7,11 @@ producer, when the caller says that they are safe. A taker that dies in between 
 queue: they come twice, but they come.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from disque_trio.pressure.engine import until
+from disque_trio.pressure.deadlines import until
 from disque_trio.pressure.errors import (
     QueueClosedError,
     QueueDoesNotExistError,
@@ -20,7 +20,10 @@ from disque_trio.pressure.errors import (
 from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.roles import Consumer
 from disque_trio.pressure.scripts import MOST_BYTES
-from disque_trio.redis_link import Script
+from disque_trio.redis.script import Script
+
+BATCH = 100
+"""Most elements on their way at once."""
 
 # KEYS: data, bound, closed. ARGV: how many, and after how many bytes there are to be no more. The
 # oldest elements are on the right of the list, and come first.
@@ -44,7 +47,7 @@ return {redis.call('EXISTS', KEYS[2]), redis.call('EXISTS', KEYS[3]), found}
 
 
 class Reader:
-    """The consumer of a queue that looks before it takes. Made by `reading`."""
+    """A consumer of a queue that reads elements before it removes them. Made by ``reading``."""
 
     def __init__(self, queue: PressureQueue, consumer: Consumer) -> None:
         self._queue = queue
@@ -55,9 +58,9 @@ class Reader:
         count: int,
         timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
     ) -> list[bytes]:
-        """The oldest 1 to `count` elements, oldest first, left where they are.
+        """The oldest 1 to ``count`` elements, oldest first, left where they are.
 
-        Waits up to `timeout` seconds for the first; for ever if None, not at all if 0.
+        Waits up to ``timeout`` seconds for the first; for ever if None, not at all if 0.
 
         Raises:
             QueueEmptyError: there was none in time.
@@ -69,7 +72,7 @@ class Reader:
         looked = [keys.data, keys.bound, keys.closed]
         deadline = until(timeout)
         while True:
-            reply = await engine.run(_LOOK, looked, count, MOST_BYTES)
+            reply = await engine.run(_LOOK, looked, count, MOST_BYTES, deadline=deadline)
             exists, closed, found = cast("list[Any]", reply)
             if not exists:
                 raise QueueDoesNotExistError(name)
@@ -79,8 +82,40 @@ class Reader:
                 raise QueueClosedError(name)
             await engine.wait([keys.data, keys.closed], deadline, QueueEmptyError(name))
 
+    async def drain(
+        self,
+        hand_over: Callable[[list[bytes]], Awaitable[None]],
+        *,
+        count: int | None,
+        wait: bool,
+        timeout: float | None,  # noqa: ASYNC109 - of each element, not of the call
+    ) -> None:
+        """Look at elements and hand them over, at most ``BATCH`` at a time, until the queue is
+        closed and empty, or ``count`` were handed over.
+
+        Args:
+            hand_over: secures them elsewhere, then calls ``remove``.
+            wait: False ends it also when the queue is empty. timeout: as of ``look``.
+
+        Raises: as ``look``, and what ``hand_over`` raises.
+        """
+        left = count
+        while left is None or left > 0:
+            most = BATCH if left is None else min(BATCH, left)
+            try:
+                elements = await self.look(most, timeout if wait else 0)
+            except QueueClosedError:
+                return
+            except QueueEmptyError:
+                if wait:
+                    raise
+                return
+            await hand_over(elements)
+            if left is not None:
+                left -= len(elements)
+
     async def remove(self, elements: list[bytes]) -> list[bytes]:
-        """Take away what `look` showed, or the beginning of it, which is safe now.
+        """Take away what ``look`` showed, or the beginning of it, which is safe now.
 
         Returns:
             Elements that were taken away though they were not shown. There are none, but if a
@@ -92,7 +127,7 @@ class Reader:
         taken: list[bytes] = []
         try:
             while len(taken) < len(elements):  # it may give fewer at once
-                taken += await self._consumer.get_many(len(elements) - len(taken), timeout=0)
+                taken += await self._consumer._remove(len(elements) - len(taken))
         except (QueueEmptyError, QueueClosedError):
             pass
         if taken == elements:
@@ -105,10 +140,10 @@ async def reading(
     queue: PressureQueue,
     timeout: float | None = None,  # noqa: ASYNC109 - of the protocol: an error of its own
 ) -> AsyncIterator[Reader]:
-    """Be the consumer of `queue` as long as the block takes, and give a `Reader`.
+    """Be the consumer of ``queue`` as long as the block takes, and give a ``Reader``.
 
     Raises:
-        QueueInUseError: another client stayed the consumer for `timeout` seconds.
+        QueueInUseError: another client stayed the consumer for ``timeout`` seconds.
     """
     async with queue.consumer(timeout) as consumer:
         yield Reader(queue, consumer)

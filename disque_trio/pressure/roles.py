@@ -1,4 +1,4 @@
-"""`Producer` and `Consumer`: a role that is held over many operations.
+"""``Producer`` and ``Consumer``: roles held over many operations.
 
 Owns the life of a hold: taking the role, renewing its lease, giving it back.
 """
@@ -12,19 +12,20 @@ from typing import Self
 
 import trio
 
-from disque_trio.pressure.engine import Engine, Hold
 from disque_trio.pressure.errors import PressureError, QueueClosedError, RoleLostError
+from disque_trio.pressure.hold import Hold
+from disque_trio.pressure.operations import Operations
 
 
 class Producer:
-    """The producer of a queue; nobody else is until the context ends. See `PressureQueue`."""
+    """The producer of a queue, exclusive until the context ends. See ``PressureQueue``."""
 
-    def __init__(self, engine: Engine, hold: Hold) -> None:
+    def __init__(self, engine: Operations, hold: Hold) -> None:
         self._engine = engine
         self._hold = hold
 
     async def put(self, data: bytes, timeout: float | None = None) -> None:
-        """As `PressureQueue.put`. Raises also RoleLostError."""
+        """As ``PressureQueue.put``. Raises also RoleLostError."""
         check(self._engine, self._hold)
         await self._engine.put(self._hold, [element(data)], timeout)
 
@@ -35,32 +36,37 @@ class Producer:
         *,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """As `PressureQueue.put_many`. Raises also RoleLostError."""
+        """As ``PressureQueue.put_many``. Raises also RoleLostError."""
         check(self._engine, self._hold)
         return await self._engine.put(self._hold, elements(items), timeout, progress)
 
     async def close(self) -> None:
-        """As `PressureQueue.close`. Raises also RoleLostError."""
+        """As ``PressureQueue.close``. Raises also RoleLostError."""
         check(self._engine, self._hold)
-        await self._engine.close(self._hold, 0)
+        await self._engine.close(self._hold, None)  # with the role there is nothing to wait for
 
 
 class Consumer:
-    """The consumer of a queue; nobody else is until the context ends. See `PressureQueue`."""
+    """The consumer of a queue, exclusive until the context ends. See ``PressureQueue``."""
 
-    def __init__(self, engine: Engine, hold: Hold) -> None:
+    def __init__(self, engine: Operations, hold: Hold) -> None:
         self._engine = engine
         self._hold = hold
 
     async def get(self, timeout: float | None = None) -> bytes:
-        """As `PressureQueue.get`. Raises also RoleLostError."""
+        """As ``PressureQueue.get``. Raises also RoleLostError."""
         check(self._engine, self._hold)
         return (await self._engine.get(self._hold, 1, timeout))[0]
 
     async def get_many(self, count: int, timeout: float | None = None) -> list[bytes]:
-        """As `PressureQueue.get_many`. Raises also RoleLostError."""
+        """As ``PressureQueue.get_many``. Raises also RoleLostError."""
         check(self._engine, self._hold)
         return await self._engine.get(self._hold, wanted(count), timeout)
+
+    async def _remove(self, count: int) -> list[bytes]:
+        """``get_many`` that waits only for the reply of Redis, for that as long as need be."""
+        check(self._engine, self._hold)
+        return await self._engine.get(self._hold, wanted(count), 0, patient=True)
 
     def __aiter__(self) -> "Elements":
         """The elements until the queue is closed and empty."""
@@ -68,9 +74,7 @@ class Consumer:
 
 
 class Elements:
-    """What comes out of a queue until it is closed and empty."""
-
-    __slots__ = ("_get",)
+    """Iterates over the elements of a queue until it is closed and empty."""
 
     def __init__(self, get: Callable[[], Awaitable[bytes]]) -> None:
         self._get = get
@@ -86,16 +90,11 @@ class Elements:
 
 
 @asynccontextmanager
-async def holding(
-    engine: Engine,
-    nursery: trio.Nursery,
-    hold: Hold,
-    timeout: float | None,
-) -> AsyncIterator[None]:
-    """Have the role of `hold` in the block; its lease is renewed in `nursery`."""
+async def holding(engine: Operations, hold: Hold, timeout: float | None) -> AsyncIterator[None]:
+    """Have the role of ``hold`` in the block; its lease is renewed in the background."""
     await engine.take(hold, timeout)
     scope = trio.CancelScope()
-    nursery.start_soon(_renew, engine, hold, scope)
+    engine.nursery.start_soon(_renew, engine, hold, scope)
     try:
         yield
     finally:
@@ -103,7 +102,7 @@ async def holding(
         await engine.release(hold)
 
 
-async def _renew(engine: Engine, hold: Hold, scope: trio.CancelScope) -> None:
+async def _renew(engine: Operations, hold: Hold, scope: trio.CancelScope) -> None:
     with scope:
         while True:
             await trio.sleep(engine.lease_ms / 3000)
@@ -114,14 +113,14 @@ async def _renew(engine: Engine, hold: Hold, scope: trio.CancelScope) -> None:
                 pass  # It is what the next operation will say too, if it lasts.
 
 
-def check(engine: Engine, hold: Hold) -> None:
+def check(engine: Operations, hold: Hold) -> None:
     """Raises RoleLostError if the role is known not to be ours any more."""
     if hold.lost or not hold.held:
         raise RoleLostError(engine.name, hold.role)
 
 
 def element(data: bytes) -> bytes:
-    """`data` if it can be an element of a queue.
+    """``data`` if it can be an element of a queue.
 
     Raises:
         TypeError: it is not bytes.
@@ -134,14 +133,14 @@ def element(data: bytes) -> bytes:
 
 
 def elements(items: Iterable[bytes]) -> list[bytes]:
-    """The elements as a list. Raises TypeError: one is not bytes, or `items` is itself bytes."""
+    """The elements as a list. Raises TypeError: one is not bytes, or ``items`` is itself bytes."""
     if isinstance(items, bytes | bytearray | memoryview | str):
         raise TypeError("put_many takes several elements; for one there is put")
     return [element(data) for data in items]
 
 
 def wanted(count: int) -> int:
-    """`count` if one can get so many. Raises ValueError: it is below 1. TypeError: no integer."""
+    """``count`` if one can get so many. Raises ValueError: it is below 1. TypeError: no integer."""
     if index(count) < 1:
         raise ValueError(f"one can get 1 element or more, not {count}")
     return count

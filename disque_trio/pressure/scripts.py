@@ -1,6 +1,6 @@
-"""The Lua that runs in Redis: every change of a queue that takes more than one command.
+"""The Lua scripts that run in Redis: every change of a queue that takes more than one command.
 
-Owns the scripts, which are put together of `snippets`. Rules they all follow:
+Owns the scripts, which are put together of ``snippets``. Rules they all follow:
 
 - They read all they touch before they write. A key of a wrong type so ends a script with an error
   while nothing has changed.
@@ -9,19 +9,22 @@ Owns the scripts, which are put together of `snippets`. Rules they all follow:
   gives a role back or keeps it, begins with a DEL, which is never refused: else a Redis that is
   full of elements could not be emptied, and roles would be lost.
 - A role is free while its list has an element; given back, the list has exactly one again.
-- Whether the queue is full is asked of the length and the bound, never of `not_full`. Only while
+- Whether the queue is full is asked of the length and the bound, never of ``not_full``. Only while
   the producer's role is free, or ours, nobody can be between taking the permit and pushing; then
-  `not_full` is rewritten to what it has to be, which also heals what a crash left.
-- Who of us keeps a role between commands leaves `held` (id#number of this hold) and `lease` (the
-  same, expiring soon unless renewed). A role that is taken, has `held` by the very client that
-  `:producer` names and no `lease` was left by a dead client of ours, so another may have it. Other
-  kinds of clients set no `held`, and are never robbed.
+  ``not_full`` is rewritten to what it has to be, which also heals what a crash left.
+- Who of us keeps a role between commands leaves ``held`` (id#number of this hold) and ``lease``
+  (the same, expiring soon unless renewed). A role that is taken, has ``held`` by the very client
+  that ``:producer`` names and no ``lease`` was left by a dead client of ours, so another may have
+  it.
+  Other kinds of clients set no ``held``, and are never robbed.
 
 Arguments of put and get: id, number of the hold, lease in ms, "1" if we hold the role already,
 what to do with it afterwards: "never" keep it, "rest" keep it unless all was done, "always" keep.
 
 Replies: a number or the elements; or a list that begins with a code, on errors.
 """
+
+from collections.abc import Sequence
 
 from disque_trio.pressure.snippets import (
     ALL,
@@ -39,20 +42,23 @@ from disque_trio.pressure.snippets import (
     OURS,
     WAIT,
 )
-from disque_trio.redis_link import Script
+from disque_trio.redis.script import Script
 
 # At most so many elements, and about so many bytes, go into one script or its reply: Redis serves
 # nobody else meanwhile, and Lua cannot pass on more than 8000 values at once.
 MOST_ITEMS = 1000
 MOST_BYTES = 1 << 20
 
+
+def _script(name: str, *parts: str, allow_oom: bool = True) -> Script:
+    return Script("".join(parts), f"pressure_{name}", allow_oom)
+
+
 # Further arguments: the elements. Reply: how many of them are in the queue now, 0 if it is full.
-PUT = (
-    COMMON
-    + ENTER
-    + ONLY_OPEN
-    + COUNTERS
-    + """
+put = _script(
+    "put",
+    COMMON + ENTER + ONLY_OPEN + COUNTERS,
+    """
 local count = #ARGV - 5
 local total = count
 if bound > 0 then count = math.max(0, math.min(count, bound - length)) end
@@ -67,17 +73,17 @@ end
 permit(KEYS[4], permits, bound == 0 or length + count < bound)
 leave(count == total)
 return count
-"""
+""",
+    allow_oom=False,
 )
 
 # Further argument: the most elements wanted. Reply: the elements, none if it is empty. They are
 # popped a few at a time, until the reply is large: one that takes long is lost with all that is in
 # it when the client gives it up.
-GET = (
-    COMMON
-    + ENTER
-    + COUNTERS
-    + f"""
+get = _script(
+    "get",
+    COMMON + ENTER + COUNTERS,
+    f"""
 local producer_free = redis.call('LLEN', KEYS[11])
 if length == 0 and closed > 0 then
   if after ~= 'always' then give_back() end
@@ -106,63 +112,62 @@ if producer_free > 0 then permit(KEYS[4], permits, room)
 elseif count > 0 and room then one(KEYS[4], permits) end
 leave(count > 0)
 return items
-"""
+""",
 )
 
 # Take a role to keep it. Arguments as of put, with "always". A producer cannot have a closed queue.
-TAKE_PRODUCER = (
-    COMMON
-    + ENTER
-    + ONLY_OPEN
-    + """
+take_producer = _script(
+    "take_producer",
+    COMMON + ENTER + ONLY_OPEN,
+    """
 redis.call('SET', KEYS[5], uid)
 permit(KEYS[4], permits, bound == 0 or length < bound)
 leave(false)
 return 1
-"""
+""",
+    allow_oom=False,
 )
-TAKE_CONSUMER = (
-    COMMON
-    + ENTER
-    + """
+take_consumer = _script(
+    "take_consumer",
+    COMMON + ENTER,
+    """
 redis.call('DEL', KEYS[9])
 redis.call('SET', KEYS[5], uid)
 leave(false)
 return 1
-"""
+""",
 )
 
 # Close: as put, without elements.
-CLOSE = (
-    COMMON
-    + ENTER
-    + ONLY_OPEN
-    + """
+close = _script(
+    "close",
+    COMMON + ENTER + ONLY_OPEN,
+    """
 redis.call('DEL', KEYS[9])
 redis.call('SET', KEYS[5], uid)
 redis.call('LPUSH', KEYS[3], '0', '0')
 leave(true)
 return 1
-"""
+""",
 )
 
 # Keys as of put or get. Arguments: id, number of the hold, lease in ms. Reply: 1, or 0 if lost.
-RENEW = (
-    COMMON
-    + OURS
-    + """
+renew = _script(
+    "renew",
+    COMMON + OURS,
+    """
 redis.call('DEL', KEYS[9])
 keep(KEYS[9], KEYS[10], ARGV[1], ARGV[2], ARGV[3])
 return 1
-"""
+""",
 )
 
 # Keys as of put or get. Arguments: id, number of the hold. Gives the role back if it is ours, also
 # to somebody who is deleting the queue. Reply: 1, or 0 if it is not ours.
-RELEASE = (
-    COMMON
-    + OURS
-    + """
+release = _script(
+    "release",
+    COMMON + OURS,
+    """
 local text = redis.call('GET', KEYS[2])
 local length = redis.call('LLEN', KEYS[1])
 local permits = redis.call('LLEN', KEYS[4])
@@ -174,16 +179,16 @@ if bound and KEYS[6] == KEYS[11] then
   permit(KEYS[4], permits, bound == 0 or length < bound)
 end
 return 1
-"""
+""",
 )
 
-# From here on the keys are all twelve and our six, in the order of `keys.PROTOCOL` and `SIDE`.
+# From here on the keys are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
 
 # Arguments: bound, "1" to remove what is left of another queue first.
-CREATE = (
-    COMMON
-    + ALL
-    + f"""
+create = _script(
+    "create",
+    COMMON + ALL,
+    f"""
 types()
 if redis.call('EXISTS', KEYS[2]) == 1 then return {{{EXISTS}}} end
 local left = {{{BUSY}}}
@@ -204,16 +209,17 @@ redis.call('LPUSH', KEYS[6], '1')
 redis.call('LPUSH', KEYS[10], '1')
 redis.call('LPUSH', KEYS[4], '1')
 return 1
-"""
+""",
+    allow_oom=False,
 )
 
 # Arguments: id, number of the hold, lease in ms, "1" to go on with what we began. Reply: 1 when all
 # is gone; or WAIT, 1 if it waits for the producer and 0 if for the consumer, the id of that one,
 # the bound the queue had, and whether it was open.
-DELETE = (
-    COMMON
-    + ALL
-    + f"""
+delete = _script(
+    "delete",
+    COMMON + ALL,
+    f"""
 local me = ARGV[1] .. '#' .. ARGV[2]
 types()
 local bound, open = '', 0
@@ -242,14 +248,15 @@ if ARGV[4] ~= '1' then
 end
 local user = redis.call('GET', p and KEYS[9] or KEYS[5]) or ''
 return {{{WAIT}, p and 0 or 1, user, bound, open}}
-"""
+""",
 )
 
 # Take a deletion back that could not be finished. Arguments: id, number of the hold, the bound it
 # had, "1" if it was open.
-UNDELETE = (
-    COMMON
-    + """
+undelete = _script(
+    "undelete",
+    COMMON,
+    """
 if redis.call('GET', KEYS[18]) ~= ARGV[1] .. '#' .. ARGV[2] then return 0 end
 if redis.call('EXISTS', KEYS[2]) == 0 then
   local length, permits = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[4])
@@ -264,15 +271,15 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
 end
 redis.call('DEL', KEYS[17], KEYS[18])
 return 1
-"""
+""",
 )
 
 # Reply: length, bound, closed, producer, consumer, whether they are free, the four counters, the
 # two leases in ms (below 0: none), permits.
-STATS = (
-    COMMON
-    + EXISTING
-    + f"""
+stats = _script(
+    "stats",
+    COMMON + EXISTING,
+    f"""
 local reply = {{0, redis.call('LLEN', KEYS[1]), text, redis.call('LLEN', KEYS[3]),
   redis.call('GET', KEYS[5]), redis.call('GET', KEYS[9]),
   redis.call('LLEN', KEYS[6]), redis.call('LLEN', KEYS[10])}}
@@ -285,11 +292,13 @@ reply[#reply + 1] = redis.call('PTTL', KEYS[13])
 reply[#reply + 1] = redis.call('PTTL', KEYS[15])
 reply[#reply + 1] = redis.call('LLEN', KEYS[4])
 return reply
-"""
+""",
 )
 
 # Reply: of each key that exists its number, type, value or length, and ms to live (below 0: none).
-DOCTOR = """
+doctor = _script(
+    "doctor",
+    """
 local reply = {}
 for i, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key).ok
@@ -301,14 +310,15 @@ for i, key in ipairs(KEYS) do
   end
 end
 return reply
-"""
+""",
+)
 
 # Give a role back that a dead client has, whatever kind it was. Keys as of put or get. Arguments:
 # id of the client that has to have it, and "1" if it matters. Reply: 0 if it was free, or its id.
-REPAIR = (
-    COMMON
-    + EXISTING
-    + f"""
+repair = _script(
+    "repair",
+    COMMON + EXISTING,
+    f"""
 local length, permits = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[4])
 local user = redis.call('GET', KEYS[5]) or ''
 local free = redis.call('LLEN', KEYS[6])
@@ -322,20 +332,15 @@ if redis.call('LLEN', KEYS[11]) > 0 then
   permit(KEYS[4], permits, bound == 0 or length < bound)
 end
 return user
-"""
+""",
 )
 
 
-put = Script(PUT, "pressure_put", allow_oom=False)
-get = Script(GET, "pressure_get")
-take_producer = Script(TAKE_PRODUCER, "pressure_take_producer", allow_oom=False)
-take_consumer = Script(TAKE_CONSUMER, "pressure_take_consumer")
-close = Script(CLOSE, "pressure_close")
-renew = Script(RENEW, "pressure_renew")
-release = Script(RELEASE, "pressure_release")
-create = Script(CREATE, "pressure_create", allow_oom=False)
-delete = Script(DELETE, "pressure_delete")
-undelete = Script(UNDELETE, "pressure_undelete")
-stats = Script(STATS, "pressure_stats")
-doctor = Script(DOCTOR, "pressure_doctor")
-repair = Script(REPAIR, "pressure_repair")
+def chunk(items: Sequence[bytes], start: int) -> Sequence[bytes]:
+    """As many of ``items`` from ``start`` on as go into one script: one at least, if it exists."""
+    size = 0
+    for end in range(start, min(len(items), start + MOST_ITEMS)):
+        size += len(items[end])
+        if size > MOST_BYTES:
+            return items[start : max(end, start + 1)]
+    return items[start : start + MOST_ITEMS]

@@ -1,10 +1,15 @@
-"""Where the Redis is and how keys begin: argument, else environment, else the default."""
+"""Finds the Redis and the prefix of keys: from the argument, else the environment, else the
+default."""
 
 import os
 from dataclasses import dataclass
 
-import coredis
-from coredis.retry import NoRetryPolicy
+from disque_trio.redis.coredis_client import CoredisClient, like
+from disque_trio.redis.servers import Options, Sentinels, Server
+from disque_trio.respclient.addresses import Address
+
+Client = Server | Sentinels | CoredisClient
+"""What says where a Redis is, and how to connect."""
 
 DEFAULT_SERVER = "127.0.0.1"
 DEFAULT_PORT = 6379
@@ -51,16 +56,8 @@ def _number(variable: str, default: int, most: int) -> int:
     return int(text)
 
 
-def connect(settings: Settings) -> "coredis.Redis[bytes]":
-    """A client for that Redis which repeats nothing on its own; a context manager.
-
-    No command may be repeated: one whose reply was lost may have taken effect.
-    """
-    return coredis.Redis(
-        host=settings.server,
-        port=settings.port,
-        db=settings.db,
-        decode_responses=False,
-        connect_timeout=5.0,
-        retry_policy=NoRetryPolicy(),
-    )
+def servers(settings: Settings, client: Client | None) -> Server | Sentinels:
+    """What to connect to: what ``client`` says, or the Redis of the settings."""
+    if client is None:
+        return Server((Address(settings.server, settings.port),), Options(settings.db))
+    return client if isinstance(client, Server | Sentinels) else like(client)

@@ -1,7 +1,7 @@
 """Pieces of Lua that the scripts share, and the codes of their replies.
 
 Owns how roles are taken and given back, what a permit is, and the checks that come first. A script
-is put together of these; the rules they follow are in `scripts`.
+is put together of these; the rules they follow are in ``scripts``.
 """
 
 MISSING = 1
@@ -13,7 +13,8 @@ EXISTS = 6
 BUSY = 7
 WAIT = 8
 
-# How long after its last renewal `held` remains, to tell a dead client of ours from others: 7 days.
+# How long after its last renewal ``held`` remains, to tell a dead client of ours from others: 7
+# days.
 _HELD_MS = 7 * 24 * 3600 * 1000
 
 COMMON = f"""
@@ -45,7 +46,7 @@ local function abandoned(lease, held, user)
 end
 """
 
-# `text` is what was found as the bound of a queue that exists.
+# ``text`` is what was found as the bound of a queue that exists.
 BOUND = f"""
 if #text > 18 or not string.match(text, '^%d+$') then return {{{NOT_A_NUMBER}, KEYS[2], text}} end
 local bound = tonumber(text)
@@ -125,7 +126,7 @@ for i = 7, 8 do
 end
 """
 
-# For scripts whose keys are all twelve and our six, in the order of `keys.PROTOCOL` and `SIDE`.
+# For scripts whose keys are all twelve and our six, in the order of ``keys.PROTOCOL`` and ``SIDE``.
 ALL = """
 local function roles()
   local producer, consumer = redis.call('LLEN', KEYS[6]), redis.call('LLEN', KEYS[10])

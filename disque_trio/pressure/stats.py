@@ -1,14 +1,14 @@
-"""The numbers of a queue, as the script that counts them tells them."""
+"""Decodes the statistics of a queue."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from disque_trio.pressure.engine import text
+from disque_trio.pressure.keys import text
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Numbers of a queue, all of one moment.
+    """Statistics of a queue, all from one moment.
 
     Attributes:
         length: elements in the queue. bound: most it may hold; None without a bound.
@@ -39,7 +39,7 @@ class Stats:
 
     @classmethod
     def of(cls, reply: list[Any]) -> "Stats":
-        """The numbers in a reply of `scripts.stats`, which has to be no error."""
+        """The numbers in a reply of ``scripts.stats``, which has to be no error."""
         length, bound, closed, producer, consumer, producer_free, consumer_free = reply[1:8]
         produced, produced_bytes, consumed, consumed_bytes = map(int, reply[8:12])
         producer_lease, consumer_lease = (ms / 1000 if ms >= 0 else None for ms in reply[12:14])

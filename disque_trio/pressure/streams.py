@@ -1,10 +1,11 @@
-"""`pressure put`, `get` and `tail`: queues as a part of shell pipelines.
+"""``pressure put``, ``get`` and ``tail``: queues in shell pipelines.
 
 Owns the way of the bytes between the standard streams and a queue, and that nothing is taken out of
 a queue before it is written.
 """
 
 from contextlib import aclosing
+from functools import partial
 
 import trio
 
@@ -21,25 +22,24 @@ from disque_trio.pressure.elements import (
     write_some,
 )
 from disque_trio.pressure.errors import (
+    PressureError,
     QueueAlreadyExistsError,
     QueueClosedError,
-    QueueEmptyError,
 )
 from disque_trio.pressure.following import Follower
 from disque_trio.pressure.queue import PressureQueue
-from disque_trio.pressure.reading import Reader, reading
+from disque_trio.pressure.reading import BATCH, Reader, reading
 from disque_trio.pressure.roles import Producer
-from disque_trio.pressure.tasks import aside
+from disque_trio.pressure.tasks import aside, reprieve
+from disque_trio.redis.connection import GRACE_SECONDS
 
-BATCH = 100
-"""Elements of one put or get."""
 POLL = 0.2
-"""Seconds between two looks of `tail --follow`."""
+"""Seconds between two looks of ``tail --follow``."""
 STDIN, STDOUT = 0, 1
 
 
 async def put(run: Run) -> None:
-    """`pressure put`: standard input becomes elements."""
+    """``pressure put``: standard input becomes elements."""
     options = run.options
     if options.block:
         splitter = Splitter(Framing.BLOCK, options.block)
@@ -55,56 +55,70 @@ async def put(run: Run) -> None:
             raise QueueClosedError(queue.name)
         if options.hold:
             async with queue.producer(options.timeout) as producer:
-                await _put_input(run, splitter, producer)
+                await _put_input(run, splitter, queue, producer)
                 if options.close:
                     await producer.close()
         else:
-            await _put_input(run, splitter, queue)
+            await _put_input(run, splitter, queue, queue)
             if options.close:
                 await queue.close(options.timeout)
 
 
-async def _put_input(run: Run, splitter: Splitter, target: PressureQueue | Producer) -> None:
+async def _put_input(
+    run: Run, splitter: Splitter, queue: PressureQueue, target: PressureQueue | Producer
+) -> None:
+    progress = run.progress
+    waits = partial(waited_for, queue, queue.uid)
+
     async def put_all(elements: list[bytes]) -> None:
         for at in range(0, len(elements), BATCH):
-            batch = elements[at : at + BATCH]
-            await target.put_many(batch, run.options.timeout)
-            run.progress.add(len(batch))
+            before = progress.elements
 
-    async with aside(run.progress.run), aclosing(chunks(STDIN)) as stream:
+            def count(done: int, before: int = before) -> None:
+                progress.elements = before + done
+
+            progress.waits = waits
+            batch = elements[at : at + BATCH]
+            await target.put_many(batch, run.options.timeout, progress=count)
+            progress.waits = None
+
+    async with aside(progress.run), aclosing(chunks(STDIN)) as stream:
         async for data in stream:
             await put_all(splitter.feed(data))
         await put_all(splitter.end())
 
 
+async def waited_for(queue: PressureQueue, me: str) -> str:
+    """What keeps a put of the client ``me`` waiting; empty: nothing that one could see."""
+    try:
+        stats = await queue.stats()
+    except PressureError:
+        return ""  # as the put will say
+    if stats.bound is not None and stats.length >= stats.bound:
+        return f"waiting for room ({stats.length:,} of {stats.bound:,})"
+    if not stats.producer_free and stats.producer != me:
+        return f"waiting for the producer {stats.producer!r}"
+    return ""
+
+
 async def get(run: Run) -> None:
-    """`pressure get`: elements become standard output, and are taken when they are written."""
+    """``pressure get``: elements become standard output, and are taken when they are written."""
     options = run.options
     framing = Framing.BLOCK if options.block else Framing.NUL if options.null else Framing.LINE
-    left: int | None = options.count
     async with (
         run.queue() as queue,
         reading(queue, options.timeout) as reader,
         aside(run.progress.run, _until_unread),
     ):
-        while left is None or left > 0:
-            try:
-                elements = await reader.look(
-                    BATCH if left is None else min(BATCH, left),
-                    0 if options.no_wait else options.timeout,
-                )
-            except QueueClosedError:
-                return
-            except QueueEmptyError:
-                if options.no_wait:
-                    return
-                raise
-            await _hand_over(run, reader, elements, framing)
-            if left is not None:
-                left -= len(elements)
+        await reader.drain(
+            partial(_hand_over, run, reader, framing),
+            count=options.count,
+            wait=not options.no_wait,
+            timeout=options.timeout,
+        )
 
 
-async def _hand_over(run: Run, reader: Reader, elements: list[bytes], framing: Framing) -> None:
+async def _hand_over(run: Run, reader: Reader, framing: Framing, elements: list[bytes]) -> None:
     """Write elements, then take them; those that were not written stay in the queue."""
     data = joined(elements, framing)
     safe = written = 0
@@ -123,7 +137,7 @@ async def _hand_over(run: Run, reader: Reader, elements: list[bytes], framing: F
         raise
     finally:
         if safe:
-            with trio.CancelScope(shield=True):
+            async with reprieve(GRACE_SECONDS):
                 strays = await reader.remove(elements[:safe])
                 run.progress.add(safe + len(strays))
                 await write(STDOUT, joined(strays, framing))
@@ -135,7 +149,7 @@ async def _until_unread() -> None:
 
 
 async def tail(run: Run) -> None:
-    """`pressure tail`: show the newest elements, and those that come."""
+    """``pressure tail``: show the newest elements, and those that come."""
     options = run.options
     framing = Framing.NUL if options.null else Framing.LINE
     async with run.queue() as queue, aside(_until_unread):

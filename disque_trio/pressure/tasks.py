@@ -1,4 +1,4 @@
-"""Background tasks beside a block: those that end with it, and those that clean up after it.
+"""Runs tasks beside a block that end with it, and blocks that delay a cancellation.
 
 Owns what Trio's nurseries do otherwise: errors arrive as they are here and not in a group.
 """
@@ -11,7 +11,7 @@ import trio
 
 @asynccontextmanager
 async def aside(*functions: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Run `functions` as tasks as long as the block takes; then they are cancelled.
+    """Run ``functions`` as tasks as long as the block takes; then they are cancelled.
 
     An exception of one of them cancels the block and is raised in its place. Of several exceptions
     the first is raised.
@@ -39,26 +39,17 @@ async def aside(*functions: Callable[[], Awaitable[object]]) -> AsyncIterator[No
 
 
 @asynccontextmanager
-async def background() -> AsyncIterator[trio.Nursery]:
-    """A nursery for connections that outlive the cancellation of the block, so that what was taken
-    can be given back; it ends with the block."""
+async def reprieve(seconds: float) -> AsyncIterator[None]:
+    """A cancellation from outside reaches the block so many seconds later. If it does, the block
+    ends there without an exception; the next checkpoint behind it raises."""
+    scope = trio.CancelScope(shield=True)
 
-    opened: list[trio.Nursery] = []
-    ready = trio.Event()
-
-    async def stay() -> None:
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as inner:
-                opened.append(inner)
-                ready.set()
-                await trio.sleep_forever()
-
-    async with trio.open_nursery() as outer:
-        outer.start_soon(stay)
-        # Not `outer.start`: cancelled, it would wait for the end of what never ends by itself.
-        with trio.CancelScope(shield=True):
-            await ready.wait()
+    async def watch() -> None:
         try:
-            yield opened[0]
+            await trio.sleep_forever()
         finally:
-            opened[0].cancel_scope.cancel()
+            scope.deadline = trio.current_time() + seconds
+
+    async with aside(watch):
+        with scope:
+            yield

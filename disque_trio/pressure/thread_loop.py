@@ -1,4 +1,4 @@
-"""A Trio loop in a thread of its own, for programs that have none.
+"""Runs a Trio loop in a thread of its own, for programs without one.
 
 Owns the thread and the way calls get there and back. Knows nothing of queues.
 """
@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import trio
@@ -19,13 +20,11 @@ R = TypeVar("R")
 
 
 class LoopEnded(RuntimeError):
-    """The loop has been closed, or belongs to another process."""
+    """The loop is closed, or belongs to another process."""
 
 
 class _Call(Generic[R]):
-    """A call on its way: what to await, and where its outcome goes."""
-
-    __slots__ = ("begun", "function", "future", "scope")
+    """A call under way: the function to await, and where its outcome goes."""
 
     def __init__(self, function: Callable[[], Awaitable[R]]) -> None:
         self.function = function
@@ -54,26 +53,24 @@ class _Call(Generic[R]):
                 self.future.set_exception(LoopEnded("cancelled"))
 
 
+@dataclass(frozen=True)
 class Held(Generic[R]):
     """An asynchronous context that one task of the loop entered and will leave."""
 
-    __slots__ = ("_call", "_done", "_loop", "value")
-
-    def __init__(self, loop: "Loop[Any]", call: "_Call[None]", done: trio.Event, value: R):
-        self._loop = loop
-        self._call = call
-        self._done = done
-        self.value = value
+    loop: "Loop[Any]"
+    call: _Call[None]
+    done: trio.Event
+    value: R
 
     def leave(self) -> None:
         """Leave it and wait until it is left. Raises what leaving raises."""
-        self._loop.soon(self._done.set)
-        self._loop.wait(self._call)
+        self.loop.soon(self.done.set)
+        self.call.future.result()
 
 
 class _Outside(Generic[T]):
-    """What thread and caller share. The thread has no reference to the `Loop`, so that a forgotten
-    one is collected and its thread ends."""
+    """State shared by the thread and the callers. The thread has no reference to the ``Loop``, so
+    that an abandoned loop is collected and its thread ends."""
 
     def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self.context = context
@@ -102,9 +99,9 @@ class _Outside(Generic[T]):
 
 
 class Loop(Generic[T]):
-    """Runs calls for other threads in a Trio loop, around which `context` is entered.
+    """Runs calls for other threads in a Trio loop, around which ``context`` is entered.
 
-    It ends with `close`, when it is garbage, or at the exit of the program; calls that are then
+    It ends with ``close``, when it is garbage, or at the exit of the program; calls that are then
     under way are cancelled and clean up behind them.
 
     Attributes:
@@ -124,11 +121,11 @@ class Loop(Generic[T]):
         _loops.add(self)
 
     def run(self, function: Callable[[], Awaitable[R]], keep: Callable[[R], None]) -> R:
-        """Await `function()` in the loop and return or raise its outcome.
+        """Await ``function()`` in the loop and return or raise its outcome.
 
         When the wait is broken by an exception in this thread (KeyboardInterrupt), the call is
         cancelled and has cleaned up before that goes on; a result that was there already goes to
-        `keep`.
+        ``keep``.
 
         Raises:
             LoopEnded: there is no loop to run it, or it ended first.
@@ -137,7 +134,7 @@ class Loop(Generic[T]):
         try:
             # An exception may break this as well: afterwards nobody knows whether it was begun.
             self._start(call)
-            return self.wait(call)
+            return call.future.result()
         except LoopEnded:
             raise
         except BaseException as broken:
@@ -154,21 +151,13 @@ class Loop(Generic[T]):
         done = trio.Event()
 
         async def holder() -> None:
-            try:
-                async with context() as value:
-                    entered.set_result(value)
-                    await done.wait()
-            except BaseException as error:
-                if not entered.done():
-                    cancelled = isinstance(error, trio.Cancelled)
-                    entered.set_exception(LoopEnded("cancelled") if cancelled else error)
-                    if not cancelled:
-                        return  # told
-                raise
+            async with context() as value:
+                entered.set_result(value)
+                await done.wait()
 
-        def ended(_: object) -> None:
+        def ended(outcome: "Future[None]") -> None:
             if not entered.done():
-                entered.set_exception(LoopEnded("it is closed"))
+                entered.set_exception(outcome.exception() or LoopEnded("it is closed"))
 
         call = _Call(holder)
         call.future.add_done_callback(ended)
@@ -182,10 +171,6 @@ class Loop(Generic[T]):
                 call.future.exception()
             raise
         return Held(self, call, done, value)
-
-    def wait(self, call: "_Call[R]") -> R:
-        """The outcome of a call."""
-        return call.future.result()
 
     def soon(self, function: Callable[[], object]) -> None:
         """Run a plain function in the loop. Raises LoopEnded when it is over."""

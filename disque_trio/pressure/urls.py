@@ -1,4 +1,4 @@
-"""Where a Redis is, as a URL: `redis://`, `rediss://` (TLS) and `unix://`. Owns their parts."""
+"""Parses URLs of a Redis: ``redis://``, ``rediss://`` (TLS), ``unix://``."""
 
 from dataclasses import dataclass
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """The parts of a URL; what it does not say is None.
+    """The parts of a URL; absent ones are None.
 
     Attributes:
-        tls: by TLS. socket: path of a Unix socket, for `unix://` only.
+        tls: by TLS. socket: path of a Unix socket, for ``unix://`` only.
         server, port, db, user, password: as everywhere.
     """
 
@@ -23,8 +23,8 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> "Url":
-        """The parts of `redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB]` or
-        `unix://[[USER]:PASSWORD@]PATH[?db=DB]`; percent signs are understood.
+        """The parts of ``redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB]`` or
+        ``unix://[[USER]:PASSWORD@]PATH[?db=DB]``; percent signs are understood.
 
         Raises:
             ValueError: it is none. The text does not tell the password.

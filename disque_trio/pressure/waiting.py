@@ -1,29 +1,27 @@
-"""Waiting until one of some lists has an element, without taking it.
+"""Waits until one of some lists has an element, without taking it.
 
-Owns the blocked commands of a handle. `BLMOVE key key RIGHT RIGHT` takes the rightmost element of a
-list and puts it back at the same place at once, so it blocks while the list is empty and changes
+Owns the blocked commands of a handle. ``BLMOVE key key RIGHT RIGHT`` takes the rightmost element of
+a list and puts it back at the same place at once, so it blocks while the list is empty and changes
 nothing when it is not. What is taken is taken by a script afterwards. So a wait can be given up,
 its connection lost or its process killed at any moment, and nothing is missing.
 
-Waits for a list share one command, on a connection of its own. It ends within `SLICE` seconds after
-the last of them has gone.
+Waits for a list share one command, on a connection of its own. It ends within ``SLICE`` seconds
+after the last of them has gone.
 """
 
 from collections.abc import Iterable
 
 import trio
-from coredis.exceptions import RedisError, WrongTypeError
 
-from disque_trio.redis_link import REPLY_SECONDS, Link, LinkLost, Open
+from disque_trio.redis.connection import REPLY_SECONDS, Open, RedisConnection
+from disque_trio.redis.errors import RedisError, RedisUnavailable
 
 SLICE = 1.0
 PAUSE = 0.1
 
 
 class _Waiter:
-    """Somebody who waits. error: why the wait failed."""
-
-    __slots__ = ("error", "event")
+    """A task that waits. error: why the wait failed."""
 
     def __init__(self) -> None:
         self.event = trio.Event()
@@ -31,23 +29,21 @@ class _Waiter:
 
 
 class Waits:
-    """The waits of one handle; their commands run in `nursery`."""
-
-    __slots__ = ("_links", "_nursery", "_open", "_waiters")
+    """The waits of one handle; their commands run in ``nursery``."""
 
     def __init__(self, nursery: trio.Nursery, open_: Open) -> None:
         self._nursery = nursery
         self._open = open_
-        self._links: dict[bytes, Link] = {}
+        self._connections: dict[bytes, RedisConnection] = {}
         self._waiters: dict[bytes, set[_Waiter]] = {}
 
     async def any(self, keys: Iterable[bytes], seconds: float) -> None:
-        """Wait until one of the lists `keys` has an element, at most `seconds`.
+        """Wait until one of the lists ``keys`` has an element, at most ``seconds``.
 
         It may return early, and what it saw may be gone: look, and wait again.
 
         Raises:
-            LinkLost: no connection.
+            RedisUnavailable: no connection.
             RedisError: the server does not know BLMOVE, or does not allow it.
         """
         waiter = _Waiter()
@@ -71,21 +67,21 @@ class Waits:
         """Block on the list until it has an element or nobody waits for it."""
         error: Exception | None = None
         try:
-            link = self._links.get(key)
-            if link is None:
-                link = self._links[key] = Link(self._nursery, self._open)
+            redis = self._connections.get(key)
+            if redis is None:
+                redis = self._connections[key] = RedisConnection(self._nursery, self._open)
             words = (b"BLMOVE", key, key, b"RIGHT", b"RIGHT", str(SLICE))
-            while waiters and await link.command(*words, seconds=SLICE + REPLY_SECONDS) is None:
+            while waiters and await redis.command(*words, seconds=SLICE + REPLY_SECONDS) is None:
                 pass
-        except WrongTypeError:
-            pass  # The next script tells which key it is.
-        except LinkLost as failure:
+        except RedisUnavailable as failure:
             # A wait that broke off has changed nothing. Whether Redis is there is for the next
             # script to find out; only who cannot wait at all has to be told.
             if not failure.maybe_executed:
                 error = failure
         except RedisError as failure:
-            if str(failure).startswith("OOM"):
+            if failure.code == "WRONGTYPE":
+                pass  # The next script tells which key it is.
+            elif failure.code == "OOM":
                 # Its memory is full, and it takes BLMOVE for a command that needs more. Elements
                 # can still be got, so the list is looked at from time to time instead.
                 await trio.sleep(PAUSE)

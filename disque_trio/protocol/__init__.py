@@ -1,1 +1,2 @@
-"""Bytes to values and back: the client protocol. No I/O, no clock, no state of the node."""
+"""Bus packets and serialised jobs: bytes to values and back. No I/O, no clock, no state of the
+node."""

@@ -4,11 +4,11 @@ Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, 
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
 the one of the connection), 34 unused, sender's client port u16, sender's node flags u16, state u8,
 3 bytes of message flags. The data behind it depends on the type. Serialised jobs in it are
-little-endian (see ``serialjob``). Owns the layout; what they mean is for ``core`` and ``cluster``.
+little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 
@@ -56,40 +56,88 @@ MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJO
 MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
 MAX_YOURJOBS: Final = 100  # jobs that a node gives at a time
 
-_SIGNATURE: Final = b"DbuZ"
+SIGNATURE: Final = b"DbuZ"
 _IP_LENGTH: Final = 46
 _START: Final = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
 _LENGTH: Final = Struct(">I")
 _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
 _TWO_U32: Final = Struct(">II")
+_FLAGS: Final = Struct(">BH")  # message flags, mark
+_FLAGS_AT: Final = 141
 _GOSSIP: Final = Struct(">40sII46sHHHI")
 GOSSIP_SIZE: Final = _GOSSIP.size
 _JOB_MESSAGE_SIZE: Final = HEADER_SIZE + NODE_ID_LENGTH + 4
+_JOB_ID: Final = HEADER_SIZE + 12  # of the first job in a packet with jobs
+LARGE_START: Final = _JOB_ID + 40  # bytes of a large packet that say whether it is wanted
 
 
 class PacketError(ValueError):
     """The bytes are not a packet; the text says why."""
 
 
-class Gossip:
-    """What one node tells of another in a PING, PONG or MEET.
+class Gossip(NamedTuple):
+    """The description of a node in a PING, PONG or MEET of another.
 
     Attributes:
         id: 40 bytes. ping_sent, pong_received: ms, the lower 32 bits. ip: text. port: of its
             clients. flags: NODE_* bits.
     """
 
-    __slots__ = ("flags", "id", "ip", "ping_sent", "pong_received", "port")
+    id: bytes
+    ping_sent: int
+    pong_received: int
+    ip: str
+    port: int
+    flags: int
 
-    def __init__(
-        self, id: bytes, ping_sent: int, pong_received: int, ip: str, port: int, flags: int
-    ) -> None:
+
+class JobMessage:
+    """A packet about one job.
+
+    Attributes:
+        id: of the job.
+        aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: the job is known, 0 or 1.
+        flags: INCR_NACKS, INCR_DELIVERIES.
+        mark: the sender's set of holders in 16 bits, 0: not told.
+    """
+
+    __slots__ = ("aux", "flags", "id", "mark")
+
+    def __init__(self, id: bytes, aux: int, flags: int, mark: int) -> None:
         self.id = id
-        self.ping_sent = ping_sent
-        self.pong_received = pong_received
-        self.ip = ip
-        self.port = port
+        self.aux = aux
+        self.flags = flags
+        self.mark = mark
+
+
+class QueueMessage:
+    """A packet about a queue.
+
+    Attributes:
+        queue: its name.
+        aux: NEEDJOBS: how many jobs. PAUSE: 1 in, 2 out.
+    """
+
+    __slots__ = ("aux", "queue")
+
+    def __init__(self, queue: bytes, aux: int) -> None:
+        self.queue = queue
+        self.aux = aux
+
+
+class JobsMessage:
+    """A REPLJOB or YOURJOBS.
+
+    Attributes:
+        jobs: serialised, each with its length in front.
+        flags: NOREPLY.
+    """
+
+    __slots__ = ("flags", "jobs")
+
+    def __init__(self, jobs: list[bytes], flags: int) -> None:
+        self.jobs = jobs
         self.flags = flags
 
 
@@ -121,7 +169,7 @@ class PacketWriter:
             + b"\0"
         )
         self._job_messages = [
-            _START.pack(_SIGNATURE, _JOB_MESSAGE_SIZE, VERSION, 0, type, 0) + self._about_me
+            _START.pack(SIGNATURE, _JOB_MESSAGE_SIZE, VERSION, 0, type, 0) + self._about_me
             for type in range(len(TYPE_NAMES))
         ]
 
@@ -129,7 +177,7 @@ class PacketWriter:
         """A packet of ``type`` with ``data`` behind the header."""
         return b"".join(
             (
-                _START.pack(_SIGNATURE, HEADER_SIZE + len(data), VERSION, 0, type, count),
+                _START.pack(SIGNATURE, HEADER_SIZE + len(data), VERSION, 0, type, count),
                 self._about_me,
                 bytes((message_flags, 0, 0)),
                 data,
@@ -162,7 +210,7 @@ class PacketWriter:
         data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
         return b"".join(
             (
-                _START.pack(_SIGNATURE, HEADER_SIZE + 8 + len(data), VERSION, 0, type, 0),
+                _START.pack(SIGNATURE, HEADER_SIZE + 8 + len(data), VERSION, 0, type, 0),
                 self._about_me,
                 bytes((message_flags, 0, 0)),
                 _TWO_U32.pack(len(jobs), len(data)),
@@ -200,6 +248,17 @@ def packet_type(packet: bytes) -> int:
     return packet[12] << 8 | packet[13]
 
 
+def packet_length(packet: bytes) -> int:
+    """How many bytes it says that it has."""
+    length: int = _LENGTH.unpack_from(packet, 4)[0]
+    return length
+
+
+def first_job_id(packet: bytes) -> bytes:
+    """Id of the first job of a REPLJOB or YOURJOBS, of which only the start need be there."""
+    return packet[_JOB_ID:LARGE_START]
+
+
 def packet_sender(packet: bytes) -> bytes:
     """Id of the node that sent it, 40 bytes."""
     return packet[16:56]
@@ -208,11 +267,6 @@ def packet_sender(packet: bytes) -> bytes:
 def packet_flags(packet: bytes) -> int:
     """The message flags (NOREPLY ...)."""
     return packet[141]
-
-
-def packet_mark(packet: bytes) -> int:
-    """The sender's set of holders in 16 bits, 0: not told."""
-    return packet[142] << 8 | packet[143]
 
 
 def sender_address(packet: bytes) -> tuple[str, int]:
@@ -254,25 +308,25 @@ def read_fail(packet: bytes) -> bytes:
     return packet[HEADER_SIZE:]
 
 
-def read_about_job(packet: bytes) -> tuple[bytes, int]:
-    """Job id and aux of a packet about one job. Raises PacketError."""
+def read_about_job(packet: bytes) -> JobMessage:
+    """Read a packet about one job. Raises PacketError."""
     if len(packet) != _JOB_MESSAGE_SIZE:
         raise PacketError("a message about a job of a wrong length")
-    aux: int = _U32.unpack_from(packet, 184)[0]
-    return packet[HEADER_SIZE:184], aux
+    flags, mark = _FLAGS.unpack_from(packet, _FLAGS_AT)
+    return JobMessage(packet[HEADER_SIZE:184], _U32.unpack_from(packet, 184)[0], flags, mark)
 
 
-def read_about_queue(packet: bytes) -> tuple[bytes, int]:
-    """Queue name and aux of a NEEDJOBS or PAUSE. Raises PacketError."""
+def read_about_queue(packet: bytes) -> QueueMessage:
+    """Read a NEEDJOBS or PAUSE. Raises PacketError."""
     if len(packet) >= HEADER_SIZE + 8:
         aux, length = _TWO_U32.unpack_from(packet, HEADER_SIZE)
         if len(packet) == HEADER_SIZE + 8 + length:
-            return packet[HEADER_SIZE + 8 :], aux
+            return QueueMessage(packet[HEADER_SIZE + 8 :], aux)
     raise PacketError("a message about a queue of a wrong length")
 
 
-def read_jobs(packet: bytes) -> list[bytes]:
-    """The serialised jobs of a REPLJOB or YOURJOBS, each with its length in front.
+def read_jobs(packet: bytes) -> JobsMessage:
+    """Read a REPLJOB or YOURJOBS.
 
     Raises:
         PacketError: the lengths do not fit.
@@ -284,8 +338,9 @@ def read_jobs(packet: bytes) -> list[bytes]:
     if size != HEADER_SIZE + 8 + length:
         raise PacketError("jobs of a wrong length")
     at = HEADER_SIZE + 8
+    flags = packet_flags(packet)
     if count == 1:
-        return [packet[at:]]
+        return JobsMessage([packet[at:]], flags)
     jobs: list[bytes] = []
     while at < size:
         if at + 4 > size:
@@ -297,58 +352,4 @@ def read_jobs(packet: bytes) -> list[bytes]:
         at = end
     if len(jobs) != count:
         raise PacketError(f"{count} jobs announced, {len(jobs)} found")
-    return jobs
-
-
-class PacketParser:
-    """Cuts what comes over one link into packets.
-
-    ``pending`` is how many bytes of an unfinished packet it holds.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._wanted = 0  # bytes of the packet that is not whole; 0: not known
-        self.pending = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The packets that ``data`` completes.
-
-        Raises:
-            PacketError: it is not the bus protocol, or a packet is longer than any may be: the
-                link has to be closed.
-        """
-        if self._parts:
-            self._parts.append(data)
-            self.pending += len(data)
-            # Joining at each piece of a large packet would copy it again and again.
-            if self.pending < max(self._wanted, HEADER_SIZE):
-                return []
-            data = b"".join(self._parts)
-            self._parts.clear()
-        packets: list[bytes] = []
-        at = 0
-        size = len(data)
-        wanted = 0
-        while size - at >= 8:
-            if data[at : at + 4] != _SIGNATURE:
-                raise PacketError("not the signature of the bus")
-            wanted = _LENGTH.unpack_from(data, at + 4)[0]
-            if not HEADER_SIZE <= wanted <= MAX_PACKET:
-                raise PacketError(f"a packet cannot have {wanted} bytes")
-            if size - at < 14:
-                wanted = 0  # it may be too long for its type: do not wait for all of it
-                break
-            type = data[at + 12] << 8 | data[at + 13]
-            if wanted > MAX_CONTROL_PACKET and type not in (REPLJOB, YOURJOBS):
-                raise PacketError(f"a packet of type {type} cannot have {wanted} bytes")
-            if size - at < wanted:
-                break
-            packets.append(data[at : at + wanted] if wanted != size else data)
-            at += wanted
-            wanted = 0
-        self._wanted = wanted
-        self.pending = size - at
-        if at < size:
-            self._parts.append(data[at:] if at else data)
-        return packets
+    return JobsMessage(jobs, flags)

@@ -1,4 +1,5 @@
-"""A job as bytes, as it stands in append-only files and travels between nodes.
+"""A job as bytes, as it stands in append-only files and travels between nodes, and the records of
+such files.
 
 All numbers are little-endian. Behind a u32 with the length of the rest come 68 bytes (id 40, state
 and GC attempts u8, flags u8, copies u16, expiry u32, creation u64, delay u32, retry u32, nacks u16,
@@ -7,14 +8,30 @@ number of nodes that may hold the job and 40 bytes for each.
 """
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 _LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$%d\r\n%b\r\n"
+_LOADJOB_HEAD: Final = b"*2\r\n$7\r\nLOADJOB\r\n$%d\r\n"
 _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n"
+_PAUSE: Final = b"*3\r\n$5\r\nPAUSE\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]  # by the pause bits of a queue
 _HEAD: Final = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
 _FIXED: Final = _HEAD.size - 8  # the 68 bytes
 _U32: Final = Struct("<I")
 NODE_ID_LENGTH: Final = 40
+ID_LENGTH: Final = 40  # of a job
+
+
+def is_job_id(text: bytes) -> bool:
+    """Whether ``text`` has the form of a job id: ``D-`` node ``-`` random ``-`` ttl (see
+    ``node.core.job.JobIds``); nothing else of it is checked."""
+    return (
+        len(text) == ID_LENGTH
+        and text[0] == 68  # D-
+        and text[1] == 45
+        and text[10] == 45
+        and text[35] == 45
+    )
 
 
 def loadjob(job: bytes) -> bytes:
@@ -22,37 +39,88 @@ def loadjob(job: bytes) -> bytes:
     return _LOADJOB % (len(job), job)
 
 
+def loadjob_around(job: bytes, queue_length: int, size: int) -> tuple[bytes, bytes]:
+    """What stands in front of a body of ``size`` bytes, and behind it, in the record of a job;
+    ``job`` is serialised without it. So that a large one need not be copied."""
+    at = _HEAD.size + queue_length
+    length = len(job) + size
+    head = _U32.pack(length - 4) + job[4:at] + _U32.pack(size)
+    return _LOADJOB_HEAD % length + head, job[at + 4 :] + b"\r\n"
+
+
 def deljob(id: bytes) -> bytes:
     """The record of a job that is done with."""
     return _DELJOB % id
+
+
+def paused_queue(queue: bytes, paused: int) -> bytes:
+    """The record of a queue whose pause bits were set: the command of a client that does the same,
+    so that C nodes load it."""
+    state = PAUSE_NAMES[paused]
+    return _PAUSE % (len(queue), queue, len(state), state)
+
+
+def read_pause(record: list[bytes]) -> int:
+    """The pause bits that a record sets for the queue ``record[1]``; -1: it is no such record."""
+    if len(record) != 3 or record[0].upper() != b"PAUSE":
+        return -1
+    state = record[2].lower()
+    return PAUSE_NAMES.index(state) if state in PAUSE_NAMES else -1
 
 
 class SerialJobError(ValueError):
     """The bytes are not a job; the text says why."""
 
 
-class SerialJob(NamedTuple):
+class SerialJob:
     """The fields of a serialised job.
 
-    state: 0 wait-repl, 1 active, 2 queued, 3 acked. gc_retry: attempts to collect it, up to 15.
-    etime: s, absolute in files, left on the bus. ctime: ns-like, as in ``core.job.Job``. delay,
-    retry: s. nodes: ids of those that may hold it.
+    Attributes:
+        id: 40 bytes.
+        state: 0 wait-repl, 1 active, 2 queued, 3 acked.
+        flags: 8 bits.
+        repl: copies that the producer asked for.
+        etime: s, absolute in files, left on the bus.
+        ctime: ns-like, as in ``node.core.job.Job``.
+        delay, retry: s.
+        nacks, deliveries: how often it was queued again, and why.
+        queue: name of its queue.
+        body: what the producer sent.
+        nodes: ids of those that may hold it, one behind the other.
+        gc_retry: attempts to collect it, up to 15.
     """
 
-    id: bytes
-    state: int
-    gc_retry: int
-    flags: int
-    repl: int
-    etime: int
-    ctime: int
-    delay: int
-    retry: int
-    nacks: int
-    deliveries: int
-    queue: bytes
-    body: bytes
-    nodes: list[bytes]
+    def __init__(
+        self,
+        id: bytes,
+        state: int,
+        flags: int,
+        repl: int,
+        etime: int,
+        ctime: int,
+        delay: int,
+        retry: int,
+        nacks: int,
+        deliveries: int,
+        queue: bytes,
+        body: bytes,
+        nodes: bytes,
+        gc_retry: int = 0,
+    ) -> None:
+        self.id = id
+        self.state = state
+        self.flags = flags
+        self.repl = repl
+        self.etime = etime
+        self.ctime = ctime
+        self.delay = delay
+        self.retry = retry
+        self.nacks = nacks
+        self.deliveries = deliveries
+        self.queue = queue
+        self.body = body
+        self.nodes = nodes
+        self.gc_retry = gc_retry
 
 
 def encode_job(
@@ -70,12 +138,13 @@ def encode_job(
     body: bytes,
     nodes: bytes,
 ) -> bytes:
-    """The bytes of a job. ``nodes`` comes from ``encode_nodes``; ``state`` may have the GC attempts
-    in its upper four bits."""
+    """The bytes of a job; see ``SerialJob``. ``state`` may have the GC attempts in its upper four
+    bits."""
+    # To make a SerialJob only to encode it would be half of the work.
     return b"".join(
         (
             _HEAD.pack(
-                _FIXED + 8 + len(queue) + len(body) + len(nodes),
+                _FIXED + 12 + len(queue) + len(body) + len(nodes),
                 id,
                 state,
                 flags,
@@ -91,14 +160,15 @@ def encode_job(
             queue,
             _U32.pack(len(body)),
             body,
+            _U32.pack(len(nodes) // NODE_ID_LENGTH),
             nodes,
         )
     )
 
 
-def encode_nodes(ids: list[bytes]) -> bytes:
-    """The end of a serialised job: the nodes that may hold it."""
-    return _U32.pack(len(ids)) + b"".join(ids)
+def split_nodes(ids: bytes) -> list[bytes]:
+    """Node ids that stand one behind the other, each by itself."""
+    return [ids[at : at + NODE_ID_LENGTH] for at in range(0, len(ids), NODE_ID_LENGTH)]
 
 
 def decode_job(data: bytes) -> SerialJob:
@@ -107,20 +177,6 @@ def decode_job(data: bytes) -> SerialJob:
     Raises:
         SerialJobError: it is not one.
     """
-    fields = decode_fields(data)
-    return SerialJob(*fields[:-1], nodes=split_nodes(fields[-1]))
-
-
-def split_nodes(ids: bytes) -> list[bytes]:
-    """Node ids that stand one behind the other, each by itself."""
-    return [ids[at : at + NODE_ID_LENGTH] for at in range(0, len(ids), NODE_ID_LENGTH)]
-
-
-def decode_fields(
-    data: bytes,
-) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, bytes, bytes, bytes]:
-    """The same as a plain tuple, in less time; loading a file is mostly this. The ids of the nodes
-    stand one behind the other: most jobs have the same ones, and whoever reads them knows them."""
     size = len(data)
     if size < _HEAD.size:
         raise SerialJobError(f"{size} bytes are too few for a job")
@@ -155,10 +211,9 @@ def decode_fields(
     count = _U32.unpack_from(data, nodes_at - 4)[0]
     if nodes_at + count * NODE_ID_LENGTH != size:
         raise SerialJobError(f"the list of {count} nodes does not fit")
-    return (
+    return SerialJob(
         id,
         state & 15,
-        state >> 4,
         flags,
         repl,
         etime,
@@ -170,4 +225,5 @@ def decode_fields(
         queue,
         body,
         data[nodes_at:],
+        state >> 4,
     )

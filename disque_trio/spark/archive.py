@@ -1,4 +1,4 @@
-"""Queues into a table: a stream that acknowledges jobs when they are in files that stay.
+"""Archives queues into a table: a stream that acknowledges jobs once they are in permanent files.
 
 The table is partitioned by queue and day. Beside its files are directories that readers of the
 table skip: the checkpoint and the leases of the stream, and what of a batch is not complete. A job
@@ -17,23 +17,23 @@ from pathlib import Path
 
 import pyarrow.parquet
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from disque_trio.spark.disk import sync_directory, sync_file
-from disque_trio.spark.holder import Holder
-from disque_trio.spark.leases import LeaseLog
-from disque_trio.spark.planning import Offset
-from disque_trio.spark.session import told
+from disque_trio.disk import sync_directory, sync_file
+from disque_trio.spark.leases.directory import LeaseLog
+from disque_trio.spark.leases.keeper import LeaseKeeper
+from disque_trio.spark.leases.planner import Offset
+from disque_trio.spark.restarts import LONGEST_PAUSE, Restarts, wait
+from disque_trio.spark.session import text_of, told
 
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
 STAGING = "_staging"
 FILES = "*=*/*=*/part-*.parquet"
 PARTITIONS = ("queue", "day")
-FORMATS = ("parquet", "delta")
 # Spark would take a queue that is called 007 for the number 7.
 ARCHIVE_SCHEMA = """
     id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
@@ -46,9 +46,25 @@ class ArchiveError(Exception):
     """An archive cannot be written or read; the text says which and why."""
 
 
+@dataclass
+class _State:
+    """The state shared by the thread that adds batches and the one that waits for it.
+
+    Attributes:
+        closing: no batch shall begin any more. adding: one is being added.
+        added: the number of the last one of this stream; -1: none.
+        total: rows that were written, by all streams.
+    """
+
+    closing: bool = False
+    adding: bool = False
+    added: int = -1
+    total: int = 0
+
+
 @dataclass(frozen=True)
 class Archive:
-    """What goes where.
+    """The settings of an archive.
 
     Attributes:
         nodes: ``host:port`` each.
@@ -69,7 +85,7 @@ class Archive:
     seconds: int = 10
     available_now: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
-    _state: "_State" = field(default_factory=lambda: _State(), init=False, repr=False)
+    _state: _State = field(default_factory=_State, init=False, repr=False)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
         """The rows of the table, as a stream."""
@@ -93,6 +109,7 @@ class Archive:
         Raises:
             ArchiveError: Spark does not have the format.
         """
+        self._state.added = -1
         jobs = self.jobs(spark)
         make_directory(self.table / LEASES if self.format == "parquet" else self.table)
         writer = jobs.writeStream.option(
@@ -128,7 +145,55 @@ class Archive:
         with LeaseLog(self.table / LEASES) as log:
             if log.identity == offset.log:
                 password = self.options.get("password")
-                Holder(log, self.nodes, password).finish(offset.seq)
+                LeaseKeeper(log, self.nodes, password).finish(offset.seq)
+
+    def run(
+        self,
+        spark: SparkSession,
+        progress: Callable[[str], None],
+        tell: Callable[[str], None],
+        stop: Callable[[], object] = lambda: False,
+        restarts: Restarts | None = None,
+    ) -> int:
+        """Archive until the end of the stream. A stream that fails is started again, from its
+        checkpoint, where that may help. Returns how many rows were written.
+
+        Args:
+            progress: is told now and then. tell: is told in a line why there is a new start.
+            stop: whether the stream shall end; the batch that it is at is finished first.
+            restarts: decides about new starts.
+
+        Raises:
+            ArchiveError: Spark does not have the format.
+            PySparkException, Py4JJavaError: it failed, and starting it again does not help.
+        """
+        restarts = restarts or Restarts()
+        before = done = self._state.total
+
+        def went_on(text: str) -> None:
+            nonlocal done
+            if self._state.total > done:  # an idle stream says something, too
+                restarts.progress()
+            done = self._state.total
+            progress(text)
+
+        while not stop():
+            query = None
+            try:
+                query = self.start(spark)
+                self.follow(query, went_on, stop)
+                break
+            except (PySparkException, Py4JJavaError) as failure:
+                line = told(failure)
+                pause = restarts.pause(text_of(failure), line)
+                if query is not None and query.isActive:  # it was the call that failed
+                    query.stop()
+                    wait(LONGEST_PAUSE, lambda: not self._state.adding)
+                if pause is None:
+                    raise
+                tell(f"{line}: starts again in {pause:.0f} s")
+            wait(pause, stop)
+        return self._state.total - before
 
     def follow(
         self,
@@ -145,30 +210,32 @@ class Archive:
         Raises:
             StreamingQueryException: it failed.
         """
-        total = 0
         seen = ""
         over = -1
         ended = False
         state = self._state
+        before = state.total
         while not ended:
+            failure = None
             try:
                 ended = bool(query.awaitTermination(_LOOK_SECONDS))
-            except StreamingQueryException:
-                if not state.closing:
-                    raise
+            except StreamingQueryException as problem:
+                failure = problem
                 ended = True
             for done in query.recentProgress:
                 over = max(over, done["batchId"])
                 # Not the number of the batch: an idle stream tells that of the next one.
                 if done["timestamp"] > seen:
                     seen = done["timestamp"]
-                    total += done["numInputRows"]
-                    progress(f"batch {done['batchId']}: {total} jobs")
+                    state.total += done["numInputRows"]
+                    progress(f"batch {done['batchId']}: {state.total - before} jobs")
+            if failure is not None and not state.closing:
+                raise failure
             if not ended and stop():
                 state.closing = True
                 if not state.adding and state.added <= over:
                     query.stop()
-        return total
+        return state.total - before
 
     def _add(self, batch: DataFrame, number: int) -> None:
         """Bring a batch into the table."""
@@ -191,20 +258,6 @@ class Archive:
         finally:
             state.added = number
             state.adding = False
-
-
-class _State:
-    """What the thread that adds batches and the one that waits for it tell each other.
-
-    Attributes:
-        closing: no batch shall begin any more. adding: one is being added.
-        added: the number of the last one; -1: none.
-    """
-
-    def __init__(self) -> None:
-        self.closing = False
-        self.adding = False
-        self.added = -1
 
 
 def check_written(staging: Path, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""The event logs of nodes as a table, in two ways with the same rows.
+"""The event logs of nodes as a table, read in two ways that yield the same rows.
 
 ``read_events`` lets Spark's own JSON reader do the work: the faster way, from any file system that
 Spark knows. ``disque-events`` is a data source by name, for SQL and for languages that see only
@@ -13,15 +13,16 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from disque_trio.eventlog.schema import KEYS
 from disque_trio.spark.options import arrow_schema, choice, flag, local, number, paths_of
 from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
 
 # A line as nodes write it.
-LINE_SCHEMA = """
-    time BIGINT, node STRING, event STRING, id STRING, queue STRING, reason STRING, client STRING,
-    peer STRING, nacks INT, deliveries INT, size BIGINT, repl INT, copies INT, retry BIGINT,
-    ttl BIGINT, delay BIGINT, ctime BIGINT, count BIGINT
-"""
+_TYPES = {
+    **dict.fromkeys(("node", "event", "id", "queue", "reason", "client", "peer"), "STRING"),
+    **dict.fromkeys(("nacks", "deliveries", "repl", "copies"), "INT"),
+}
+LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in (*KEYS, "count"))
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
 PIECE_BYTES = 32 << 20
@@ -85,7 +86,7 @@ def read_events(
 
 
 class EventsSource(DataSource):
-    """``disque-events``: what nodes wrote into their event logs."""
+    """``disque-events``: the event logs of nodes."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""The nodes of a cluster as a driver sees them: which there are, and a connection to each.
+"""The nodes of a cluster as a driver sees them, with a connection to each.
 
 Nodes come and go while a stream runs: who does not answer is left out for a while.
 """
@@ -6,7 +6,7 @@ Nodes come and go while a stream runs: who does not answer is left out for a whi
 import time
 from collections.abc import Callable, Sequence
 
-from disque_trio.spark.wire import Arg, Reply, Wire, WireError
+from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError
 
 DISCOVER_SECONDS = 5.0
 DOWN_SECONDS = 5.0
@@ -39,7 +39,7 @@ class Nodes:
         self._clock = clock
         self._known = list(seeds)
         self._discovered = -DISCOVER_SECONDS
-        self._wires: dict[str, Wire] = {}
+        self._clients: dict[str, BlockingClient] = {}
         self._down: dict[str, tuple[float, float]] = {}  # until when, and after what pause
 
     def addresses(self) -> list[str]:
@@ -57,14 +57,14 @@ class Nodes:
         answers: dict[str, list[Reply]] = {}
         for address in self.addresses():
             try:
-                answers[address] = self.wire(address).pipeline(requests)
+                answers[address] = self.client(address).pipeline(requests)
             except WireError:
                 self.lost(address)
             else:
                 self._down.pop(address, None)
         return answers
 
-    def wire(self, address: str) -> Wire:
+    def client(self, address: str) -> BlockingClient:
         """The connection to one of them.
 
         Raises:
@@ -72,9 +72,9 @@ class Nodes:
         """
         if self._down.get(address, (0.0, 0.0))[0] > self._clock():
             raise WireError(f"{address}: did not answer lately")
-        if address not in self._wires:
-            self._wires[address] = Wire([address], self._password, reply_timeout=self._timeout)
-        return self._wires[address]
+        if address not in self._clients:
+            self._clients[address] = BlockingClient([address], self._password, self._timeout)
+        return self._clients[address]
 
     def lost(self, address: str) -> None:
         """The node did not answer. It is left out for a while, longer each time."""
@@ -82,9 +82,9 @@ class Nodes:
         if until <= self._clock():
             pause = min(2 * pause, DOWN_MOST)
             self._down[address] = (self._clock() + pause, pause)
-        wire = self._wires.pop(address, None)
-        if wire is not None:
-            wire.close()
+        client = self._clients.pop(address, None)
+        if client is not None:
+            client.close()
 
     def _find(self, addresses: Sequence[str]) -> list[str]:
         """The clusters of those of ``addresses`` that answer, each node once."""
@@ -92,7 +92,7 @@ class Nodes:
         others: dict[str, str] = {}
         for address in addresses:
             try:
-                id, entries = self.wire(address).hello()
+                id, entries = self.client(address).hello()
             except WireError:
                 self.lost(address)
                 continue
@@ -103,12 +103,12 @@ class Nodes:
 
     def close(self) -> None:
         """Close all connections."""
-        for wire in self._wires.values():
-            wire.close()
-        self._wires.clear()
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
 
 
-def discovered(wire: Wire) -> list[str]:
-    """The addresses of the cluster that ``wire`` is connected to, its own first."""
-    own, entries = wire.hello()
-    return [wire.address] + [entry.address for entry in entries if entry.id != own]
+def discovered(client: BlockingClient) -> list[str]:
+    """The addresses of the cluster that ``client`` is connected to, its own first."""
+    own, entries = client.hello()
+    return [client.address] + [entry.address for entry in entries if entry.id != own]

@@ -1,4 +1,4 @@
-"""What the options of all data sources have in common, and how bytes become columns.
+"""Parses the options that all data sources share, and converts bytes to columns.
 
 The names of options are those of Spark: case does not matter, all values are text.
 """
@@ -12,13 +12,12 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from disque_trio.spark.wire import split_address
-
-DEFAULT_NODES = "127.0.0.1:7711"
+from disque_trio.spark.client import split_address
+from disque_trio.spark.defaults import DEFAULT_NODES
 
 
 class OptionError(ValueError):
-    """An option of a data source is not what it should be; the text says which and why."""
+    """An option of a data source is invalid; the text says which and why."""
 
 
 def nodes_of(options: Mapping[str, str]) -> list[str]:
@@ -101,6 +100,13 @@ def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
 def text(name: bytes) -> str:
     """A queue's name in a column: bytes that are no UTF-8 become ``\\xff``, as in event logs."""
     return name.decode("utf-8", "backslashreplace")
+
+
+def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of ``rows``, each with its values in the order of ``schema``."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

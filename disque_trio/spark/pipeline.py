@@ -1,67 +1,23 @@
-"""``disque-pipeline``: the pipelines as commands. Thin: what they do can be imported.
-
-Exit status: 0 done, 1 something failed, 2 wrong arguments, 3 done, and ``audit --check`` found jobs
-that were lost, delivered after their acknowledge, or expired undelivered; 130 and 143 stopped by
-SIGINT and SIGTERM, but an ``archive`` without end that is stopped is done.
-"""
+"""``disque-pipeline``: parses its arguments, and runs the command if Spark is installed."""
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from disque_trio.extras import how_to_install
+from disque_trio.spark.cli.arguments import parser
 
-from disque_trio.spark.archive import Archive, ArchiveError
-from disque_trio.spark.arguments import (
-    UsageError,
-    addresses,
-    check_archive,
-    check_audit,
-    check_replay,
-    check_report,
-    parser,
-)
-from disque_trio.spark.audit_judge import AFTER_ACK, EXPIRED, HELD, KINDS, NEVER_DELIVERED, Rules
-from disque_trio.spark.audit_store import Store, StoreError
-from disque_trio.spark.leases import LeaseError
-from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
-from disque_trio.spark.report import make_report, write_report
-from disque_trio.spark.session import Progress, Signals, Stopped, end_java, quiet, session, told
-from disque_trio.spark.wire import RefusedError
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-__all__ = ["main", "session"]
-
-OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
-STOPPED = 128  # and the number of the signal
-_TROUBLE = (
-    PySparkException,
-    Py4JError,
-    StoreError,
-    ReplayError,
-    ArchiveError,
-    LeaseError,
-    RefusedError,
-    OSError,
-    ValueError,
-)
-
-
-class Run(NamedTuple):
-    """What a command works with."""
-
-    spark: SparkSession
-    options: argparse.Namespace
-    progress: Progress
-    signals: Signals
+FAILED = 1
+_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 
 
 def main(
     arguments: Sequence[str] | None = None,
-    spark_of: Callable[[argparse.Namespace], SparkSession] | None = None,
+    spark_of: "Callable[[argparse.Namespace], SparkSession] | None" = None,
 ) -> int:
     """Run a command. Returns the exit status.
 
@@ -69,200 +25,17 @@ def main(
         spark_of: gives the session, instead of a new one that is stopped at the end.
     """
     options = parser().parse_args(arguments)
-    quiet()
-    check, command = _COMMANDS[options.command]
-    progress = Progress()
-    signals = Signals()
-    signals.catch()
-    own = spark_of is None
     try:
-        check(options)
-        if spark_of is None:
-            progress("Spark starts")
-            spark = session(options.master, options.conf)
-            signals.catch()
-        else:
-            spark = spark_of(options)
-        status = command(Run(spark, options, progress, signals))
-        if own:
-            spark.stop()
-    except Stopped as stopped:
-        _say(progress, str(stopped))
-        if own:
-            end_java()
-        return STOPPED + stopped.signal
-    except UsageError as problem:
-        _say(progress, str(problem))
-        return USAGE
-    except _TROUBLE as failure:
-        text = told(failure)  # as long as the JVM can be asked for it
-        killed = end_java() if own else 0
-        _say(progress, f"Spark's JVM was killed by signal {killed}" if killed else text)
-        return FAILED
-    finally:
-        signals.release()
-    return status
-
-
-def _say(progress: Progress, text: str) -> None:
-    progress.end()
-    print(f"disque-pipeline: {text}", file=sys.stderr)
-
-
-def _audit(run: Run) -> int:
-    from disque_trio.spark.audit import AuditError, audit, explain_audit
-
-    options = run.options
-    if options.explain:
-        print(explain_audit(run.spark, options.log, options.output))
-        return OK
-    rules = Rules(options.settled, options.poison, options.skew, options.tolerance)
-    started = time.monotonic()
-    try:
-        result = audit(
-            run.spark, options.log, options.output, rules, aofs=options.aof, progress=run.progress
-        )
-    except AuditError as failure:
-        _say(run.progress, str(failure))
-        return FAILED
-    run.progress.end()
-    took = time.monotonic() - started
-    print(f"{result.events} new events in {result.segments} segments, {took:.1f} s")
-    print(f"{result.jobs} jobs in {result.path}")
-    if result.dropped:
-        print(f"{result.dropped} events are missing in the logs")
-    if result.unknown:
-        print(f"{result.unknown} events are of unknown kinds")
-    if result.damaged:
-        print(f"{result.damaged} lines in the logs are no events")
-    if result.held is not None:
-        print(f"{result.held} jobs in append-only files, {result.unlogged} of them not in the logs")
-    for kind in KINDS:
-        if result.findings[kind]:
-            reasons = {
-                why: count for (of, why), count in result.reasons.items() if of == kind and why
-            }
-            why = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-            print(f"{kind}: {result.findings[kind]}" + (f" ({why})" if why else ""))
-    if not result.findings:
-        print("no findings")
-    bad = sum(result.findings[kind] for kind in (NEVER_DELIVERED, AFTER_ACK, EXPIRED))
-    bad -= result.reasons[NEVER_DELIVERED, HELD]  # they wait
-    return FOUND if options.check_findings and bad else OK
-
-
-def _report(run: Run) -> int:
-    options = run.options
-    if options.explain:
-        current = Store(options.audit).current
-        run.spark.read.parquet(str(current / "jobs") if current else "").explain("formatted")
-        return OK
-    run.progress("reading the tables")
-    numbers = make_report(run.spark, options.audit)
-    run.progress.end()
-    html = options.html
-    if html is None and options.json is None:
-        html = options.audit / "report.html"
-    write_report(numbers, html, options.json)
-    for path in (html, options.json):
-        if path is not None:
-            print(path)
-    return OK
-
-
-def _archive(run: Run) -> int:
-    options = run.options
-    more = dict(option.split("=", 1) for option in options.option)
-    if options.max_jobs is not None:
-        more["maxJobsPerBatch"] = str(options.max_jobs)
-    if options.password is not None:
-        more["password"] = options.password
-    archive = Archive(
-        nodes=addresses(options),
-        queues=options.queue,
-        table=options.output,
-        format=options.format,
-        seconds=options.seconds,
-        available_now=options.available_now,
-        options=more,
-    )
-    if options.explain:
-        archive.jobs(run.spark).explain("formatted")
-        return OK
-    whole = False
-    try:
-        with run.signals.held():
-            query = archive.start(run.spark)
-            total = archive.follow(query, run.progress, lambda: run.signals.stopped)
-            run.progress.end()
-            print(f"{total} jobs archived in {options.output}")
-            archive.acknowledge()
-            whole = True
-    except Stopped:
-        if not whole or options.available_now:
+        from disque_trio.spark.cli import commands
+    except ModuleNotFoundError as missing:
+        name = (missing.name or "").partition(".")[0]
+        if name not in _EXTRA:
             raise
-    return OK
+        advice = f"{options.command} needs {name}: {how_to_install('spark')}"
+        print(f"disque-pipeline: {advice}", file=sys.stderr)
+        return FAILED
+    return commands.run(options, spark_of)
 
-
-def _replay(run: Run) -> int:
-    options = run.options
-    choice = Choice(
-        archive=options.archive,
-        aof=options.aof,
-        audit=options.audit,
-        where=options.where,
-    )
-    jobs = choice.jobs(run.spark)
-    if options.explain:
-        jobs.explain("formatted")
-        return OK
-    names = ("delay", "retry", "ttl", "replicate")
-    target = Target(
-        nodes=addresses(options),
-        password=options.password,
-        queue=options.to_queue,
-        options={
-            name: getattr(options, name) for name in names if getattr(options, name) is not None
-        },
-        rate=options.rate,
-        done=options.done,
-    )
-    outcome = Outcome()
-    try:
-        replay(
-            jobs,
-            target,
-            limit=options.limit,
-            dry_run=options.dry_run,
-            outcome=outcome,
-            whole=run.signals.held,
-            progress=run.progress,
-        )
-    finally:
-        run.progress.end()
-        _print_outcome(outcome, options.dry_run)
-    return FAILED if outcome.refused else OK
-
-
-def _print_outcome(outcome: Outcome, dry_run: bool) -> None:
-    would = "would be " if dry_run else ""
-    print(f"{outcome.added} jobs {would}added")
-    for queue, count in sorted(outcome.queues.items()):
-        print(f"  {queue}: {count}")
-    if outcome.already:
-        print(f"{outcome.already} had been added before")
-    if outcome.without_body:
-        print(f"{outcome.without_body} have no body in what was named")
-    for error, count in outcome.refused.items():
-        print(f"{count} refused: {error}")
-
-
-_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], None], Callable[[Run], int]]] = {
-    "audit": (check_audit, _audit),
-    "report": (check_report, _report),
-    "archive": (check_archive, _archive),
-    "replay": (check_replay, _replay),
-}
 
 if __name__ == "__main__":
     sys.exit(main())

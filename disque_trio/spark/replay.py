@@ -1,4 +1,4 @@
-"""Adding jobs once more: chosen by a filter, from an archive or from append-only files.
+"""Adds jobs again: those that a filter selects from an archive or from append-only files.
 
 At least once: when it dies, jobs may have been added that are not yet noted as done.
 """
@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,11 +16,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from disque_trio.spark.adding import Adder
+from disque_trio.disk import sync_directory
 from disque_trio.spark.archive import read_archive
-from disque_trio.spark.audit_store import Store, StoreError
-from disque_trio.spark.disk import sync_directory
-from disque_trio.spark.wire import Arg
+from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.client import Arg
+from disque_trio.spark.sink.adder import Adder
 
 CHUNK = 200  # jobs that are added at once, without a rate
 _TICKS = 10  # chunks a second, with one
@@ -32,7 +32,7 @@ class ReplayError(Exception):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which jobs. At least one of the first two has to be there: the audit has no bodies.
+    """Selects the jobs. At least one of the first two fields must be set: the audit has no bodies.
 
     Attributes:
         archive: a table that ``archive`` wrote.
@@ -66,20 +66,20 @@ class Choice:
         return rows.where(self.where).select("id", "queue", "body").dropDuplicates(["id"])
 
     def _bodies(self, spark: SparkSession) -> DataFrame:
-        found: DataFrame | None = None
+        found = []
         if self.archive is not None:
-            found = read_archive(spark, self.archive)
+            found.append(read_archive(spark, self.archive))
         if self.aof:
             # Those that were deleted since as well, if the file still has them.
             reader = spark.read.format("disque-aof").option("records", "all")
             records = reader.option("damaged", "report").load(list(self.aof))
-            loaded = records.where("body is not null").dropDuplicates(["id"])
-            both = found is not None
-            found = found.unionByName(loaded, True) if found is not None else loaded
-            found = found.dropDuplicates(["id"]) if both else found
-        if found is None:
+            found.append(records.where("body is not null").dropDuplicates(["id"]))
+        if not found:
             raise ReplayError("bodies of jobs are in an archive or in append-only files: name one")
-        return found
+        if len(found) == 1:
+            return found[0]
+        archived, loaded = found
+        return archived.unionByName(loaded, True).dropDuplicates(["id"])
 
 
 def audited(spark: SparkSession, directory: Path) -> DataFrame:
@@ -104,7 +104,7 @@ def audited(spark: SparkSession, directory: Path) -> DataFrame:
 
 @dataclass(frozen=True)
 class Target:
-    """Where jobs go.
+    """The destination of the jobs.
 
     Attributes:
         nodes: ``host:port`` each.
@@ -128,7 +128,7 @@ class Target:
 
 @dataclass
 class Outcome:
-    """What became of the jobs that were chosen.
+    """The outcome for the selected jobs.
 
     Attributes:
         added: jobs (of a dry run: that would be). refused: by the error's text.
@@ -171,16 +171,15 @@ def replay(
     """
     outcome = Outcome() if outcome is None else outcome
     before = _noted(target.done)
-    chosen = islice(_wanted(jobs, before, outcome), limit)
+    chosen = islice(_not_added_before(jobs, before, outcome), limit)
     if dry_run:
         for row in chosen:
             outcome.added += 1
             outcome.queues[target.queue or row["queue"]] += 1
         return outcome
     chunk = CHUNK if target.rate is None else max(1, min(CHUNK, int(target.rate / _TICKS)))
-    adder = Adder(target.nodes, target.password, failover=target.failover)
     due = clock()
-    try:
+    with closing(Adder(target.nodes, target.password, failover=target.failover)) as adder:
         while rows := list(islice(chosen, chunk)):
             if target.rate is not None:
                 early = due - clock()
@@ -191,12 +190,10 @@ def replay(
             with whole():
                 _add(adder, rows, target, outcome)
             progress(f"{outcome.added} jobs added")
-    finally:
-        adder.close()
     return outcome
 
 
-def _wanted(jobs: DataFrame, before: set[str], outcome: Outcome) -> Iterator[Row]:
+def _not_added_before(jobs: DataFrame, before: set[str], outcome: Outcome) -> Iterator[Row]:
     for row in jobs.toLocalIterator(prefetchPartitions=True):
         if row["body"] is None:
             outcome.without_body += 1

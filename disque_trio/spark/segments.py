@@ -1,4 +1,4 @@
-"""The files of event logs: finding them, cutting them into pieces, making rows of their lines.
+"""Reads the files of event logs: finds them, splits them into pieces, and converts lines to rows.
 
 Owns no session of Spark: this runs in its workers.
 """
@@ -8,7 +8,8 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatch
 from glob import glob, has_magic
 from pathlib import Path
@@ -22,11 +23,12 @@ OPEN = ".open"
 PACKED = ".gz"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 MALFORMED = "malformed"  # the column with lines that are no events
+PACKING = 10  # times that a compressed segment is smaller than its lines, about
 BLOCK = 4 << 20  # bytes that are parsed at once
 
 
 class SegmentError(Exception):
-    """A segment cannot be read; or a line is no event, and the reader was told to fail then."""
+    """A segment cannot be read, or a line is no event and the reader is set to fail then."""
 
 
 class Piece(NamedTuple):
@@ -56,7 +58,7 @@ def find_segments(paths: Sequence[str], include_open: bool) -> list[Path]:
                 found.add(entry)
             else:
                 raise FileNotFoundError(f"no event log at {entry}")
-    return sorted(path for path in found if _wanted(path, found, include_open))
+    return sorted(path for path in found if _is_segment(path, found, include_open))
 
 
 def _below(directory: Path) -> Iterator[Path]:
@@ -71,7 +73,7 @@ def _below(directory: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if fnmatch(name, "events-*.jsonl*"))
 
 
-def _wanted(path: Path, all: set[Path], include_open: bool) -> bool:
+def _is_segment(path: Path, all: set[Path], include_open: bool) -> bool:
     if path.name.endswith((".jsonl", ".jsonl" + PACKED)):
         return True
     if not include_open or not path.name.endswith(".jsonl" + OPEN):
@@ -81,25 +83,39 @@ def _wanted(path: Path, all: set[Path], include_open: bool) -> bool:
     return closed not in all and closed.with_name(closed.name + PACKED) not in all
 
 
-def split(segments: Sequence[Path], size: int) -> list[list[Piece]]:
-    """Pieces of about ``size`` bytes; small files are put together. A compressed file is one
-    piece: it can only be read from its beginning, and counts as ten times its size."""
-    partitions: list[list[Piece]] = []
+def pieces_of(path: Path, size: int) -> Iterator[tuple[Piece, int]]:
+    """A segment in pieces of ``size`` bytes, and about how many bytes the lines of each are. A
+    compressed one is one piece: it can only be read from its beginning."""
+    length = path.stat().st_size
+    packing = 1
+    if path.name.endswith(PACKED):
+        size, packing = max(length, 1), PACKING
+    for start in range(0, length, size):
+        end = min(start + size, length)
+        yield Piece(str(path), start, end), (end - start) * packing
+
+
+def weight(path: Path) -> int:
+    """About how many bytes the lines of a segment are."""
+    return path.stat().st_size * (PACKING if path.name.endswith(PACKED) else 1)
+
+
+def grouped(pieces: Iterable[tuple[Piece, int]], size: int) -> list[list[Piece]]:
+    """Pieces with their bytes, put together in groups of about ``size`` bytes."""
+    groups: list[list[Piece]] = []
     room = 0
-    for path in segments:
-        length = path.stat().st_size
-        if length == 0:
-            continue
-        packed = path.name.endswith(PACKED)
-        for start in range(0, length, length if packed else size):
-            end = length if packed else min(start + size, length)
-            cost = (end - start) * (10 if packed else 1)
-            if cost > room or not partitions:
-                partitions.append([])
-                room = size
-            partitions[-1].append(Piece(str(path), start, end))
-            room -= cost
-    return partitions
+    for piece, cost in pieces:
+        if cost > room or not groups:
+            groups.append([])
+            room = size
+        groups[-1].append(piece)
+        room -= cost
+    return groups
+
+
+def split(segments: Sequence[Path], size: int) -> list[list[Piece]]:
+    """Pieces of about ``size`` bytes; small files are put together."""
+    return grouped((piece for path in segments for piece in pieces_of(path, size)), size)
 
 
 def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
@@ -135,17 +151,18 @@ def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
             yield data
 
 
+def opened(path: Path) -> BinaryIO:
+    """The lines of a segment, also of a compressed one."""
+    return cast(BinaryIO, gzip.open(path)) if path.name.endswith(PACKED) else path.open("rb")
+
+
 def _opened(path: str) -> BinaryIO:
     """The file, also when it has been closed, and compressed, since it was found."""
     closed = path.removesuffix(OPEN)
     for name in (path, closed):
-        if not name.endswith(PACKED):
-            try:
-                return Path(name).open("rb")
-            except FileNotFoundError:
-                pass
-    packed = closed if closed.endswith(PACKED) else closed + PACKED
-    return cast(BinaryIO, gzip.open(packed, "rb"))
+        with suppress(FileNotFoundError):
+            return opened(Path(name))
+    return opened(Path(closed.removesuffix(PACKED) + PACKED))
 
 
 def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:

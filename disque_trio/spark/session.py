@@ -1,4 +1,4 @@
-"""What commands that use Spark have in common: the session, signals, progress, errors in short."""
+"""Helpers for commands that use Spark: the session, signals, progress, short errors."""
 
 import atexit
 import os
@@ -36,6 +36,8 @@ appender.stderr.layout.pattern = %p %c: %m%n
 _PYTHON = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]*(?:Error|Exception): .*)$", re.MULTILINE)
 _JAVA = re.compile(r"^Caused by: (?:[a-z]\w*\.)+\w+: (.+)$", re.MULTILINE)
 _CALL = re.compile(r"^An error occurred while calling .*\n: (?:[a-z]\w*\.)+", re.MULTILINE)
+# What PySpark's planner of a stream fails with when a source has refused its options.
+_FOLLOWS = "UnboundLocalError: cannot access local variable 'reader'"
 _LONGEST = 500
 
 
@@ -117,7 +119,7 @@ def end_java() -> int:
 
 
 class Stopped(BaseException):
-    """Somebody wants this process to end.
+    """The process was asked to stop.
 
     Attributes:
         signal: which one it was.
@@ -177,7 +179,7 @@ class Signals:
 
 
 class Progress:
-    """A line on a terminal that changes; nothing where there is none."""
+    """A progress line on a terminal; prints nothing elsewhere."""
 
     def __init__(self) -> None:
         self._shown = sys.stderr.isatty()
@@ -202,13 +204,19 @@ def quiet() -> None:
         PySparkLogger.getLogger(name).disabled = True
 
 
-def told(failure: BaseException) -> str:
-    """What a person wants to know, in a line; Spark adds pages of Java's stack."""
+def text_of(failure: BaseException) -> str:
+    """All that it says, or else what it is."""
     try:
         text = str(failure).strip()
     except Exception:  # what Java threw is asked for its text; the JVM may be gone
         text = ""
-    text = text or type(failure).__name__
-    causes = _PYTHON.findall(text) or _JAVA.findall(text)
+    return text or type(failure).__name__
+
+
+def told(failure: BaseException) -> str:
+    """What a person wants to know, in a line; Spark adds pages of Java's stack."""
+    text = text_of(failure)
+    found = _PYTHON.findall(text) or _JAVA.findall(text)
+    causes = [cause for cause in found if not cause.startswith(_FOLLOWS)] or found
     line = causes[-1] if causes else _CALL.sub("", text).strip().splitlines()[0]
     return str(line)[:_LONGEST]

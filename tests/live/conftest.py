@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from live_helpers import session_node, shared_node, talk
+
+from tests.support.live_helpers import session_node, shared_node, talk
 
 __all__ = ["session_node", "shared_node", "talk"]
 

@@ -3,14 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, settings
-from node_bench import Bench
 
-# A busy machine is no failure; and a failure prints how to repeat it.
-settings.register_profile(
-    "unit", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
-settings.load_profile("unit")
+from tests.support.node_bench import Bench
 
 
 @pytest.fixture

@@ -1,95 +1,48 @@
 """What bananaq costs beside Redis Streams: an event added, taken by a group, and acknowledged.
 
-    python -m tools.bench.bananaq [--rounds N] [--events N] [--server COMMAND] [--write-docs]
-    python -m tools.bench.bananaq --scenario held
-
 Three servers do the same in turn: a Redis with XADD, XREADGROUP and XACK; bananaq with its own
 store; and bananaq over that Redis. All have an append-only file that is synced every second. They
 share a CPU, the generator has the other ones. Ratios are those of measurements next to each other
 in time; shown is the median of the rounds and, in brackets, the range. Events stay in their queue
-and stream after they were acknowledged, as they would for other groups.
+and stream after they were acknowledged, as they would for other groups. Scenarios: rates; held,
+the cost with more and more events held.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from statistics import median
 
-from tools.bench import report
-from tools.bench.load import Exchange, Load, LoadError, Script, Shape, connections, percentile, run
-from tools.bench.servers import (
-    BANANAQ_COMMAND,
-    GENERATOR_CPUS,
-    Server,
-    ServerError,
-    bananaq_server,
-    redis_server,
-)
-from tools.bench.workloads import CRLF, ConstantReply, bad_reply, bodies, encode, send
+from tools.bench import load
+from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
+from tools.bench.dialects import GROUP, Bananaq, Dialect, RedisStream, encode
+from tools.bench.load import Script, ask_once, connections, percentile
+from tools.bench.scripts import SERIAL_DIGITS, add_batches, bodies, consume, portions, send
+from tools.bench.servers import BANANAQ_COMMAND, Server, bananaq_server, redis_server
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "bananaq.md"
-GROUP = b"bench"
-CONSUMERS = (1, 10, 100)
-PIPELINES = (1, 16)
-HELD = (1_000, 10_000, 100_000, 1_000_000)
+PAGE = "bananaq.md"
+SECTION = "bananaq {scenario}"
 PRELOAD = 64  # events added at a time before a measurement
 STREAMS, EMBEDDED, REDIS = "Redis Streams", "bananaq, embedded", "bananaq, redis"
+STEPS = ("QADD", "QGET+QACK")
 
 
-class Lines(Shape):
-    """Replies with ``lines`` line ends each, of any length; the first begins with ``head``."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured and how much of it."""
 
-    def __init__(self, head: bytes, lines: int) -> None:
-        self.head = head
-        self.lines = lines
-
-    def complete(self, reply: bytes, count: int) -> bool:
-        if not reply.startswith(self.head[: len(reply)]):
-            raise bad_reply(reply)
-        found = reply.count(CRLF)
-        if found > self.lines * count or b"\r\n-" in reply:
-            raise bad_reply(reply)
-        return found == self.lines * count and reply.endswith(CRLF)
-
-
-class Words:
-    """How one of the servers is asked. ``queue`` is new in each measurement."""
-
-    def __init__(self, streams: bool, queue: bytes) -> None:
-        self.queue = queue
-        self.acked = ConstantReply(b":1\r\n")
-        self.added = Lines(b"$", 2)
-        if streams:
-            # One stream, in it one entry, in it id and fields.
-            self.taken, self._id = Lines(b"*1\r\n*2\r\n", 13), 7
-            self.take = encode(
-                b"XREADGROUP", b"GROUP", GROUP, b"c", b"COUNT", b"1", b"STREAMS", queue, b">"
-            )
-            self.start = encode(b"XGROUP", b"CREATE", queue, GROUP, b"0", b"MKSTREAM")
-        else:
-            self.taken, self._id = Lines(b"*2\r\n$", 5), 2
-            self.take = encode(b"QGET", queue, GROUP, b"EX", b"600")
-            self.start = encode(b"PING")
-        self._streams = streams
-
-    def add(self, body: bytes) -> bytes:
-        if self._streams:
-            return encode(b"XADD", self.queue, b"*", b"f", body)
-        return encode(b"QADD", self.queue, b"3600", body)
-
-    def ack(self, id: bytes) -> bytes:
-        return encode(b"XACK" if self._streams else b"QACK", self.queue, GROUP, id)
-
-    def ids(self, replies: bytes) -> list[bytes]:
-        return replies.split(CRLF)[self._id : -1 : self.taken.lines]
+    scenario: str = option("rates", "what", choices=("rates", "held"))
+    rounds: int = option(3, "how often everything is measured", quick=1)
+    events: int = option(40_000, "a measurement, if pipelined", quick=640)
+    consumers: tuple[int, ...] = option((1, 10, 100), "numbers of connections", quick=(1, 10))
+    pipelines: tuple[int, ...] = option((1, 16), "pipeline depths")
+    held: tuple[int, ...] = option(
+        (1_000, 10_000, 100_000, 1_000_000), "events held", quick=(1_000, 2_000)
+    )
+    size: int = option(100, "bytes of an event's contents", parse=size(SERIAL_DIGITS))
+    server: tuple[str, ...] = option(BANANAQ_COMMAND, "the command of bananaq", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,63 +71,26 @@ class Sample:
     cpu_per_100k: float
 
 
-def measure(
-    subject: Subject, consumers: int, pipeline: int, events: int, size: int, held: int = 0
-) -> Iterator[Sample]:
-    """Add ``events`` events beside ``held`` others, then take and acknowledge as many."""
-    words = Words(subject.name == STREAMS, b"bench:%d" % next(_numbers))
-    new = bodies(size)
-    with connections(subject.servers[0].port, consumers) as socks:
-        run(socks[:1], [send([Exchange(words.start, Lines(b"+", 1), 1)])])
-        run(socks[:1], [send(_adds(words, new, held, PRELOAD))])
-        steps: dict[str, Callable[[], Script]] = {}
-        adds = iter(_adds(words, new, events, pipeline))
-        turns = iter([pipeline] * (events // pipeline))
-        steps["QADD"] = lambda: send(adds)
-        steps["QGET+QACK"] = lambda: _consume(words, turns)
-        for step, script in steps.items():
-            before = subject.cpu()
-            load = run(socks, [script() for _ in socks])
-            yield _sample(subject, step, consumers, pipeline, held, load, subject.cpu() - before)
-
-
-_numbers = count()
-
-
-def _adds(words: Words, new: Iterator[bytes], events: int, pipeline: int) -> list[Exchange]:
-    return [
-        Exchange(b"".join([words.add(next(new)) for _ in range(pipeline)]), words.added, pipeline)
-        for _ in range(events // pipeline)
-    ]
-
-
-def _consume(words: Words, turns: Iterable[int]) -> Script:
-    """While there are turns takes as many events as each says, and acknowledges them."""
-    for number in turns:
-        replies = yield Exchange(words.take * number, words.taken, number)
-        acks = b"".join([words.ack(id) for id in words.ids(replies)])
-        yield Exchange(acks, words.acked, number)
-
-
-def _sample(
-    subject: Subject,
-    step: str,
-    consumers: int,
-    pipeline: int,
-    held: int,
-    load: Load,
-    cpu: float,
-) -> Sample:
-    return Sample(
-        subject.name,
-        step,
-        consumers,
-        pipeline,
-        held,
-        load.commands / load.seconds,
-        percentile(load.latencies, 0.99),
-        cpu * 100_000 / load.commands,
+def run(plan: Plan) -> Findings:
+    """Runs the scenario."""
+    samples: list[Sample] = []
+    levels = plan.held if plan.scenario == "held" else (0,)
+    settings = (
+        [(16, 10)]
+        if plan.scenario == "held"
+        else [(pipeline, consumers) for pipeline in plan.pipelines for consumers in plan.consumers]
     )
+    with ExitStack() as stack:
+        subjects = _subjects(stack, plan.server)
+        for number in range(plan.rounds):
+            for held in levels:
+                for pipeline, consumers in settings:
+                    say(f"round {number + 1}: {consumers} consumers, by {pipeline}, {held:,} held")
+                    events = plan.events if pipeline > 1 else plan.events // 4
+                    for subject in subjects:
+                        samples += measure(subject, consumers, pipeline, events, plan.size, held)
+    text = held_table(samples) if plan.scenario == "held" else rates_table(samples)
+    return Findings(text, samples)
 
 
 def _subjects(stack: ExitStack, command: Sequence[str]) -> list[Subject]:
@@ -189,121 +105,74 @@ def _subjects(stack: ExitStack, command: Sequence[str]) -> list[Subject]:
     ]
 
 
-def rates(command: Sequence[str], rounds: int, events: int, size: int) -> str:
-    """The table of rates."""
-    samples: list[Sample] = []
-    with ExitStack() as stack:
-        subjects = _subjects(stack, command)
-        for number in range(rounds):
-            for pipeline in PIPELINES:
-                for consumers in CONSUMERS:
-                    _say(f"round {number + 1}: {consumers} consumers, pipelined by {pipeline}")
-                    wanted = events if pipeline > 1 else events // 4
-                    for subject in subjects:
-                        samples += measure(subject, consumers, pipeline, wanted, size)
+def measure(
+    subject: Subject, consumers: int, pipeline: int, events: int, size: int, held: int = 0
+) -> Iterator[Sample]:
+    """Add ``events`` events beside ``held`` others, then take and acknowledge as many."""
+    queue = b"bench:%d" % next(_numbers)
+    new = bodies(size)
+    port = subject.servers[0].port
+    words: Dialect = Bananaq(queue)
+    if subject.name == STREAMS:
+        words = RedisStream(size, kept=True, queue=queue)
+        ask_once(port, encode(b"XGROUP", b"CREATE", queue, GROUP, b"0", b"MKSTREAM"))
+    with connections(port, consumers) as socks:
+        load.run(socks[:1], [send(add_batches(words, new, held, PRELOAD))])
+        adds = iter(add_batches(words, new, events, pipeline))
+        counts = portions(events, pipeline)
+        scripts: tuple[Callable[[int], Script], ...] = (
+            lambda worker: send(adds),
+            lambda worker: consume(words, worker, counts),
+        )
+        for step, script in zip(STEPS, scripts, strict=True):
+            before = subject.cpu()
+            done = load.run(socks, [script(worker) for worker in range(consumers)])
+            cpu = subject.cpu() - before
+            setting = (subject.name, step, consumers, pipeline, held)
+            rate, p99 = done.commands / done.seconds, percentile(done.latencies, 0.99)
+            yield Sample(*setting, rate, p99, cpu * 100_000 / done.commands)
+
+
+_numbers = count()
+
+
+def rates_table(samples: Sequence[Sample]) -> str:
+    """A row for each step, setting and server."""
     titles = ("", "consumers", "pipelined by", "commands/s", "rate beside Streams", "p99 ms")
     rows: list[list[str]] = []
-    for step in ("QADD", "QGET+QACK"):
-        for pipeline in PIPELINES:
-            for consumers in CONSUMERS:
-                for name in (STREAMS, EMBEDDED, REDIS):
-                    here = _of(samples, name, step, consumers, pipeline)
-                    base = _of(samples, STREAMS, step, consumers, pipeline)
-                    rows.append(
-                        [
-                            f"{step}, {name}",
-                            str(consumers),
-                            str(pipeline),
-                            f"{median(s.rate for s in here):,.0f}",
-                            _ratio([a.rate / b.rate for a, b in zip(here, base, strict=True)]),
-                            f"{median(s.p99 for s in here) * 1000:.2f}",
-                            f"{median(s.cpu_per_100k for s in here):.2f}",
-                            _ratio(
-                                [
-                                    a.cpu_per_100k / b.cpu_per_100k
-                                    for a, b in zip(here, base, strict=True)
-                                ]
-                            ),
-                        ]
-                    )
-    return report.table((*titles, "CPU s/100k", "CPU beside Streams"), rows)
+    cells = grouped(samples, lambda s: (STEPS.index(s.step), s.pipeline, s.consumers))
+    for (step, pipeline, consumers), cell in sorted(cells.items()):
+        by_subject = grouped(cell, lambda s: s.subject)
+        base = by_subject[STREAMS]
+        for name, here in by_subject.items():
+            row = [f"{STEPS[step]}, {name}", str(consumers), str(pipeline)]
+            row += [middle(here, lambda s: s.rate), _ratio(here, base, lambda s: s.rate)]
+            row += [middle(here, lambda s: s.p99 * 1000, 2), middle(here, _cost, 2)]
+            rows.append([*row, _ratio(here, base, _cost)])
+    return table((*titles, "CPU s/100k", "CPU beside Streams"), rows)
 
 
-def held(command: Sequence[str], rounds: int, events: int, size: int) -> str:
-    """The table of what it costs with more and more events held."""
-    samples: list[Sample] = []
-    with ExitStack() as stack:
-        subjects = _subjects(stack, command)
-        for number in range(rounds):
-            for level in HELD:
-                _say(f"round {number + 1}: {level:,} events held")
-                for subject in subjects:
-                    samples += measure(subject, 10, 16, events, size, level)
+def held_table(samples: Sequence[Sample]) -> str:
+    """What it costs with more and more events held."""
     rows: list[list[str]] = []
-    for step in ("QADD", "QGET+QACK"):
-        for name in (STREAMS, EMBEDDED, REDIS):
-            by_level = [
-                [s for s in samples if (s.subject, s.step, s.held) == (name, step, level)]
-                for level in HELD
-            ]
-            first = by_level[0]
-            cells = [
-                _ratio([a.cpu_per_100k / b.cpu_per_100k for a, b in zip(here, first, strict=True)])
-                for here in by_level
-            ]
-            rows.append([f"{step}, {name}", *cells])
-    return report.table(("CPU beside that with 1,000 held", *(f"{n:,}" for n in HELD)), rows)
+    levels = list(dict.fromkeys(sample.held for sample in samples))
+    for (step, name), found in sorted(
+        grouped(samples, lambda s: (s.step, s.subject)).items(), key=lambda item: item[0][0]
+    ):
+        by_level = grouped(found, lambda s: s.held)
+        first = by_level[levels[0]]
+        cells = [_ratio(by_level[level], first, _cost) for level in levels]
+        rows.append([f"{step}, {name}", *cells])
+    titles = (f"CPU beside that with {levels[0]:,} held", *(f"{n:,}" for n in levels))
+    return table(titles, rows)
 
 
-def _of(samples: Sequence[Sample], name: str, step: str, consumers: int, pipe: int) -> list[Sample]:
-    wanted = (name, step, consumers, pipe)
-    return [s for s in samples if (s.subject, s.step, s.consumers, s.pipeline) == wanted]
+def _cost(sample: Sample) -> float:
+    return sample.cpu_per_100k
 
 
-def _ratio(values: Sequence[float]) -> str:
-    if all(value == 1 for value in values):
+def _ratio(a: Sequence[Sample], b: Sequence[Sample], value: Callable[[Sample], float]) -> str:
+    if [*map(value, a)] == [*map(value, b)]:
         return "1.00"
-    return f"**{median(values):.2f}** ({min(values):.2f}-{max(values):.2f})"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs the benchmark. Returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.bench.bananaq",
-        description="What bananaq costs beside Redis Streams.",
-    )
-    parser.add_argument("--scenario", choices=("rates", "held"), default="rates")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--events", type=int, default=40_000, help="a measurement, if pipelined")
-    parser.add_argument("--size", type=int, default=100, help="bytes of an event's contents")
-    parser.add_argument(
-        "--server",
-        default=shlex.join(BANANAQ_COMMAND),
-        metavar="COMMAND",
-        help="the command that starts bananaq",
-    )
-    parser.add_argument("--write-docs", action="store_true", help="into docs/bananaq.md")
-    options = parser.parse_args(arguments)
-    section = f"bananaq {options.scenario}"
-    if options.write_docs:
-        report.replace_section(DOCS.read_text(), section, "")  # is there a place for the table?
-    os.sched_setaffinity(0, GENERATOR_CPUS)
-    table = rates if options.scenario == "rates" else held
-    body = table(shlex.split(options.server), options.rounds, options.events, options.size)
-    heading = report.heading(arguments, report.machine(), "tools.bench.bananaq")
-    text = f"{heading}\n\n{body}"
-    print(text)
-    if options.write_docs:
-        DOCS.write_text(report.replace_section(DOCS.read_text(), section, text))
-    return 0
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, LoadError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
+    found, span = ratio(a, b, value)
+    return f"{found} ({span})"

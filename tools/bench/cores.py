@@ -1,37 +1,37 @@
-"""What the cores of one machine are good for: ``python -m tools.bench.cores``.
+"""What the cores of one machine are good for.
 
 One node against two that form a cluster, on this machine and under the same load. Each node has
 generators of its own, as each client has a node; jobs live through ADDJOB, GETJOB and ACKJOB in
 batches, or go from producers at one node to consumers at the other. Measured are jobs in a second,
-the CPU time that all nodes use for a job, and that of the generators, which share the same cores.
+the CPU time that all nodes use for a job, and that of the generators, which share the same cores:
+so their requests are made beforehand and used again and again.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import shlex
-import socket
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle as endless
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-from tools.bench import report
-from tools.bench.command import run
-from tools.bench.fleet import HOST, Fleet
-from tools.bench.generators import Part, drive
-from tools.bench.load import LoadError
-from tools.bench.replicated import ClusterBench
-from tools.bench.replicated import Way as ReplicatedWay
-from tools.bench.servers import DISQUE_COMMAND, NO_REWRITE, disque_server
+from tools.bench import nodes
+from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
+from tools.bench.dialects import QUEUE, Batched, copied
+from tools.bench.load import Exchange, LoadError, connections
+from tools.bench.load import run as drive_load
+from tools.bench.nodes import Cluster, ClusterBench, cluster
+from tools.bench.scripts import SERIAL_DIGITS, add_batches, bodies, cycle, lives
+from tools.bench.servers import CPUS, DISQUE_COMMAND, NO_REWRITE
+from tools.bench.workers import worker
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "design.md"
-MODULE = "tools.bench.cores"
-CPUS = tuple(sorted(os.sched_getaffinity(0)))
+PAGE = "design.md"
+SECTION = "cores"
+PINNED = False
 STEPS = ("one by one", "batch", "across")
 AOF = {
     "none": (),
@@ -39,6 +39,20 @@ AOF = {
 }
 WARM_UP = 0.3  # s
 ACROSS_RATE = 10_000  # jobs, for each second of a measurement
+PREPARED = 64  # batches that go round
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured: each way for ``seconds`` in each round, with so many ``clients`` in all."""
+
+    rounds: int = option(5, "how often everything is measured", quick=1)
+    nodes: int = option(2, "nodes beside the single one")
+    clients: int = option(64, "of all nodes together")
+    pipelines: tuple[int, ...] = option((16, 64), "jobs in a batch", quick=(16,))
+    seconds: float = option(2.0, "of each measurement", quick=0.2)
+    size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
+    server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +100,8 @@ class Result:
         return self.own_cpu / self.jobs * 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is measured: each way for ``seconds`` in each round, with so many ``clients`` in all."""
-
-    command: Sequence[str]
-    ways: Sequence[Way]
-    rounds: int
-    nodes: int
-    clients: int
-    size: int
-    seconds: float
-    say: Callable[[str], None]
-
-
 def ways(pipelines: Sequence[int], levels: Sequence[str]) -> list[Way]:
-    """All that is measured by default."""
+    """All that is measured."""
     found = [Way("one by one", 1, "none", False)]
     for pinned in (False, True):
         for aof in levels:
@@ -109,6 +109,23 @@ def ways(pipelines: Sequence[int], levels: Sequence[str]) -> list[Way]:
     found += [Way("one by one", pipeline, "none", False) for pipeline in pipelines if pipeline > 1]
     found += [Way("across", pipeline, "none", False) for pipeline in pipelines]
     return found
+
+
+def run(plan: Plan) -> Findings:
+    """Every way with one node and with several, in turn, in every round."""
+    results: list[Result] = []
+    for round in range(plan.rounds):
+        for aof, found in grouped(ways(plan.pipelines, tuple(AOF)), lambda way: way.aof).items():
+            command = (*plan.server, *NO_REWRITE, *AOF[aof])
+            with ExitStack() as stack:
+                groups = [
+                    stack.enter_context(cluster([command] * count, CPUS, str(count)))
+                    for count in (1, plan.nodes)
+                ]
+                for way in found:
+                    say(f"round {round + 1}, {way}")
+                    results += [_measure(plan, way, group, round) for group in groups]
+    return Findings(gain_table(results), results)
 
 
 def placed(way: Way, nodes: int, cpus: Sequence[int]) -> list[tuple[set[int], set[int]]]:
@@ -121,75 +138,53 @@ def placed(way: Way, nodes: int, cpus: Sequence[int]) -> list[tuple[set[int], se
     return [({cpus[n % len(cpus)]}, {cpus[n % len(cpus)]}) for n in range(nodes)]
 
 
-def measure(plan: Plan) -> list[Result]:
-    """Every way with one node and with several, in turn, in every round."""
-    results: list[Result] = []
-    for round in range(plan.rounds):
-        for aof in dict.fromkeys(way.aof for way in plan.ways):
-            with ExitStack() as stack:
-                groups = [
-                    stack.enter_context(_nodes(plan.command, count, aof))
-                    for count in (1, plan.nodes)
-                ]
-                for way in plan.ways:
-                    if way.aof == aof:
-                        plan.say(f"round {round + 1}, {describe(way)}")
-                        results += [_measure(plan, way, group, round) for group in groups]
-    return results
-
-
-@contextmanager
-def _nodes(command: Sequence[str], count: int, aof: str) -> Iterator[Fleet]:
-    """A cluster of so many nodes."""
-    with ExitStack() as stack:
-        whole = (*command, *NO_REWRITE, *AOF[aof])
-        servers = [
-            stack.enter_context(disque_server(f"{count}-{n}", whole, CPUS)) for n in range(count)
-        ]
-        controls = [
-            stack.enter_context(socket.create_connection((HOST, server.port), 60.0))
-            for server in servers
-        ]
-        fleet = Fleet(servers, controls)
-        fleet.join()
-        yield fleet
-
-
-def _measure(plan: Plan, way: Way, fleet: Fleet, round: int) -> Result:
-    places = placed(way, len(fleet), CPUS)
-    for server, (cpus, _) in zip(fleet.servers, places, strict=True):
+def _measure(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
+    places = placed(way, len(group), sorted(CPUS))
+    for server, (cpus, _) in zip(group.servers, places, strict=True):
         for task in Path(f"/proc/{server.process.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), cpus)
-    ports = [server.port for server in fleet.servers]
     if way.step == "across":
-        return _across(plan, way, fleet, round)
+        return _across(plan, way, group, round)
+    ports = [server.port for server in group.servers]
     parts = split(way, ports, [cpus for _, cpus in places], plan)
     try:
-        drive(parts, WARM_UP)
-        before = fleet.usage()
-        done = drive(parts, plan.seconds)
+        drive(parts, min(WARM_UP, plan.seconds))
+        before = group.usage()
+        jobs, seconds, own_cpu = drive(parts, plan.seconds)
     except LoadError as failure:
-        raise fleet.failure(failure) from failure
-    usage = fleet.usage().since(before)
-    fleet.settle(0)
-    return Result(way, len(fleet), round, done.jobs, done.seconds, usage.cpu, done.own_cpu)
+        raise group.failure(failure) from failure
+    usage = group.usage().since(before)
+    group.settle(0)
+    return Result(way, len(group), round, jobs, seconds, usage.cpu, own_cpu)
 
 
-def _across(plan: Plan, way: Way, fleet: Fleet, round: int) -> Result:
+def _across(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
     """First all jobs are added, then each node's are taken at the next one: what a job costs that
     moves. One generator does it."""
-    bench = ClusterBench(fleet, plan.size)
-    found = ReplicatedWay("cycle across", 1, False, way.pipeline, plan.clients)
-    jobs = max(way.pipeline * plan.clients, round_to(plan.seconds * ACROSS_RATE, way.pipeline))
+    bench = ClusterBench(group, plan.size)
+    found = nodes.Way("cycle across", 1, False, way.pipeline, plan.clients)
+    batches = max(plan.clients, int(plan.seconds * ACROSS_RATE / way.pipeline))
     own = time.process_time()
-    result = bench.measure(found, jobs, round)
+    result = bench.measure(found, batches * way.pipeline, round)
     own = time.process_time() - own
-    return Result(way, len(fleet), round, jobs, result.seconds, result.usage.cpu, own)
+    return Result(way, len(group), round, result.jobs, result.seconds, result.usage.cpu, own)
 
 
-def round_to(number: float, unit: int) -> int:
-    """``number`` as a multiple of ``unit``."""
-    return round(number / unit) * unit
+# ---- the generators ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The work of one generator: at which port, on which CPUs, by how many clients; in batches of
+    so many (``pipeline``), with one GETJOB and one ACKJOB for each (``batched``) or one a job;
+    ``size`` is that of a body in bytes."""
+
+    port: int
+    cpus: frozenset[int]
+    clients: int
+    pipeline: int
+    batched: bool
+    size: int
 
 
 def split(way: Way, ports: Sequence[int], cpus: Sequence[set[int]], plan: Plan) -> list[Part]:
@@ -210,85 +205,73 @@ def split(way: Way, ports: Sequence[int], cpus: Sequence[set[int]], plan: Plan) 
     ]
 
 
+def drive(parts: Sequence[Part], seconds: float) -> tuple[int, float, float]:
+    """Does all parts at the same time, each in a process of its own. Returns the jobs that went
+    through their lives, wall seconds, and CPU seconds of the generators. Raises LoadError when a
+    reply is not what it has to be, or a generator ends."""
+    with ExitStack() as stack:
+        generators = [stack.enter_context(worker("a generator", _generate, p)) for p in parts]
+        for generator in generators:
+            generator.hear()  # all clients are connected
+        started = time.perf_counter()
+        for generator in generators:
+            generator.tell(started + seconds)
+        found = [generator.hear(seconds) for generator in generators]
+    jobs, finished, own_cpu = zip(*found, strict=True)
+    return sum(jobs), max(finished) - started, sum(own_cpu)
+
+
+def _generate(pipe: Connection, part: Part) -> None:
+    """The life of a generator's process."""
+    os.sched_setaffinity(0, part.cpus)
+    words = Batched(part.pipeline, part.size)
+    single = copied(part.size, QUEUE, 1, False)
+    batches = add_batches(single, bodies(part.size), part.pipeline * PREPARED, part.pipeline)
+    given: list[int] = []
+    with connections(part.port, part.clients) as socks:
+        pipe.send("connected")
+        adds = until(pipe.recv(), batches, given)
+        scripts = [
+            lives(words, adds) if part.batched else cycle(single, worker, adds)
+            for worker in range(part.clients)
+        ]
+        load = drive_load(socks, scripts)
+        pipe.send((sum(given), time.perf_counter(), load.own_cpu))
+
+
+def until(deadline: float, batches: Sequence[Exchange], given: list[int]) -> Iterator[Exchange]:
+    """The batches again and again until the deadline (time.perf_counter); ``given`` gets the
+    number of commands of each."""
+    for batch in endless(batches):
+        if time.perf_counter() > deadline:
+            return
+        given.append(batch.commands)
+        yield batch
+
+
 # ---- tables --------------------------------------------------------------------------------
 
 
-def describe(way: Way) -> str:
-    """A way in words."""
-    return f"{way.step} by {way.pipeline}, AOF {way.aof}{', pinned' if way.pinned else ''}"
-
-
-def table(results: Sequence[Result]) -> str:
+def gain_table(results: Sequence[Result]) -> str:
     """One row for each way: what several nodes gain beside one, round by round."""
     many = max(result.nodes for result in results)
     titles = ["a job's life", "in batches of", "AOF", "CPUs", "jobs/s, 1 node"]
     titles += [f"jobs/s, {many} nodes", "gain", "(range)", "node CPU us a job, 1 node"]
     titles += [f"{many} nodes", "generator CPU us a job", "gain with the generator elsewhere"]
     rows = []
-    for way in dict.fromkeys(result.way for result in results):
-        one = [r for r in results if r.way == way and r.nodes == 1]
-        more = [r for r in results if r.way == way and r.nodes == many]
-        gains = [b.rate / a.rate for a, b in zip(one, more, strict=True)]
+    for way, found in grouped(results, lambda result: result.way).items():
+        one = [r for r in found if r.nodes == 1]
+        more = [r for r in found if r.nodes == many]
         row = [way.step, str(way.pipeline), way.aof, "pinned" if way.pinned else "free"]
-        row += [f"{median(r.rate for r in group):,.0f}" for group in (one, more)]
-        row += [f"**{median(gains):.2f}**", f"{min(gains):.2f}-{max(gains):.2f}"]
-        row += [f"{median(r.cpu_us for r in group):.1f}" for group in (one, more)]
-        row += [f"{median(r.own_us for r in more):.1f}", f"{elsewhere(one, more):.2f}"]
+        row += [middle(group, lambda r: r.rate) for group in (one, more)]
+        row += ratio(more, one, lambda r: r.rate)
+        row += [middle(group, lambda r: r.cpu_us, 1) for group in (one, more)]
+        row += [middle(more, lambda r: r.own_us, 1), f"{elsewhere(one, more):.2f}"]
         rows.append(row)
-    return report.table(titles, rows)
+    return table(titles, rows)
 
 
 def elsewhere(one: Sequence[Result], more: Sequence[Result]) -> float:
     """The gain where no generator takes anything of the nodes' CPUs: each node has a CPU, so it
     is the number of nodes, less what a job costs more CPU time."""
     return more[0].nodes * median(a.cpu_us / b.cpu_us for a, b in zip(one, more, strict=True))
-
-
-# ---- the command line ----------------------------------------------------------------------
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Measures, and prints the table. Returns the exit status."""
-    options = _parser().parse_args(arguments)
-    quick = bool(options.quick)
-    plan = Plan(
-        command=shlex.split(options.server),
-        ways=ways(options.pipelines or ((16,) if quick else (16, 64)), ("none", "everysec")),
-        rounds=options.rounds or (1 if quick else 5),
-        nodes=options.nodes,
-        clients=options.clients,
-        size=100,
-        seconds=options.seconds or (0.2 if quick else 2.0),
-        say=lambda text: print(text, file=sys.stderr, flush=True),
-    )
-    if options.write_docs:
-        # Not after minutes of work: is there a place for the table?
-        report.replace_section(DOCS.read_text(), "cores", "")
-    text = f"{report.heading(arguments, report.machine(), MODULE)}\n\n{table(measure(plan))}"
-    print(text)
-    if options.write_docs:
-        DOCS.write_text(report.replace_section(DOCS.read_text(), "cores", text))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    add = parser.add_argument
-    add("--quick", action="store_true", help="a few seconds' run, to see that everything works")
-    add("--rounds", type=int, help="how often everything is measured (default 5)")
-    add("--nodes", type=int, default=2, help="nodes beside the single one (default 2)")
-    add("--clients", type=int, default=64, help="of all nodes together (default 64)")
-    add(
-        "--pipelines",
-        type=lambda text: tuple(map(int, text.split(","))),
-        metavar="N,N",
-        help="jobs in a batch (default 16,64)",
-    )
-    add("--seconds", type=float, help="of each measurement (default 2)")
-    add("--server", metavar="COMMAND", default=shlex.join(DISQUE_COMMAND), help="starts a node")
-    add("--write-docs", action="store_true", help=f"replace the table in docs/{DOCS.name}")
-    return parser
-
-
-if __name__ == "__main__":
-    run(main)

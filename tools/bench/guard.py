@@ -1,16 +1,13 @@
-"""``make guard``: fails when a hot path got dearer, told in machine instructions.
+"""Fails when a hot path got dearer, told in machine instructions.
 
 Instructions do not depend on what else the machine does, so a tenth more is a tenth more. They do
 depend on the interpreter: the baseline file has counts for each one that it was written with, and
 where there are none for the one at hand nothing is judged. valgrind's callgrind counts.
-
-    python -m tools.bench.guard             # exit status 1: a path is more than 10% dearer
-    python -m tools.bench.guard --update    # what is counted now is the baseline from now on
+The exit status is 1 when a path is more than 10% dearer.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -20,12 +17,23 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
+from tools.bench.cli import child, option
 from tools.bench.guard_paths import BASE
 
 BASELINE = Path(__file__).with_name("guard_baseline.json")
 LIMIT = 1.10
+PINNED = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done."""
+
+    update: bool = option(False, "what is counted now is the baseline from now on")
+
 
 Counts = dict[str, int]
 """Instructions for one command of each path."""
@@ -73,10 +81,7 @@ def count() -> Counts:
             "--instr-atstart=no",
             "--collect-atstart=no",
             f"--callgrind-out-file={directory}/counts",
-            sys.executable,
-            "-m",
-            "tools.bench.guard_paths",
-            str(marks),
+            *child("tools.bench.guard_paths", str(marks)),
         ]
         # The same hashes, so the same collisions in dictionaries, each time.
         environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -156,14 +161,11 @@ def judge(counts: Counts, baseline: Counts) -> tuple[list[str], list[str]]:
     return lines, wrong
 
 
-def main(argv: list[str] | None = None, file: Path = BASELINE) -> int:
+def run(plan: Plan, file: Path = BASELINE) -> int:
     """Count and judge; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="guard", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--update", action="store_true", help="write the baseline")
-    options = parser.parse_args(argv)
     known: dict[str, Counts] = json.loads(file.read_text()) if file.exists() else {}
     key = interpreter()
-    if not options.update and key not in known:
+    if not plan.update and key not in known:
         print(f"guard: there is no baseline for {key}: nothing is judged")
         print(f"guard: known are {'; '.join(known) or 'none'}")
         return 0
@@ -172,7 +174,7 @@ def main(argv: list[str] | None = None, file: Path = BASELINE) -> int:
     except GuardError as problem:
         print(f"guard: {problem}", file=sys.stderr)
         return 1
-    if options.update:
+    if plan.update:
         known[key] = counts
         file.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
         print(f"guard: {len(counts)} counts for {key} written to {file.name}")
@@ -187,7 +189,3 @@ def main(argv: list[str] | None = None, file: Path = BASELINE) -> int:
             file=sys.stderr,
         )
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

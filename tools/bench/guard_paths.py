@@ -2,30 +2,38 @@
 
 ``guard`` starts this under callgrind, which counts only while it is told to: around the turns of
 a server, not while requests are made or replies are read.
-
-    python -m tools.bench.guard_paths MARKS     # MARKS: the library that tells callgrind
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Protocol
 
-from disque_trio.core.client import Client
-from disque_trio.core.machine import Machine
-from disque_trio.core.node import Node
-from disque_trio.core.peers import Peers
-from disque_trio.protocol.reply import Value, encode
-from disque_trio.protocol.request import RequestParser
-from tools.bench.inprocess import START, Desk, make_broker, make_node, request
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.node import Node
+from disque_trio.resp.reply import Value, encode
+from disque_trio.resp.request import RequestParser
+from disque_trio.respserver.client import Client
+from tools.bench.inprocess import (
+    BODY,
+    ENDS,
+    EVENT_COMMANDS,
+    JOB_COMMANDS,
+    QUEUE,
+    START,
+    Desk,
+    id_in,
+    make_broker,
+    make_node,
+    request,
+    requests_of,
+)
 
-BODY = b"x" * 100
 WARM = 192  # commands before the count begins, so that the interpreter knows the code
 COUNTED = 480
 REQUEUED = 1000
@@ -79,24 +87,18 @@ def run(counter: Counter) -> None:
         counter.toggle()
     counter.name(BASE, 1, COUNTED)
     for pipeline in (1, 16):
-        with _desk(make_node()) as desk:
-            _lives(desk, pipeline, f"pipelined by {pipeline}", counter)
-        with _desk(make_broker()) as desk:
-            _events(desk, pipeline, f"pipelined by {pipeline}", counter)
-    with tempfile.TemporaryDirectory() as directory, _desk(make_node(), directory) as desk:
-        _lives(desk, 16, "pipelined by 16, AOF", counter)
+        with closing(Desk(make_node())) as desk:
+            _life(desk, JOB_COMMANDS, pipeline, f"pipelined by {pipeline}", counter)
+        with closing(Desk(make_broker())) as desk:
+            _life(desk, EVENT_COMMANDS, pipeline, f"pipelined by {pipeline}", counter)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        closing(Desk(make_node(), aof=directory)) as desk,
+    ):
+        _life(desk, JOB_COMMANDS, 16, "pipelined by 16, AOF", counter)
     _copies(counter)
     _requeues(counter)
     _codec(counter)
-
-
-@contextmanager
-def _desk(machine: Machine, aof: str | None = None) -> Iterator[Desk]:
-    desk = Desk(machine, aof=aof)
-    try:
-        yield desk
-    finally:
-        desk.close()
 
 
 def _serve(desk: Desk, batches: list[bytes], counter: Counter) -> list[object]:
@@ -111,14 +113,11 @@ def _serve(desk: Desk, batches: list[bytes], counter: Counter) -> list[object]:
     return replies
 
 
-def _batches(requests: list[bytes], pipeline: int) -> list[bytes]:
-    return [b"".join(requests[i : i + pipeline]) for i in range(0, len(requests), pipeline)]
-
-
 def _step(
     desk: Desk, requests: list[bytes], pipeline: int, path: str, counter: Counter
 ) -> list[object]:
-    batches = _batches(requests, pipeline)
+    starts = range(0, len(requests), pipeline)
+    batches = [b"".join(requests[start : start + pipeline]) for start in starts]
     replies = _serve(desk, batches, counter)
     counter.name(path, len(requests), len(batches))
     if len(replies) != len(requests) or None in replies:
@@ -126,42 +125,17 @@ def _step(
     return replies
 
 
-def _lives(desk: Desk, pipeline: int, how: str, counter: Counter) -> None:
-    """Jobs are added, taken, acknowledged."""
+def _life(desk: Desk, commands: Sequence[str], pipeline: int, how: str, counter: Counter) -> None:
+    """Jobs or events are added, taken, acknowledged."""
     for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
-        add = [request(b"ADDJOB", b"guard", BODY, b"0")] * count
-        _step(desk, add, pipeline, f"ADDJOB, {how}", now)
-        get = [request(b"GETJOB", b"NOHANG", b"FROM", b"guard")] * count
-        ids = [_first(reply)[1] for reply in _step(desk, get, pipeline, f"GETJOB, {how}", now)]
-        ack = [request(b"ACKJOB", id) for id in ids]
-        acked = _step(desk, ack, pipeline, f"ACKJOB, {how}", now)
-        if acked != [1] * count:
-            raise RuntimeError("ACKJOB ended no job")
-
-
-def _events(desk: Desk, pipeline: int, how: str, counter: Counter) -> None:
-    """Events are added, taken, acknowledged."""
-    take = request(b"QGET", b"guard", b"group")
-    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
-        add = [request(b"QADD", b"guard", b"1000", BODY)] * count
-        _step(desk, add, pipeline, f"QADD, {how}", now)
-        taken = _step(desk, [take] * count, pipeline, f"QGET, {how}", now)
-        ack = [request(b"QACK", b"guard", b"group", _words(event)[0]) for event in taken]
-        acked = _step(desk, ack, pipeline, f"QACK, {how}", now)
-        if acked != [1] * count:
-            raise RuntimeError("QACK ended no event")
-
-
-def _first(reply: object) -> list[bytes]:
-    if not isinstance(reply, list):
-        raise TypeError(f"no jobs: {reply!r}")
-    return _words(reply[0])
-
-
-def _words(reply: object) -> list[bytes]:
-    if not isinstance(reply, list):
-        raise TypeError(f"no list: {reply!r}")
-    return reply
+        taken: list[bytes] = []
+        for command in commands:
+            requests = [request(*words) for words in requests_of(command, count, taken)]
+            replies = _step(desk, requests, pipeline, f"{command}, {how}", now)
+            if command not in ENDS:
+                taken = [id_in(reply) for reply in replies]
+            elif replies != [1] * count:
+                raise RuntimeError(f"{command} did not end all")
 
 
 class _Pair(Peers):
@@ -198,15 +172,15 @@ def _copies(counter: Counter) -> None:
             for to, peer in ((1, peers[0]), (0, peers[1])):
                 while peer.sent:
                     nodes[to].receive(ids[1 - to], peer.sent.popleft(), START)
-        nodes[0].settle()
-        nodes[1].settle()
+        nodes[0].commit()
+        nodes[1].commit()
 
     for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
         for _ in range(count):
             now.toggle()
-            nodes[0].command(client, [b"ADDJOB", b"guard", BODY, b"0"], START)
+            nodes[0].command(client, [b"ADDJOB", QUEUE, BODY, b"0"], START)
             settle()
-            nodes[0].command(client, [b"GETJOB", b"NOHANG", b"FROM", b"guard"], START)
+            nodes[0].command(client, [b"GETJOB", b"NOHANG", b"FROM", QUEUE], START)
             settle()
             now.toggle()
             id = client.out[0].split(b"\r\n")[-2] if client.out[0][:1] == b"$" else client.out[0]
@@ -215,7 +189,11 @@ def _copies(counter: Counter) -> None:
             nodes[0].command(client, [b"ACKJOB", id], START)
             settle()
             now.toggle()
-            if client.out[-1] != b":1\r\n" or nodes[0].jobs.count or nodes[1].jobs.count:
+            if (
+                client.out[-1] != b":1\r\n"
+                or nodes[0].store.jobs.count
+                or nodes[1].store.jobs.count
+            ):
                 raise RuntimeError(f"the job did not end on both nodes: {client.out}")
             client.out.clear()
         now.name("a job on two nodes", count, 2 * count)
@@ -227,22 +205,22 @@ def _requeues(counter: Counter) -> None:
         node: Node = make_node()
         client = Client(1, True)
         for _ in range(REQUEUED):
-            node.command(client, [b"ADDJOB", b"guard", BODY, b"0", b"RETRY", b"10"], START)
-            node.command(client, [b"GETJOB", b"NOHANG", b"FROM", b"guard"], START)
+            node.command(client, [b"ADDJOB", QUEUE, BODY, b"0", b"RETRY", b"10"], START)
+            node.command(client, [b"GETJOB", b"NOHANG", b"FROM", QUEUE], START)
         now.toggle()
-        while 0 < node.next_wake() <= START + 60_000 and node.total_requeued < REQUEUED:
+        while 0 < node.next_wake() <= START + 60_000 and node.store.total_requeued < REQUEUED:
             node.tick(START + 60_000)
         now.toggle()
-        if node.total_requeued != REQUEUED:
-            raise RuntimeError(f"{node.total_requeued} of {REQUEUED} jobs were queued again")
+        if node.store.total_requeued != REQUEUED:
+            raise RuntimeError(f"{node.store.total_requeued} of {REQUEUED} jobs were queued again")
         now.name("a job is queued again", REQUEUED, 1)
 
 
 def _codec(counter: Counter) -> None:
     """Requests that hiredis does not get, and replies that are not put together by hand."""
-    whole = request(b"ADDJOB", b"guard", BODY, b"0")
+    whole = request(b"ADDJOB", QUEUE, BODY, b"0")
     pieces = [whole[:70], whole[70:]]
-    job: list[Value] = [b"guard", BODY, 17, None]
+    job: list[Value] = [QUEUE, BODY, 17, None]
     reply: list[Value] = [job, job, {b"nacks": 0, b"queued": 1}]
     for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
         parser = RequestParser()
@@ -261,6 +239,7 @@ def _codec(counter: Counter) -> None:
         now.name("encode a nested reply", count, count)
 
 
-if __name__ == "__main__":
+def main(marks: str) -> None:
+    """Take all paths; ``marks`` is the library that tells callgrind."""
     gc.disable()
-    run(Callgrind(sys.argv[1]))
+    run(Callgrind(marks))

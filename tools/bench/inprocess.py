@@ -10,31 +10,43 @@ import os
 import random
 import select
 import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import hiredis
 
-from disque_trio.aof.survey import Survey
-from disque_trio.bananaq.check import EventSurvey
+from disque_trio.aof.persistence import Persistence
+from disque_trio.aof.scanner import Scanner
+from disque_trio.bananaq.check import EventScanner
 from disque_trio.bananaq.commands.table import build_table as build_banana_table
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.embedded import EmbeddedStore
-from disque_trio.commands.table import build_table
+from disque_trio.cluster.peers import Peers
 from disque_trio.config import Config
-from disque_trio.core.host import Host
-from disque_trio.core.machine import Machine
-from disque_trio.core.node import Node
-from disque_trio.core.peers import Peers
-from disque_trio.server.clock import Clock
-from disque_trio.server.connection import Connection
-from disque_trio.server.engine import Engine
-from disque_trio.server.links import NoLinks
-from disque_trio.server.logs import Logging
-from disque_trio.server.persistence import Persistence
-from disque_trio.server.stats import Stats
+from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.node import Node
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Logging
+from disque_trio.resp.command import encode_command
+from disque_trio.respserver.command import Command
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.links import Links
+from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.io.tasks import RequeueTimer
+from disque_trio.respserver.machine import Machine
 
 START = 1_700_000_000_000  # ms since the epoch
+QUEUE = b"guard"
+BODY = b"x" * 100
+JOB_COMMANDS = ("ADDJOB", "GETJOB", "ACKJOB")
+EVENT_COMMANDS = ("QADD", "QGET", "QACK")
+ENDS = ("ACKJOB", "QACK")
 _BUFFER = 1 << 20
+
+M = TypeVar("M")  # a machine
 
 
 class StillClock(Clock):
@@ -48,6 +60,10 @@ class StillClock(Clock):
         return self.time
 
 
+def _ignore(due: int) -> None:
+    pass
+
+
 class _QuietHost(Host):
     """Nothing is around the machine."""
 
@@ -57,25 +73,36 @@ def no_duration() -> int:
     return 0
 
 
-def make_node(peers: Peers | None = None, seed: int = 1) -> Node:
-    """A node alone, or with ``peers``."""
+def make_node(
+    peers: Peers | None = None,
+    seed: int = 1,
+    more: Sequence[Command[Machine]] = (),
+    clock: Callable[[], int] = no_duration,
+) -> Node:
+    """A node alone, or with ``peers``; it also knows the commands ``more``."""
     rng = random.Random(seed)
     return Node(
         id=b"%040x" % rng.getrandbits(160),
-        commands=build_table(),
+        commands=build_table() | _by_name(more),
         host=_QuietHost(),
         peers=peers or Peers(),
         entropy=rng.randbytes,
         rng=rng,
-        clock=no_duration,
+        clock=clock,
         maxmemory=0,
     )
 
 
-def make_broker() -> Broker:
-    """A bananaq that keeps its events itself."""
-    store = EmbeddedStore()
-    return Broker(store, store, build_banana_table(True), _QuietHost(), no_duration)
+def make_broker(
+    more: Sequence[Command[Machine]] = (), clock: Callable[[], int] = no_duration
+) -> Broker:
+    """A bananaq that keeps its events itself; it also knows the commands ``more``."""
+    commands = build_banana_table(True) | _by_name(more)
+    return Broker(EmbeddedStore(), commands, _QuietHost(), clock)
+
+
+def _by_name(commands: Sequence[Command[M]]) -> dict[bytes, Command[M]]:
+    return {command.name.encode(): command for command in commands}
 
 
 class Desk:
@@ -83,12 +110,16 @@ class Desk:
 
     Args:
         aof: directory of an append-only file, which is never synced; None: there is none.
+        timed: the engine tells ``timer`` what is due.
 
     Attributes:
         connections: the server's ends. socks: the clients' ends.
+        timer: of the engine.
     """
 
-    def __init__(self, machine: Machine, clients: int = 1, aof: str | None = None) -> None:
+    def __init__(
+        self, machine: Node | Broker, clients: int = 1, aof: str | None = None, timed: bool = False
+    ) -> None:
         self.machine = machine
         self._logging = Logging(level="warning", path=os.devnull)
         self.clock = StillClock()
@@ -96,22 +127,31 @@ class Desk:
         config = Config({"appendonly": aof is not None, "appendfilename": path})
         config.appendfsync = "no"
         log = self._logging.log
-        self.engine = Engine(machine, NoLinks(), config, self.clock, Stats(), log)
         self.persistence: Persistence | None = None
         if aof is not None:
-            survey: type[Survey] = EventSurvey if isinstance(machine, Broker) else Survey
-            self.persistence = Persistence(machine, config, log, survey=survey)
-            self.persistence.open()
-            self.engine.persist = self.persistence.turn
+            scanner: type[Scanner] = EventScanner if isinstance(machine, Broker) else Scanner
+            self.persistence = Persistence(machine, config, log, scanner=scanner)
+            self.persistence.file.open()
+        self.timer = RequeueTimer(self.clock)
+        self.engine = Engine(
+            machine,
+            Links(),
+            config,
+            self.clock,
+            Stats(),
+            log,
+            self.persistence,
+            on_wake=self.timer.wake_at if timed else _ignore,
+        )
         self.socks: list[socket.socket] = []
         for _ in range(clients):
             ours, theirs = socket.socketpair()
             for end in (ours, theirs):
                 end.setblocking(False)
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-            self.engine.add(ours, "client", True)
+            self.engine.clients.add(ours, "client", True)
             self.socks.append(theirs)
-        self.connections: list[Connection] = list(self.engine.connections.values())
+        self.connections: list[Connection] = list(self.engine.clients.connections.values())
         self.ready = [(connection.fd, select.EPOLLIN) for connection in self.connections]
         self._reader = hiredis.Reader()
 
@@ -159,6 +199,29 @@ class Desk:
 
 def request(*words: bytes) -> bytes:
     """A request as it is on the wire."""
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
+    return encode_command(words)
+
+
+def requests_of(command: str, count: int, taken: Sequence[bytes]) -> list[list[bytes]]:
+    """The words of ``count`` requests; ``taken``: the ids of the jobs or events to end."""
+    name = command.encode()
+    if command in ENDS:
+        words = [name] if command == "ACKJOB" else [name, QUEUE, b"group"]
+        return [[*words, id] for id in taken]
+    words = {
+        "ADDJOB": [name, QUEUE, BODY, b"0"],
+        "GETJOB": [name, b"NOHANG", b"FROM", QUEUE],
+        "QADD": [name, QUEUE, b"1000", BODY],
+        "QGET": [name, QUEUE, b"group"],
+    }[command]
+    return [words] * count
+
+
+def id_in(reply: object) -> bytes:
+    """The id in the reply to a command that adds or takes a job or an event."""
+    if isinstance(reply, list):
+        first = reply[0]
+        reply = first[1] if isinstance(first, list) else first  # of GETJOB, or of QGET
+    if not isinstance(reply, bytes):
+        raise TypeError(f"no id: {reply!r}")
+    return reply

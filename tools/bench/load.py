@@ -13,14 +13,14 @@ import math
 import select
 import socket
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 RECEIVE_BYTES = 256 * 1024
 STALL_SECONDS = 30.0
-PING = b"*1\r\n$4\r\nPING\r\n"
+PING = (b"*1\r\n$4\r\nPING\r\n", b"+PONG")
 
 
 class LoadError(Exception):
@@ -70,8 +70,8 @@ def percentile(ordered: Sequence[float], fraction: float) -> float:
 def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
     """Opens ``count`` connections to a port of this machine and closes them at the end.
 
-    Each answers a PING before the next is opened, so that the listen queue cannot overflow
-    and all of them are known to be served. Raises LoadError when the server refuses one.
+    Each answers a PING before the next is opened, so that the listen queue cannot overflow and all
+    of them are known to be served. Raises LoadError when the server refuses one.
     """
     with ExitStack() as stack:
         yield [stack.enter_context(_connect(port)) for _ in range(count)]
@@ -79,13 +79,12 @@ def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
 
 def _connect(port: int) -> socket.socket:
     try:
-        sock = socket.create_connection(("127.0.0.1", port), STALL_SECONDS)
+        sock = dial(port)
     except OSError as error:
         raise LoadError(f"cannot connect to port {port}: {error}") from error
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        answer = ask(sock, PING)
-        if answer != b"+PONG":
+        answer = ask(sock, PING[0])
+        if answer != PING[1]:
             raise LoadError(f"PING was answered with {answer!r}")
         sock.setblocking(False)
     except BaseException:
@@ -94,22 +93,60 @@ def _connect(port: int) -> socket.socket:
     return sock
 
 
-def ask(sock: socket.socket, request: bytes) -> bytes:
-    """Sends one request on a blocking socket, returns its one-line reply without the CRLF.
+def dial(port: int) -> socket.socket:
+    """A blocking connection that sends at once."""
+    sock = socket.create_connection(("127.0.0.1", port), STALL_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def receive(sock: socket.socket, done: Callable[[bytes], bool]) -> bytes:
+    """What a blocking connection brings until there is enough of it.
 
     Raises LoadError when the connection ends or fails first.
     """
     reply = b""
     try:
-        sock.sendall(request)
-        while not reply.endswith(b"\r\n"):
+        while not done(reply):
             chunk = sock.recv(RECEIVE_BYTES)
             if not chunk:
                 raise LoadError("the server closed the connection")
             reply += chunk
     except OSError as error:
         raise LoadError(f"the connection failed: {error}") from error
-    return reply[:-2]
+    return reply
+
+
+def ask(sock: socket.socket, request: bytes) -> bytes:
+    """Sends one request on a blocking connection; returns its reply, which is a line or a RESP
+    bulk string, as text. Raises LoadError when the connection ends or fails first."""
+    try:
+        sock.sendall(request)
+    except OSError as error:
+        raise LoadError(f"the connection failed: {error}") from error
+
+    def whole(reply: bytes) -> bool:
+        head, found, rest = reply.partition(b"\r\n")
+        if head.startswith(b"$") and head != b"$-1":
+            return len(rest) >= int(head[1:]) + 2 if found else False
+        return reply.endswith(b"\r\n")
+
+    reply = receive(sock, whole)
+    return reply.partition(b"\r\n")[2][:-2] if reply.startswith(b"$") else reply[:-2]
+
+
+def ask_once(port: int, request: bytes) -> bytes:
+    """The same on a connection of its own."""
+    with dial(port) as sock:
+        return ask(sock, request)
+
+
+def info(port: int, *sections: bytes) -> dict[str, str]:
+    """The fields of these sections of INFO."""
+    with dial(port) as sock:
+        texts = [ask(sock, b"INFO %b\r\n" % section).decode() for section in sections]
+    lines = "\n".join(texts).splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 class _Client:

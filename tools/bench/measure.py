@@ -8,25 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tools.bench.load import (
-    Load,
-    LoadError,
-    Script,
-    ask,
-    connections,
-    percentile,
-    run,
-)
+from tools.bench.dialects import DIALECTS
+from tools.bench.load import Load, Script, connections, percentile, run
+from tools.bench.scripts import ack_batches, add_batches, bodies, cycle, portions, send, take
 from tools.bench.servers import Server
-from tools.bench.workloads import (
-    DIALECTS,
-    ack_batches,
-    add_batches,
-    bodies,
-    cycle,
-    send,
-    take,
-)
 
 Sockets = list[socket.socket]
 Handles = list[list[bytes]]
@@ -115,19 +100,19 @@ class Bench:
     @contextmanager
     def connected(self, count: int) -> Iterator[Sockets]:
         """Keeps ``count`` connections open."""
-        with self._blaming(), connections(self.server.port, count) as socks:
+        with self.server.blamed(), connections(self.server.port, count) as socks:
             yield socks
 
     def fill(self, jobs: int) -> None:
         """Adds jobs, unmeasured."""
         with self.connected(1) as socks:
-            for count in _portions(jobs, FILL_PORTION):
+            for count in portions(jobs, FILL_PORTION):
                 self._add(_Step(), socks, count, FILL_PIPELINE)
 
     def drain(self, jobs: int) -> None:
         """Takes and ends jobs, unmeasured."""
         with self.connected(1) as socks:
-            for count in _portions(jobs, FILL_PORTION):
+            for count in portions(jobs, FILL_PORTION):
                 handles = self._take(_Step(), socks, count, FILL_PIPELINE)
                 self._ack(_Step(), socks, handles, FILL_PIPELINE)
 
@@ -136,7 +121,7 @@ class Bench:
         told) jobs at a time, so that no more than that come on top of the jobs held."""
         add, take, ack = _Step(), _Step(), _Step()
         with self.connected(setting.clients) as socks:
-            for count in _portions(jobs, portion or jobs):
+            for count in portions(jobs, portion or jobs):
                 self._add(add, socks, count, setting.pipeline)
                 handles = self._take(take, socks, count, setting.pipeline)
                 self._ack(ack, socks, handles, setting.pipeline)
@@ -159,7 +144,7 @@ class Bench:
         self._run(step, socks, [send(batches) for _ in socks])
 
     def _take(self, step: _Step, socks: Sockets, jobs: int, pipeline: int) -> Handles:
-        counts = _portions(jobs, pipeline)
+        counts = portions(jobs, pipeline)
         replies: list[list[bytes]] = [[] for _ in socks]
         workers = enumerate(replies)
         self._run(step, socks, [take(self.dialect, n, counts, mine) for n, mine in workers])
@@ -179,19 +164,7 @@ class Bench:
 
     def _expect_queued(self, jobs: int) -> None:
         """Checks that the work was done to its end: the queue is as long as before."""
-        with self.connected(1) as socks:
-            socks[0].setblocking(True)
-            length = ask(socks[0], self.dialect.length)
-        if length != b":%d" % jobs:
-            raise self.server.failure(f"answers {length!r} when {jobs} jobs should be queued")
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except LoadError as error:
-            raise self.server.failure(error) from error
-
-
-def _portions(total: int, most: int) -> Iterator[int]:
-    return (min(most, total - at) for at in range(0, total, most))
+        with self.server.blamed():
+            length = self.dialect.unfinished(self.server.port)
+        if length != jobs:
+            raise self.server.failure(f"has {length} jobs when {jobs} should be queued")

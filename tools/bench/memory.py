@@ -1,4 +1,4 @@
-"""What jobs take of a node's memory, and how long a node stops: ``python -m tools.bench.memory``.
+"""What jobs take of a node's memory, and how long a node stops.
 
 A node is filled with jobs of 100 bytes and its resident memory is read, alone and in a cluster of
 two in which each job has a copy; Redis holds as many beside it. Then a million jobs are added and
@@ -8,23 +8,277 @@ PINGs all the time) and from inside (how long its loop is busy between two looks
 
 from __future__ import annotations
 
-import argparse
-import os
-import shlex
-import sys
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 
-from tools.bench import report
-from tools.bench.memory_runs import Growth, Held, Plan, Step, alone, copied, growth, redis, steps
-from tools.bench.servers import DISQUE_COMMAND, GENERATOR_CPUS, ServerError
-from tools.bench.workloads import SERIAL_DIGITS
+from tools.bench.cli import Findings, option, say, size, table, words
+from tools.bench.dialects import QUEUE, Dialect, RedisList, RedisStream, copied, timed
+from tools.bench.filler import SPARE, Filler
+from tools.bench.load import connections
+from tools.bench.measure import Bench, Setting
+from tools.bench.nodes import Cluster, cluster
+from tools.bench.scripts import SERIAL_DIGITS
+from tools.bench.servers import DISQUE_COMMAND, WITH_DEBUG, disque_server, redis_server
+from tools.bench.stops import Stops, Watch, pinger, watches
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "performance.md"
-MODULE = "tools.bench.memory"
+PAGE = "performance.md"
 SECTION = "memory of jobs"
-MB = 1_000_000
 PARTS = ("held", "stops", "growth")
+MB = 1_000_000
+MANY = 1_000  # ids in one command
+LATER = 15  # s until jobs expire or are due; all of them have to be added before
+LATE = "it does not get done"
+COLLECTED_JOBS = 10_000  # up to so many jobs held the collector runs at all
+COLLECT_SECONDS = 75.0  # it runs once in a minute
+ROUNDS = 4
+CYCLE_CLIENTS = 8
+CYCLE_PIPELINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured; all are numbers of jobs but ``size``."""
+
+    parts: tuple[str, ...] = option(PARTS, "what", choices=PARTS)
+    jobs: tuple[int, ...] = option((1_000_000, 10_000_000), "of a node alone", quick=(2_000, 5_000))
+    copies: tuple[int, ...] = option((1_000_000,), "of a cluster of two", quick=(2_000,))
+    stops: int = option(1_000_000, "jobs added and freed at once", quick=5_000)
+    lives: int = option(500_000, "jobs of a round of the growth", quick=2_000)
+    size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
+    server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What ``jobs`` jobs take of a process: its resident bytes without them, with them, and when
+    they were done with (None: that was not tried)."""
+
+    who: str
+    jobs: int
+    empty: int
+    full: int
+    emptied: int | None = None
+
+    @property
+    def per_job(self) -> float:
+        """Resident bytes that one job adds."""
+        return (self.full - self.empty) / self.jobs
+
+    @property
+    def kept(self) -> float | None:
+        """Which part of that the process kept afterwards."""
+        if self.emptied is None:
+            return None
+        return (self.emptied - self.empty) / (self.full - self.empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did to those who wait."""
+
+    what: str
+    jobs: int
+    stops: Stops
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Resident bytes after each round of ``lives`` jobs and ``clients`` clients that came and
+    went, the first one left out, in which the process takes what it needs for good."""
+
+    lives: int
+    clients: int
+    rss: Sequence[int]
+
+    @property
+    def per_round(self) -> float:
+        """Bytes that a round adds."""
+        return (self.rss[-1] - self.rss[0]) / (len(self.rss) - 1)
+
+
+def run(plan: Plan) -> Findings:
+    """Measures the parts."""
+    texts: list[str] = []
+    samples: list[Held | Step | Growth] = []
+    clusters: list[Step] = []
+    if "held" in plan.parts:
+        copies, clusters = in_cluster(plan)
+        held = [*alone(plan), *copies, *in_redis(plan)]
+        samples += held
+        texts.append(held_table(held))
+    if "stops" in plan.parts:
+        steps = [*in_steps(plan), *clusters]
+        samples += steps
+        texts.append(steps_table(steps))
+    if "growth" in plan.parts:
+        grown = growth(plan)
+        samples.append(grown)
+        texts.append(growth_text(grown))
+    return Findings("\n\n".join(texts), samples)
+
+
+# ---- what is held ----------------------------------------------------------------------------
+
+
+def alone(plan: Plan) -> list[Held]:
+    """Nodes that are alone, one for each number of jobs."""
+    found = []
+    for jobs in plan.jobs:
+        say(f"{jobs:,} jobs in a node")
+        with disque_server(command=plan.server) as server:
+            filler = Filler(server, plan.size)
+            dialect = copied(plan.size, QUEUE, 1, False)
+            filler.warm(dialect)
+            empty = server.rss_bytes()
+            keeps = jobs <= plan.stops  # the ids of many millions would take as much here
+            filler.add(jobs, dialect, keep=keeps)
+            full = server.rss_bytes()
+            filler.end(b"ACKJOB", 1)
+            emptied = filler.settled_rss() if keeps else None
+            found.append(Held("node alone", jobs, empty, full, emptied))
+    return found
+
+
+def in_redis(plan: Plan) -> list[Held]:
+    """Redis with as many jobs as the steps have."""
+    found = []
+    dialects = (RedisList(plan.size), RedisStream(plan.size))
+    for who, dialect in zip(("Redis list", "Redis stream"), dialects, strict=True):
+        say(f"{plan.stops:,} jobs in a {who}")
+        with redis_server() as server:
+            filler = Filler(server, plan.size)
+            filler.add(SPARE, dialect)
+            empty = server.rss_bytes()
+            filler.add(plan.stops, dialect)
+            full = server.rss_bytes()
+            filler.command(b"DEL", QUEUE)
+            found.append(Held(who, plan.stops, empty, full, filler.settled_rss()))
+    return found
+
+
+def in_cluster(plan: Plan) -> tuple[list[Held], list[Step]]:
+    """Clusters of two nodes that both hold each job, and how long the nodes stopped."""
+    found: list[Held] = []
+    steps: list[Step] = []
+    for jobs in plan.copies:
+        say(f"{jobs:,} jobs in each of two nodes")
+        with ExitStack() as stack:
+            seen = stack.enter_context(watches(2))
+            commands = [watch.command(plan.server) for watch in seen]
+            nodes = stack.enter_context(cluster(commands))
+            fillers = [Filler(server, plan.size) for server in nodes.servers]
+            fillers[1].command(b"CONFIG", b"SET", b"maxmemory", b"0")
+            dialect = copied(plan.size, QUEUE, 2, False)
+            fillers[0].warm(dialect)
+            nodes.settle(0)
+            empty = _rss(nodes)
+            keeps = jobs <= plan.stops
+            _reset(seen)
+            fillers[0].add(jobs, dialect, keep=keeps)
+            nodes.settle(2 * jobs)
+            steps += _both("ADDJOB with a copy", jobs, seen)
+            full = _rss(nodes)
+            emptied: list[int | None] = [None, None]
+            if keeps:
+                _reset(seen)
+                fillers[0].end(b"ACKJOB", 1)
+                nodes.settle(0)
+                steps += _both("ACKJOB", jobs, seen)
+                emptied = [filler.settled_rss() for filler in fillers]
+            for number, who in enumerate(("node with a replica", "the replica")):
+                found.append(Held(who, jobs, empty[number], full[number], emptied[number]))
+    return found, steps
+
+
+def _rss(nodes: Cluster) -> list[int]:
+    return [server.rss_bytes() for server in nodes.servers]
+
+
+def _reset(seen: Iterable[Watch]) -> None:
+    for watch in seen:
+        watch.reset()
+
+
+def _both(what: str, jobs: int, seen: Sequence[Watch]) -> list[Step]:
+    who = ("first of two nodes", "replica")
+    return [Step(f"{what}: {who[n]}", jobs, watch.read()) for n, watch in enumerate(seen)]
+
+
+# ---- stops, and growth -----------------------------------------------------------------------
+
+
+def in_steps(plan: Plan) -> list[Step]:
+    """One node that gets many jobs and frees them, each time in another way."""
+    found: list[Step] = []
+    jobs = plan.stops
+    command = (*plan.server, *WITH_DEBUG)
+    with watches(1) as (watch,), disque_server(command=watch.command(command)) as server:
+        filler = Filler(server, plan.size)
+        plain = copied(plan.size, QUEUE, 1, False)
+        filler.warm(plain)
+        with pinger(server.port) as pings:
+            pings.ask()  # it is connected
+
+            def step(what: str, work: Callable[[], None]) -> None:
+                say(what)
+                pings.ask()
+                watch.reset()
+                work()
+                found.append(Step(what, jobs, watch.read(pings.ask())))
+
+            def add(dialect: Dialect = plain) -> None:
+                filler.add(jobs, dialect, keep=True)
+
+            step("ADDJOB", add)
+            step("ACKJOB, one id each", lambda: filler.end(b"ACKJOB", 1))
+            for word in (b"ACKJOB", b"FASTACK", b"DELJOB"):
+                add()
+                step(f"{word.decode()}, {MANY:,} ids each", partial(filler.end, word, MANY))
+            add()
+            filler.ids.clear()
+            step("DEBUG FLUSHALL", lambda: _flush(filler))
+            later = b"%d" % LATER
+            filler.add(jobs, timed(plan.size, b"DELAY", later))
+            step("all become due", lambda: server.wait(lambda: filler.queued() == jobs, LATE))
+            _flush(filler)
+            filler.add(jobs, timed(plan.size, b"TTL", later))
+            step("all expire", lambda: server.wait(lambda: filler.held() == 0, LATE))
+            filler.add(COLLECTED_JOBS, plain)
+            step("the collector runs", lambda: _collection(watch))
+    return found
+
+
+def _flush(filler: Filler) -> None:
+    filler.command(b"DEBUG", b"FLUSHALL")
+    filler.settled_rss()  # what is freed later is part of it
+
+
+def _collection(watch: Watch) -> None:
+    deadline = time.monotonic() + COLLECT_SECONDS
+    while watch.read().collections == 0 and time.monotonic() < deadline:
+        time.sleep(1.0)
+
+
+def growth(plan: Plan) -> Growth:
+    """One node through which jobs and clients go."""
+    rss = []
+    clients = max(1, plan.lives // 100)
+    with disque_server(command=plan.server) as server:
+        bench = Bench(server, plan.size)
+        for number in range(ROUNDS):
+            say(f"{plan.lives:,} jobs and {clients:,} clients come and go, round {number + 1}")
+            bench.cycles(Setting(number, CYCLE_PIPELINE, CYCLE_CLIENTS), plan.lives)
+            for _ in range(0, clients, 100):
+                with connections(server.port, 100):
+                    pass
+            rss.append(server.rss_bytes())
+    return Growth(plan.lives, clients, rss[1:])
+
+
+# ---- tables ----------------------------------------------------------------------------------
 
 
 def held_table(found: Sequence[Held]) -> str:
@@ -38,7 +292,7 @@ def held_table(found: Sequence[Held]) -> str:
         row.append("" if emptied is None else f"{emptied / MB:,.0f}")
         row.append("" if kept is None else f"{kept:.0%}")
         rows.append(row)
-    return report.table(titles, rows)
+    return table(titles, rows)
 
 
 def steps_table(found: Sequence[Step]) -> str:
@@ -52,7 +306,7 @@ def steps_table(found: Sequence[Step]) -> str:
         row += [f"{stops.wall:.1f}", f"**{stops.cpu:.1f}**", str(stops.collections)]
         row += [f"{stops.collector:.1f}", str(stops.freed)] if stops.collections else ["", ""]
         rows.append(row)
-    return report.table(titles, rows)
+    return table(titles, rows)
 
 
 def growth_text(grown: Growth) -> str:
@@ -62,80 +316,3 @@ def growth_text(grown: Growth) -> str:
         f"{grown.lives:,} jobs and {grown.clients:,} clients come and go in each round, and after"
         f" the rounds the process has {sizes} MB: {grown.per_round / 1000:+,.0f} kB a round."
     )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Measures and prints. Returns the exit status."""
-    options = _parser().parse_args(arguments)
-    quick = bool(options.quick)
-    plan = Plan(
-        command=shlex.split(options.server),
-        jobs=options.jobs or ((2_000, 5_000) if quick else (1_000_000, 10_000_000)),
-        copies=options.copies or ((2_000,) if quick else (1_000_000,)),
-        stops=options.stops or (5_000 if quick else 1_000_000),
-        lives=options.lives or (2_000 if quick else 500_000),
-        size=max(options.size, SERIAL_DIGITS),
-        say=_say,
-    )
-    if options.write_docs:
-        # Not after minutes of work: is there a place for the tables?
-        report.replace_section(DOCS.read_text(), SECTION, "")
-    os.sched_setaffinity(0, GENERATOR_CPUS)
-    parts = [report.heading(arguments, report.machine(), MODULE)]
-    clusters: list[Step] = []
-    if "held" in options.parts:
-        copies, clusters = copied(plan)
-        parts.append(held_table([*alone(plan), *copies, *redis(plan)]))
-    if "stops" in options.parts:
-        parts.append(steps_table([*steps(plan), *clusters]))
-    if "growth" in options.parts:
-        parts.append(growth_text(growth(plan)))
-    text = "\n\n".join(parts)
-    print(text)
-    if options.write_docs:
-        DOCS.write_text(report.replace_section(DOCS.read_text(), SECTION, text))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
-    add = parser.add_argument
-    add("--quick", action="store_true", help="few jobs, to see that everything works")
-    add("--parts", type=_parts, default=PARTS, metavar="P,P", help=f"of {', '.join(PARTS)}")
-    add("--jobs", type=_numbers, metavar="N,N", help="of a node alone (1000000,10000000)")
-    add("--copies", type=_numbers, metavar="N,N", help="of a cluster of two (1000000)")
-    add("--stops", type=_number, metavar="N", help="jobs added and freed at once (1000000)")
-    add("--lives", type=_number, metavar="N", help="jobs of a round of the growth (500000)")
-    add("--size", type=_number, default=100, help="bytes of a job's body (default 100)")
-    add("--server", metavar="COMMAND", default=shlex.join(DISQUE_COMMAND), help="starts a node")
-    add("--write-docs", action="store_true", help=f"replace the tables in docs/{DOCS.name}")
-    return parser
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    parts = tuple(text.split(","))
-    if not set(parts) <= set(PARTS):
-        raise argparse.ArgumentTypeError(f"of {', '.join(PARTS)}")
-    return parts
-
-
-def _number(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(_number(part) for part in text.split(","))
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")

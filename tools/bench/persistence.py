@@ -1,252 +1,136 @@
-"""What the append-only file costs: latencies and memory during a rewrite, and the rate of loading.
+"""What the append-only file costs: latencies and memory during rewrites, and the rate of loading.
 
-    python -m tools.bench.persistence [--jobs N] [--size BYTES] [--server COMMAND]
-
-The node writes its file with `appendfsync everysec`, on no CPU of its own. ADDJOBs are sent at half
-the rate that it can take, at fixed times whatever the replies do (an open loop); a latency counts
-from the time at which the request was due, so that a pause of the node is seen by each of them.
+The node writes its file with ``appendfsync everysec``, on no CPU of its own. ADDJOBs are sent at
+half the rate that it can take, at fixed times whatever the replies do (an open loop); a latency
+counts from the time at which the request was due, so that a pause of the node is seen by each of
+them. Then the node is killed and loads the file.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import select
-import shlex
-import signal
-import subprocess
 import tempfile
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tools.bench.load import connections, percentile, run
-from tools.bench.servers import DISQUE_COMMAND, free_port
-from tools.bench.workloads import Disque, add_batches, bodies, encode, send
+from tools.bench.cli import Findings, option, say, words
+from tools.bench.latency_stage import Measurement, Stage
+from tools.bench.load import info, percentile
+from tools.bench.servers import CPUS, DISQUE_COMMAND, NO_REWRITE, Server, disque_server, highest
 
-CLIENTS = 50
-PIPELINE = 64  # while the node is filled
-PROBE = 30_000  # jobs added to see how many a second the node can take
-BASE_SECONDS = 15.0
-TICK_MS = 1
-WAIT_SECONDS = 300.0
+PINNED = False
+MIB = 1 << 20
+POLL_SECONDS = 0.02
 
 
-class Node:
-    """A node with an append-only file, in ``directory``."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured; times in s."""
 
-    def __init__(self, command: Sequence[str], directory: Path) -> None:
-        self.port = free_port()
-        self._log = directory / f"{self.port}.log"
-        options = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(directory)]
-        options += ["--maxmemory", "16gb", "--appendonly", "yes", "--appendfsync", "everysec"]
-        with self._log.open("wb") as output:
-            self.process = subprocess.Popen(
-                (*command, *options, "--auto-aof-rewrite-percentage", "0"),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        self._wait(lambda: self._event("loaded") is not None)
-
-    def _wait(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not done():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"the node failed: {self._log.read_text()[-2000:]}")
-            time.sleep(0.02)
-
-    def _event(self, begin: str) -> float | None:
-        """When the log says so (s)."""
-        for line in self._log.read_text().splitlines():
-            entry = json.loads(line) if line.startswith("{") else {}
-            if entry.get("event", "").startswith(begin):
-                return datetime.fromisoformat(entry["time"]).timestamp()
-        return None
-
-    def loading_seconds(self) -> float:
-        """How long it loaded its file."""
-        started, ended = self._event("ready to accept"), self._event("loaded")
-        assert started is not None
-        assert ended is not None
-        return ended - started
-
-    def peak(self) -> int:
-        """The most memory it has had (bytes)."""
-        return _high_water(self.process.pid)
-
-    def rewriter(self) -> int | None:
-        """The process that compacts the file."""
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            for pid in (task / "children").read_text().split():
-                # Just started, it still counts the memory of the node as its own.
-                if b"aof.compact" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return int(pid)
-        return None
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+    jobs: int = option(1_000_000, "held, and loaded", quick=5_000)
+    size: int = option(100, "bytes of a job")
+    seconds: float = option(15.0, "of the load without rewrites, and with them", quick=1.0)
+    peak_seconds: float = option(2.0, "of the measurement of the peak rate", quick=0.3)
+    clients: int = option(50, "connections")
+    server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
 
-def _high_water(pid: int) -> int:
+def run(plan: Plan) -> Findings:
+    """Fills a node, rewrites its file under load, kills it, and lets another one load the file."""
+    with tempfile.TemporaryDirectory(prefix="bench-aof-") as name:
+        directory = Path(name)
+        with _node(plan, directory) as server:
+            text = during_rewrites(plan, server)
+            server.process.kill()
+            server.process.wait()
+        with _node(plan, directory) as server:
+            jobs, seconds = loaded(server)
+        size = sum(file.stat().st_size for file in directory.glob("*.aof")) / 1e6
+    rate = jobs / seconds
+    text += f"loading: {jobs} jobs, {size:.0f} MB, {seconds:.1f} s, {rate:.0f} jobs/s"
+    return Findings(text)
+
+
+def _node(plan: Plan, directory: Path) -> AbstractContextManager[Server]:
+    file = ("--appendonly", "yes", "--appendfsync", "everysec", *NO_REWRITE)
+    command = (*plan.server, *file)
+    return disque_server("disque", command, CPUS, directory, level="notice")
+
+
+def during_rewrites(plan: Plan, server: Server) -> str:
+    """Latencies and memory without and with rewrites under way."""
+    stage = Stage(server, server, plan.clients, plan.size, whole=False)
+    stage.fill(plan.jobs)
+    rate = stage.peak(plan.peak_seconds) / 2
+    say(f"{plan.jobs:,} jobs held, {rate:,.0f} ADDJOBs a second")
+    base = stage.measure(rate, plan.seconds)
+    before = high_water(server.process.pid)
+
+    def rewriting() -> float:
+        return max(map(high_water, rewriters(server.process.pid)), default=0)
+
+    with (
+        highest(rewriting, POLL_SECONDS) as most,
+        stage.rewriting() as took,
+        stage.measuring(rate, plan.seconds) as busy,
+    ):
+        pass
+    after = high_water(server.process.pid)
+    mean = sum(took) / max(1, len(took))
+    return (
+        f"{plan.jobs} jobs of {plan.size} bytes held; load: {rate:.0f} ADDJOBs a second, half of"
+        f" what it can  \n{_line('without a rewrite', base)}  \n"
+        f"{_line(f'during {len(took)} rewrites of {mean:.1f} s', busy[0])}  \n"
+        f"peak memory: node {before / MIB:.0f} MiB before the rewrites, {after / MIB:.0f} MiB after"
+        f" them, the process that rewrites {most[0] / MIB:.0f} MiB  \n"
+    )
+
+
+def _line(what: str, found: Measurement) -> str:
+    times: Sequence[float] = found.load.cycles
+    points = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("worst", 1.0))
+    texts = [f"{name} {percentile(times, point) * 1000:.2f} ms" for name, point in points]
+    return f"{what}: {len(times)} ADDJOBs, {', '.join(texts)}"
+
+
+def loaded(server: Server) -> tuple[int, float]:
+    """The jobs that a node loads from its file, and how long that takes (s), by its log."""
+    port = server.port
+    server.wait(lambda: info(port, b"persistence")["loading"] == "0", "its file is not loaded")
+    events = {}
+    for line in server.log.read_text().splitlines():
+        entry = json.loads(line) if line.startswith("{") else {}
+        events[str(entry.get("event")).partition(",")[0]] = entry
+    start, end = (
+        next(entry for event, entry in events.items() if event.startswith(begin))
+        for begin in ("ready to accept", "loaded")
+    )
+    seconds = datetime.fromisoformat(end["time"]) - datetime.fromisoformat(start["time"])
+    return int(end["jobs"]), seconds.total_seconds()
+
+
+def rewriters(pid: int) -> list[int]:
+    """The processes of a node that compact its file."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    # Just started, one still counts the memory of the node as its own.
+    return [int(child) for child in children if _compacts(child)]
+
+
+def _compacts(pid: str) -> bool:
+    try:
+        return b"aof.compact" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False  # it has ended
+
+
+def high_water(pid: int) -> int:
+    """The most memory that a process has had (bytes); 0: it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
-
-
-@contextmanager
-def node(command: Sequence[str], directory: Path) -> Iterator[Node]:
-    """A node that ends with the block."""
-    running = Node(command, directory)
-    try:
-        yield running
-    finally:
-        running.kill()
-
-
-class Load:
-    """ADDJOBs at a fixed rate; ``latencies`` in s, from the time each was due."""
-
-    def __init__(self, port: int, rate: float, size: int) -> None:
-        self.latencies: list[float] = []
-        self._port = port
-        self._rate = rate
-        self._body = b"x" * size
-
-    def run(self, until: threading.Event) -> None:
-        """Send until ``until`` is set."""
-        request = encode(b"ADDJOB", b"load", self._body, b"0")
-        now = time.perf_counter
-        with connections(self._port, CLIENTS) as socks, select.epoll() as epoll:
-            due: dict[int, deque[float]] = {}
-            by_fd = {sock.fileno(): sock for sock in socks}
-            for fd in by_fd:
-                due[fd] = deque()
-                epoll.register(fd, select.EPOLLIN)
-            start = now()
-            sent = 0
-            while not until.is_set():
-                while (at := start + sent / self._rate) <= now():
-                    sock = socks[sent % CLIENTS]
-                    # A few bytes of one client: they always fit into its socket's buffer.
-                    if sock.send(request) != len(request):
-                        raise SystemExit("a client's buffer is full")
-                    due[sock.fileno()].append(at)
-                    sent += 1
-                for fd, _ in epoll.poll(TICK_MS / 1000):
-                    reply = by_fd[fd].recv(1 << 16)
-                    if b"-" in (reply[:1], reply[-1:]):
-                        raise SystemExit(f"the node says {reply!r}")
-                    ended = now()
-                    waiting = due[fd]
-                    for _ in range(reply.count(b"\n")):
-                        self.latencies.append(ended - waiting.popleft())
-
-
-def report(what: str, latencies: list[float]) -> None:
-    """Print the percentiles of ``latencies`` (s)."""
-    latencies.sort()
-    points = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("worst", 1.0)]
-    texts = [f"{name} {percentile(latencies, point) * 1000:.2f} ms" for name, point in points]
-    print(f"{what}: {len(latencies)} ADDJOBs, {', '.join(texts)}")
-
-
-def capacity(port: int, size: int) -> float:
-    """ADDJOBs a second that the node takes from CLIENTS clients, one by one."""
-    dialect, new = Disque(size), bodies(size)
-    share = PROBE // CLIENTS
-    with connections(port, CLIENTS) as socks:
-        scripts = [send(add_batches(dialect, new, share, 1)) for _ in socks]
-        load = run(socks, scripts)
-    return load.commands / load.seconds
-
-
-def fill(port: int, jobs: int, size: int) -> None:
-    """Add ``jobs`` jobs."""
-    dialect, new = Disque(size), bodies(size)
-    with connections(port, 1) as socks:
-        for start in range(0, jobs, 100_000):
-            run(socks, [send(add_batches(dialect, new, min(100_000, jobs - start), PIPELINE))])
-
-
-def during_rewrite(target: Node, jobs: int, size: int) -> None:
-    """Latencies and memory without and with a rewrite under way."""
-    fill(target.port, jobs, size)
-    rate = capacity(target.port, size) / 2
-    print(
-        f"{jobs} jobs of {size} bytes held; load: {rate:.0f} ADDJOBs a second, half of what it can"
-    )
-    load = Load(target.port, rate, size)
-    stop = threading.Event()
-    thread = threading.Thread(target=load.run, args=(stop,))
-    thread.start()
-    time.sleep(BASE_SECONDS)
-    base, load.latencies = load.latencies, []
-    before = target.peak()
-    with connections(target.port, 1) as (control,):
-        control.setblocking(True)
-        control.sendall(encode(b"BGREWRITEAOF"))
-        started = time.monotonic()
-        peak = 0
-        info = encode(b"INFO", b"persistence")
-        control.recv(4096)
-        while time.monotonic() - started < WAIT_SECONDS:
-            for _ in range(10):
-                child = target.rewriter()
-                peak = max(peak, 0 if child is None else _high_water(child))
-                time.sleep(0.02)
-            control.sendall(info)
-            text = control.recv(65536)
-            if b"in_progress:0" in text and b"scheduled:0" in text:
-                break
-    took = time.monotonic() - started
-    if b"bgrewrite_status:ok" not in text:
-        raise SystemExit(text.decode())
-    stop.set()
-    thread.join()
-    report("without a rewrite", base)
-    report(f"during a rewrite of {took:.1f} s", load.latencies)
-    mib = 1 << 20
-    after = target.peak()
-    print(
-        f"peak memory: node {before / mib:.0f} MiB before the rewrite, {after / mib:.0f} MiB after"
-        f" it, the process that rewrites {peak / mib:.0f} MiB"
-    )
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser("python -m tools.bench.persistence", description=__doc__)
-    parser.add_argument(
-        "--jobs", type=int, default=1_000_000, help="held, and loaded (%(default)s)"
-    )
-    parser.add_argument("--size", type=int, default=100, help="bytes of a job (%(default)s)")
-    parser.add_argument("--server", default="", help="the command of another build of the node")
-    options = parser.parse_args()
-    command = shlex.split(options.server) or DISQUE_COMMAND
-    with tempfile.TemporaryDirectory(prefix="bench-aof-") as name:
-        directory = Path(name)
-        with node(command, directory) as target:
-            during_rewrite(target, options.jobs, options.size)
-        with node(command, directory) as target:
-            seconds = target.loading_seconds()
-        aof = directory / "disque.aof"
-        jobs = int(json.loads(_last_loaded(directory))["jobs"])
-        size = aof.stat().st_size / 1e6
-        print(f"loading: {jobs} jobs, {size:.0f} MB, {seconds:.1f} s, {jobs / seconds:.0f} jobs/s")
-
-
-def _last_loaded(directory: Path) -> str:
-    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime)
-    return next(line for line in logs[-1].read_text().splitlines() if '"event": "loaded"' in line)
-
-
-if __name__ == "__main__":
-    main()

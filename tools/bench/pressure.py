@@ -1,48 +1,55 @@
 """What a queue of pressure costs beside a bare list of the same Redis.
 
-    python -m tools.bench.pressure [--rounds N] [--elements N] [--size BYTES] [--write-docs]
-
 One process produces, another consumes, for each kind of queue in turn: a bare list (LPUSH and
 BRPOP, which is not bounded, not exclusive and cannot be closed) and queues of pressure with several
 bounds. All use the same client library on the same server in the same run: its connections, as
 pressure does, and for one row its client, as programs do. Shown are the medians of the rounds; the
 ratio is the median of the ratios to the bare list of the same round.
 
-Both clients share what CPUs the server leaves (`servers.GENERATOR_CPUS`).
+Both clients share what CPUs the server leaves (``servers.GENERATOR_CPUS``).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from multiprocessing.connection import Connection
 from statistics import median
-from typing import IO, Any
+from typing import Any, NamedTuple, cast
 
+import coredis
 import trio
+from coredis.retry import NoRetryPolicy
 
 from disque_trio.pressure import PressureQueue
-from disque_trio.pressure.settings import connect, resolve
-from disque_trio.pressure.tasks import background
-from disque_trio.redis_link import Link, opener
-from tools.bench import report
+from disque_trio.pressure.settings import resolve, servers
+from disque_trio.redis.connection import RedisConnection
+from disque_trio.respclient.background import background
+from tools.bench.cli import Findings, middle, milliseconds, option, ratio, say, table
 from tools.bench.load import percentile
-from tools.bench.servers import GENERATOR_CPUS, Server, ServerError, redis_server
+from tools.bench.servers import Server, ServerError, redis_server
+from tools.bench.workers import worker
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "pressure.md"
+PAGE = "pressure.md"
+SECTION = "pressure"
 MANY = 100
 """Elements of one put_many or get_many."""
 MORE = 20
 """How many times more elements when they go by the hundred and there is room for them."""
 NAME = "bench"
 LIMIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int = option(3, "how often everything is measured", quick=1)
+    elements: int = option(20_000, "of a measurement, if they go one by one", quick=100)
+    size: int = option(100, "bytes of an element")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,175 +104,129 @@ class Sample:
         """Elements that came through in a second."""
         return self.elements / self.seconds
 
+    @property
+    def cost(self) -> float:
+        """CPU seconds of both clients for 100,000 elements."""
+        return self.client_cpu / self.elements * 100_000
 
-def main(arguments: Sequence[str]) -> int:
-    """Measures and prints. Returns the exit status."""
-    if arguments and arguments[0] == "client":
-        return _client(json.loads(arguments[1]))
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.bench.pressure", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--elements", type=int, default=20_000)
-    parser.add_argument("--size", type=int, default=100, help="bytes of an element")
-    parser.add_argument("--write-docs", action="store_true", help=f"into docs/{DOCS.name}")
-    options = parser.parse_args(arguments)
-    if options.write_docs:
-        report.replace_section(DOCS.read_text(), "pressure", "")  # is there a place for it?
-    os.sched_setaffinity(0, GENERATOR_CPUS)
+
+def run(plan: Plan) -> Findings:
+    """Measures each kind in every round."""
     rounds: list[list[Sample]] = []
     with redis_server() as server:
-        for number in range(options.rounds):
+        for number in range(plan.rounds):
             rounds.append([])
             for kind in KINDS:
                 slow = kind.many == 1 or kind.bound == 1
-                elements = options.elements * (1 if slow else MORE)
-                sample = _measure(server, kind, elements, options.size)
+                # Whole operations, or one client would wait for the rest of the other's.
+                operations = -(-plan.elements * (1 if slow else MORE) // kind.many)
+                elements = operations * kind.many
+                sample = _measure(server, kind, elements, plan.size)
                 rounds[-1].append(sample)
-                _say(f"round {number + 1}: {kind.title}, bound {kind.bound}: {sample.rate:,.0f}/s")
-    heading = report.heading(arguments, report.machine(), "tools.bench.pressure")
-    text = f"{heading}\n\n{_table(rounds)}"
-    print(text)
-    if options.write_docs:
-        DOCS.write_text(report.replace_section(DOCS.read_text(), "pressure", text))
-    return 0
+                say(f"round {number + 1}: {kind.title}, bound {kind.bound}: {sample.rate:,.0f}/s")
+    return Findings(rates_table(rounds), [sample for samples in rounds for sample in samples])
 
 
-def _table(rounds: list[list[Sample]]) -> str:
-    titles = [
-        "one producer, one consumer",
-        "bound",
-        "elements/s",
-        "beside LPUSH, BRPOP",
-        f"beside LPUSH of {MANY}",
-    ]
-    titles += ["p99 ms put / get", "CPU s/100k clients", "beside", "server"]
-    rows = []
+def rates_table(rounds: Sequence[Sequence[Sample]]) -> str:
+    """One row for each kind."""
+    titles = ["one producer, one consumer", "bound", "elements/s", "beside LPUSH, BRPOP"]
+    titles += [f"beside LPUSH of {MANY}", "p99 ms put / get", "CPU s/100k clients", "beside"]
+    titles += ["server"]
+    columns = list(zip(*rounds, strict=True))
     batched = next(at for at, kind in enumerate(KINDS) if kind.way == "list" and kind.many > 1)
-    for at, kind in enumerate(KINDS):
-        samples = [samples[at] for samples in rounds]
-        ratios = [samples[at].rate / samples[0].rate for samples in rounds]
-        many = [samples[at].rate / samples[batched].rate for samples in rounds]
-        per = 100_000
-        costs = [
-            (samples[at].client_cpu / samples[at].elements)
-            / (samples[0].client_cpu / samples[0].elements)
-            for samples in rounds
-        ]
-        rows.append(
-            [
-                kind.title,
-                "none" if kind.bound is None else str(kind.bound),
-                f"{median(s.rate for s in samples):,.0f}",
-                f"**{median(ratios):.2f}** ({min(ratios):.2f}-{max(ratios):.2f})",
-                f"{median(many):.2f}" if kind.many > 1 else "",
-                f"{median(s.put99 for s in samples) * 1000:.2f} /"
-                f" {median(s.get99 for s in samples) * 1000:.2f}",
-                f"{median(s.client_cpu / s.elements for s in samples) * per:.2f}",
-                f"{median(costs):.2f}",
-                f"{median(s.server_cpu / s.elements for s in samples) * per:.2f}",
-            ]
-        )
-    return report.table(titles, rows)
+    rows = []
+    for kind, samples in zip(KINDS, columns, strict=True):
+        many = [a.rate / b.rate for a, b in zip(samples, columns[batched], strict=True)]
+        costs = [a.cost / b.cost for a, b in zip(samples, columns[0], strict=True)]
+        row = [kind.title, "none" if kind.bound is None else str(kind.bound)]
+        rates, span = ratio(samples, columns[0], lambda s: s.rate)
+        row += [middle(samples, lambda s: s.rate), f"{rates} ({span})"]
+        row.append(f"{median(many):.2f}" if kind.many > 1 else "")
+        row += [milliseconds(samples, lambda s: s.put99, lambda s: s.get99)]
+        row += [middle(samples, lambda s: s.cost, 2), f"{median(costs):.2f}"]
+        rows.append([*row, middle(samples, lambda s: s.server_cpu / s.elements * 100_000, 2)])
+    return table(titles, rows)
 
 
 def _measure(server: Server, kind: Kind, elements: int, size: int) -> Sample:
     trio.run(_prepare, server.port, kind)
-    job = {
-        "port": server.port,
-        "way": kind.way,
-        "bound": kind.bound,
-        "many": kind.many,
-        "elements": elements,
-        "size": size,
-    }
-    clients = [_start({**job, "role": role}) for role in ("producer", "consumer")]
-    try:
-        for client in clients:
-            _line(client.stdout)  # it is connected
+    job = _Job(server.port, kind, elements, size)
+    with (
+        worker("the producer", _client, job, True) as producer,
+        worker("the consumer", _client, job, False) as consumer,
+    ):
+        for client in (producer, consumer):
+            client.hear()  # it is connected
         cpu = server.cpu_seconds()
         began = time.monotonic()
-        for client in clients:
-            assert client.stdin is not None
-            client.stdin.write(b"go\n")
-            client.stdin.flush()
-        producer, consumer = (_line(client.stdout) for client in clients)
-        seconds = max(producer["ended"], consumer["ended"]) - began
+        for client in (producer, consumer):
+            client.tell()
+        put, got = (client.hear(LIMIT_SECONDS) for client in (producer, consumer))
+        seconds = max(put["ended"], got["ended"]) - began
         cpu = server.cpu_seconds() - cpu
-    finally:
-        for client in clients:
-            client.kill()
-            client.communicate()
-    if consumer["elements"] != elements:
-        raise ServerError(f"{consumer['elements']} of {elements} elements came through")
-    return Sample(
-        kind,
-        elements,
-        seconds,
-        cpu,
-        producer["cpu"] + consumer["cpu"],
-        producer["p99"],
-        consumer["p99"],
-    )
+    if got["elements"] != elements:
+        raise ServerError(f"{got['elements']} of {elements} elements came through")
+    clients = put["cpu"] + got["cpu"]
+    return Sample(kind, elements, seconds, cpu, clients, put["p99"], got["p99"])
 
 
 async def _prepare(port: int, kind: Kind) -> None:
-    async with connect(resolve("127.0.0.1", port)) as client:
+    async with coredis_client(port) as client:
         await client.flushdb()
         if kind.way in ("queue", "held"):
             async with PressureQueue(NAME, client=client) as queue:
                 await queue.create(kind.bound)
 
 
-def _start(job: dict[str, Any]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tools.bench.pressure", "client", json.dumps(job)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def _line(stream: IO[bytes] | None) -> Any:
-    assert stream is not None
-    line = stream.readline()
-    if not line:
-        raise ServerError("a client ended")
-    return json.loads(line)
-
-
 # What the two clients do
 
 
-def _client(job: dict[str, Any]) -> int:
-    print(json.dumps(trio.run(_work, job)), flush=True)
-    sys.stdin.read()  # the other one still works
-    return 0
+class _Job(NamedTuple):
+    """What is to be done: so many ``elements`` of ``size`` bytes go through in one way."""
+
+    port: int
+    kind: Kind
+    elements: int
+    size: int
 
 
-async def _work(job: dict[str, Any]) -> dict[str, float]:
-    settings = resolve("127.0.0.1", job["port"])
+def _client(pipe: Connection, job: _Job, produces: bool) -> None:
+    pipe.send(trio.run(_work, pipe, job, produces))
+    pipe.recv()  # the other one still works
+
+
+def coredis_client(port: int) -> coredis.Redis[bytes]:
+    """A client of the library coredis that repeats nothing; a context manager."""
+    return coredis.Redis(port=port, connect_timeout=5.0, retry_policy=NoRetryPolicy())
+
+
+async def _work(pipe: Connection, job: _Job, produces: bool) -> dict[str, float]:
+    settings = resolve("127.0.0.1", job.port)
     async with (
-        connect(settings) as client,
+        coredis_client(job.port) as client,
         background() as nursery,
         PressureQueue(NAME, client=client) as queue,
         AsyncExitStack() as stack,
     ):
         await client.ping()
-        link = Link(nursery, opener(settings, None))
-        await link.command(b"PING")
-        produces = job["role"] == "producer"
-        print("0", flush=True)
-        sys.stdin.readline()
+        redis = RedisConnection(nursery, servers(settings, None).connect)
+        await redis.command(b"PING")
+        pipe.send("connected")
+        pipe.recv()
         before = time.process_time()
         target: Any = queue
-        if job["way"] == "held":
+        if job.kind.way == "held":
             target = await stack.enter_async_context(
                 queue.producer() if produces else queue.consumer()
             )
-        call = _put(job, link, client, target) if produces else _get(job, link, client, target)
+        data = [b"x" * job.size] * job.kind.many
+        operate = partial(_put, data=data) if produces else _get
         took: list[float] = []
         done = 0
         with trio.fail_after(LIMIT_SECONDS):
-            while done < job["elements"]:
+            while done < job.elements:
                 start = time.perf_counter()
-                done += await call()
+                done += await operate(job.kind, redis, client, target)
                 took.append(time.perf_counter() - start)
         return {
             "ended": time.monotonic(),
@@ -275,70 +236,36 @@ async def _work(job: dict[str, Any]) -> dict[str, float]:
         }
 
 
-def _put(job: dict[str, Any], link: Any, client: Any, queue: Any) -> Callable[[], Awaitable[int]]:
-    many: int = job["many"]
-    data = [b"x" * job["size"]] * many
-
-    async def push() -> int:
-        await link.command(b"LPUSH", NAME, *data)
-        return many
-
-    async def push_by_client() -> int:
+async def _put(
+    kind: Kind, redis: RedisConnection, client: Any, queue: Any, data: list[bytes]
+) -> int:
+    """One operation of the producer; returns how many elements that are."""
+    if kind.way == "list":
+        await redis.command(b"LPUSH", NAME, *data)
+    elif kind.way == "client":
         await client.lpush(NAME, data)
-        return many
-
-    async def put() -> int:
+    elif kind.many == 1:
         await queue.put(data[0])
-        return 1
-
-    async def put_many() -> int:
+    else:
         await queue.put_many(data)
-        return many
-
-    if job["way"] == "client":
-        return push_by_client
-    return push if job["way"] == "list" else put if many == 1 else put_many
+    return kind.many
 
 
-def _get(job: dict[str, Any], link: Any, client: Any, queue: Any) -> Callable[[], Awaitable[int]]:
-    many: int = job["many"]
-
-    async def pop() -> int:
-        while await link.command(b"BRPOP", NAME, 1) is None:
-            pass
-        return 1
-
-    async def pop_by_client() -> int:
+async def _get(kind: Kind, redis: RedisConnection, client: Any, queue: Any) -> int:
+    """One operation of the consumer; returns how many elements it got."""
+    if kind.way == "client":
         while await client.brpop([NAME], 1) is None:
             pass
-        return 1
-
-    async def pop_many() -> int:
-        words = (b"BLMPOP", 1, 1, NAME, b"RIGHT", b"COUNT", many)
-        while (found := await link.command(*words)) is None:
+    elif kind.way == "list" and kind.many == 1:
+        while await redis.command(b"BRPOP", NAME, 1) is None:
             pass
-        return len(found[1])
-
-    async def get() -> int:
+    elif kind.way == "list":
+        words = (b"BLMPOP", 1, 1, NAME, b"RIGHT", b"COUNT", kind.many)
+        while (found := await redis.command(*words)) is None:
+            pass
+        return len(cast("list[list[bytes]]", found)[1])
+    elif kind.many == 1:
         await queue.get()
-        return 1
-
-    async def get_many() -> int:
-        return len(await queue.get_many(many))
-
-    if job["way"] == "client":
-        return pop_by_client
-    if job["way"] == "list":
-        return pop if many == 1 else pop_many
-    return get if many == 1 else get_many
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except (ServerError, report.DocsError) as error:
-        sys.exit(f"bench: {error}")
+    else:
+        return len(await queue.get_many(kind.many))
+    return 1

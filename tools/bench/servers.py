@@ -11,69 +11,178 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-START_SECONDS = 20.0
-STOP_SECONDS = 10.0
+from tools.bench.load import LoadError
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
 POLL_SECONDS = 0.02
+WAIT_SECONDS = 300.0
+WAIT_POLL_SECONDS = 0.1  # seldom: the server is measured meanwhile
 # The kernel hands out ports from 32768 on to clients: a server's port stays below, and so does
 # that of a node's bus.
 PORTS = range(10_000, 20_000)
 BUS_OFFSET = 10_000
+HOST = "127.0.0.1"
 MAX_CLIENTS = 20_000
 # Servers run on one CPU and the generator on the others. Left to the kernel, a server and its
 # only client meet on one CPU in some runs and not in others, at half the cost or twice.
-_CPUS = frozenset(os.sched_getaffinity(0))
-SERVER_CPUS = frozenset({max(_CPUS)})
-GENERATOR_CPUS = _CPUS - SERVER_CPUS or _CPUS
+CPUS = frozenset(os.sched_getaffinity(0))
+SERVER_CPUS = frozenset({max(CPUS)})
+GENERATOR_CPUS = CPUS - SERVER_CPUS or CPUS
+TICKS = os.sysconf("SC_CLK_TCK")
 
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
 DISQUE_COMMAND = (sys.executable, "-m", "disque_trio.server")
+BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
 # A rewrite in the middle of a measurement would be taken for its cost.
 NO_REWRITE = ("--auto-aof-rewrite-percentage", "0")
-BANANAQ_COMMAND = (sys.executable, "-m", "disque_trio.bananaq.main")
+# For what is measured with DEBUG, which nobody may use without being let.
+WITH_DEBUG = ("--enable-debug-command", "local")
 
 
 class ServerError(Exception):
     """A server could not be started, or ended while it was measured."""
 
 
+def cpu_seconds(pid: int) -> float:
+    """User plus system time of a process so far, its children not included.
+
+    The same sum as utime + stime in /proc/PID/stat, read from the process's CPU clock: that counts
+    nanoseconds instead of clock ticks of 10 ms.
+    """
+    return time.clock_gettime((~pid << 3) | 2)  # clock_getcpuclockid(3), CPUCLOCK_SCHED
+
+
+def family(pids: Iterable[int], without: Collection[int] = ()) -> dict[int, float]:
+    """These processes and all their living descendants, but for some with theirs; for each the CPU
+    seconds of its children that have ended, in ticks of 10 ms."""
+    children: dict[int, list[int]] = {}
+    reaped: dict[int, float] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(entry.parent.name)
+        children.setdefault(int(fields[1]), []).append(pid)
+        reaped[pid] = (int(fields[13]) + int(fields[14])) / TICKS
+    found: dict[int, float] = {}
+    rest = list(pids)
+    while rest:
+        pid = rest.pop()
+        if pid not in without:
+            found[pid] = reaped.get(pid, 0.0)
+            rest += children.get(pid, [])
+    return found
+
+
+def family_cpu_seconds(pids: Sequence[int], without: Collection[int] = ()) -> float:
+    """CPU seconds of these processes and their descendants, those that have ended included.
+
+    Raises OSError when one of ``pids`` does not live.
+    """
+    total = 0.0
+    for pid, reaped in family(pids, without).items():
+        try:
+            total += cpu_seconds(pid) + reaped
+        except OSError:
+            if pid in pids:
+                raise
+            # It has just ended: its parent will say.
+    return total
+
+
+@contextmanager
+def highest(look: Callable[[], float], seconds: float) -> Iterator[list[float]]:
+    """Calls ``look`` every so many seconds while the block runs; the list has the highest that it
+    has said so far, at first 0."""
+    found = [0.0]
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(seconds):
+            found[0] = max(found[0], look())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to start a server: its ``command``, what it needs in the environment, and the
+    commands of processes that have to run before (``before``)."""
+
+    command: Sequence[str]
+    port: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+    before: Sequence[Sequence[str]] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server; ``kind`` names its dialect, ``name`` it in reports."""
+    """A running server; ``kind`` names its dialect, ``name`` it in reports. Of its ``processes``
+    the one that was started for it is the last."""
 
     name: str
     kind: str
     port: int
-    process: subprocess.Popen[bytes]
+    processes: Sequence[subprocess.Popen[bytes]]
     log: Path
 
-    def cpu_seconds(self) -> float:
-        """User plus system time of the process so far, its children not included.
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The server's own process."""
+        return self.processes[-1]
 
-        The same sum as utime + stime in /proc/PID/stat, read from the process's CPU clock:
-        that counts nanoseconds instead of clock ticks of 10 ms.
-        """
-        clock = (~self.process.pid << 3) | 2  # clock_getcpuclockid(3), CPUCLOCK_SCHED
-        try:
-            return time.clock_gettime(clock)
-        except OSError as error:
-            raise self.failure("its CPU time cannot be read") from error
+    def cpu_seconds(self) -> float:
+        """User plus system time of the server's process so far, its children not included."""
+        with self.blamed():
+            return cpu_seconds(self.process.pid)
+
+    def family_cpu_seconds(self) -> float:
+        """That of all processes and their descendants, those that have ended included."""
+        with self.blamed():
+            return family_cpu_seconds([process.pid for process in self.processes])
 
     def rss_bytes(self) -> int:
         """Resident memory of the process."""
+        with self.blamed():
+            statm = Path(f"/proc/{self.process.pid}/statm").read_text()
+        return int(statm.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """What goes wrong with this server in the block is told with the end of its log.
+
+        Raises ServerError instead of LoadError and OSError.
+        """
         try:
-            pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
-        except (OSError, IndexError) as error:
-            raise self.failure("its memory cannot be read") from error
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+            yield
+        except (LoadError, OSError) as error:
+            raise self.failure(error) from error
+
+    def wait(self, condition: Callable[[], bool], problem: str) -> None:
+        """Waits until ``condition()`` holds. Raises ServerError, ``problem``, if it takes long."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise self.failure(problem)
+            time.sleep(WAIT_POLL_SECONDS)
 
     def failure(self, what: object) -> ServerError:
         """The error for ``what`` went wrong, with the exit status and the end of the log."""
@@ -84,76 +193,97 @@ class Server:
         return ServerError(f"{self.name}: {what}{state}" + (f"; its log ends:{log}" if log else ""))
 
 
-@contextmanager
-def redis_server(name: str = "redis", appendonly: str = "no") -> Iterator[Server]:
+def redis_server(name: str = "redis", appendonly: str = "no") -> AbstractContextManager[Server]:
     """Runs Debian's redis-server, without any persistence as our node runs without an AOF, or with
     an AOF that is synced every second."""
     program = shutil.which("redis-server")
     if program is None:
         raise ServerError("redis-server is not installed: apt-get install redis-server")
     options = ("--save", "", "--appendonly", appendonly, "--maxclients", str(MAX_CLIENTS))
-    with _server(name, "redis", (program, "--bind", "127.0.0.1", *NO_REWRITE, *options)) as server:
-        yield server
+    return _resp(name, "redis", (program, "--bind", HOST, *NO_REWRITE, *options))
 
 
-@contextmanager
 def disque_server(
     name: str = "disque",
     command: Sequence[str] = DISQUE_COMMAND,
     cpus: Collection[int] = SERVER_CPUS,
-) -> Iterator[Server]:
-    """Runs a Disque node; ``command`` starts the program, options are added to it."""
-    options = ("--maxmemory", "8gb", "--loglevel", "warning", "--maxclients", str(MAX_CLIENTS))
-    with _server(name, "disque", (*command, "--bind", "127.0.0.1", *options), cpus) as server:
-        yield server
+    directory: Path | None = None,
+    level: str = "warning",
+) -> AbstractContextManager[Server]:
+    """Runs a Disque node; ``command`` starts the program, options are added to it. Its files are in
+    ``directory``, or in one that is removed after it; its log begins with ``level``."""
+    options = ("--maxmemory", "16gb", "--loglevel", level, "--maxclients", str(MAX_CLIENTS))
+    whole = (*command, "--bind", HOST, *options)
+    return _resp(name, "disque", whole, cpus=cpus, directory=directory)
 
 
-@contextmanager
 def bananaq_server(
     name: str, command: Sequence[str] = BANANAQ_COMMAND, options: Sequence[str] = ()
-) -> Iterator[Server]:
+) -> AbstractContextManager[Server]:
     """Runs a bananaq; ``command`` starts the program, options are added to it."""
     options = ("--log-level", "warn", "--maxclients", str(MAX_CLIENTS), *NO_REWRITE, *options)
-    with _server(name, "bananaq", (*command, *options), listen=_listen_addr) as server:
-        yield server
-
-
-def _port(port: int) -> tuple[str, str]:
-    return ("--port", str(port))
-
-
-def _listen_addr(port: int) -> tuple[str, str]:
-    return ("--listen-addr", f"127.0.0.1:{port}")
+    return _resp(name, "bananaq", (*command, *options), address="--listen-addr")
 
 
 @contextmanager
-def _server(
+def _resp(
     name: str,
     kind: str,
     command: Sequence[str],
+    *,
+    address: str = "",
     cpus: Collection[int] = SERVER_CPUS,
-    listen: Callable[[int], tuple[str, str]] = _port,
+    directory: Path | None = None,
 ) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as directory:
-        port = free_port()
-        log = Path(directory, "server.log")
-        with log.open("wb") as output:
-            try:
-                process = subprocess.Popen(
-                    (*command, *listen(port), "--dir", directory),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    preexec_fn=partial(_in_child, cpus),
-                )
-            except OSError as error:
-                raise ServerError(f"{name} cannot be started: {error}") from error
-        server = Server(name, kind, port, process, log)
-        try:
-            _wait_until_ready(server)
-            yield server
-        finally:
-            _stop(process)
+    """A server that answers PING."""
+    port = free_port()
+    listen = (address, f"{HOST}:{port}") if address else ("--port", str(port))
+
+    def recipe(own: Path) -> Recipe:
+        return Recipe((*command, *listen, "--dir", str(directory or own)), port)
+
+    with running(name, kind, recipe, _ping, cpus=cpus) as server:
+        yield server
+
+
+@contextmanager
+def running(
+    name: str,
+    kind: str,
+    recipe: Callable[[Path], Recipe],
+    ready: Callable[[int], None],
+    *,
+    base: str | None = None,
+    cpus: Collection[int] = SERVER_CPUS,
+) -> Iterator[Server]:
+    """Runs a server in a directory of its own (below ``base``) until the block ends.
+
+    ``ready`` is called with the port until it raises neither LoadError nor OSError.
+    Raises ServerError when the server does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"bench-{kind}-", dir=base) as path, ExitStack() as end:
+        directory = Path(path)
+        made = recipe(directory)
+        log = directory / "server.log"
+        processes = []
+        with log.open("ab") as output:
+            for command in (*made.before, made.command):
+                try:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        env={**os.environ, **made.environment},
+                        preexec_fn=partial(_in_child, cpus),
+                    )
+                except OSError as error:
+                    raise ServerError(f"{name} cannot be started: {error}") from error
+                end.callback(_stop, process)
+                processes.append(process)
+        server = Server(name, kind, made.port, processes, log)
+        _wait_until_ready(server, ready)
+        yield server
 
 
 def free_port() -> int:
@@ -161,12 +291,20 @@ def free_port() -> int:
     for port in random.sample(PORTS, 100):
         with socket.socket() as sock, socket.socket() as bus:
             try:
-                sock.bind(("127.0.0.1", port))
-                bus.bind(("127.0.0.1", port + BUS_OFFSET))
+                sock.bind((HOST, port))
+                bus.bind((HOST, port + BUS_OFFSET))
             except OSError:
                 continue
             return port
     raise ServerError(f"no free port between {PORTS.start} and {PORTS.stop}")
+
+
+def _ping(port: int) -> None:
+    with socket.create_connection((HOST, port), 1.0) as sock:
+        sock.sendall(b"PING\r\n")
+        reply = sock.recv(100)
+        if not reply.startswith(b"+PONG"):
+            raise OSError(f"PING was answered with {reply!r}")
 
 
 def _in_child(cpus: Collection[int]) -> None:
@@ -175,20 +313,16 @@ def _in_child(cpus: Collection[int]) -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _wait_until_ready(server: Server) -> None:
+def _wait_until_ready(server: Server, ready: Callable[[int], None]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", server.port), 1.0) as sock:
-                sock.sendall(b"PING\r\n")
-                if sock.recv(100).startswith(b"+PONG"):
-                    return
-        except OSError:
-            pass
-        if server.process.poll() is not None:
-            raise server.failure("did not start")
-        if time.monotonic() > deadline:
-            raise server.failure(f"did not answer PING within {START_SECONDS:g} s")
+            return ready(server.port)
+        except (LoadError, OSError) as error:
+            if server.process.poll() is not None:
+                raise server.failure("did not start") from error
+            if time.monotonic() > deadline:
+                raise server.failure(f"is not ready: {error}") from error
         time.sleep(POLL_SECONDS)
 
 

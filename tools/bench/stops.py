@@ -1,25 +1,19 @@
-"""How long a node does not serve anybody: seen from outside by PINGs, and from inside its loop.
-
-python -m tools.bench.stops PORT     # the client that PINGs; used by the classes here
-"""
+"""How long a node does not serve anybody: seen from outside by PINGs, and from inside its loop."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import mmap
 import os
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tools.bench.load import PING, ask
+from tools.bench.load import PING, ask, dial
+from tools.bench.workers import Worker, worker
 
 WATCH = Path(__file__).with_name("watch")
 FIELDS = 5
@@ -76,62 +70,30 @@ class Watch:
 @contextmanager
 def watches(count: int) -> Iterator[list[Watch]]:
     """Watches for so many servers."""
-    with tempfile.TemporaryDirectory(prefix="bench-watch-") as directory:
+    with tempfile.TemporaryDirectory(prefix="bench-watch-") as directory, ExitStack() as stack:
         found = [Watch(Path(directory, f"node-{number}")) for number in range(count)]
-        try:
-            yield found
-        finally:
-            for watch in found:
-                watch.close()
+        for watch in found:
+            stack.callback(watch.close)
+        yield found
 
 
-class Pinger:
-    """A process that PINGs a server all the time. It has a process of its own, since what fills
-    the server is busy itself."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    def longest(self) -> float:
-        """The longest that a PING waited since the last call, ms."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write(b"\n")
-        stdin.flush()
-        return float(json.loads(stdout.readline()))
+def pinger(port: int) -> AbstractContextManager[Worker]:
+    """PINGs the server at ``port`` until the block ends; ``ask`` answers the longest that one
+    waited since the last call (ms). It is a process of its own: what fills the server is busy.
+    """
+    return worker("what PINGs", _ping, port)
 
 
-@contextmanager
-def pinger(port: int) -> Iterator[Pinger]:
-    """PINGs the server at ``port`` until the block ends."""
-    command = [sys.executable, "-m", "tools.bench.stops", str(port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        try:
-            running = Pinger(process)
-            running.longest()  # it is connected
-            yield running
-        finally:
-            process.kill()
-
-
-def _ping(port: int) -> None:
-    os.set_blocking(0, False)
+def _ping(pipe: Connection, port: int) -> None:
     worst = 0.0
-    with socket.create_connection(("127.0.0.1", port), 600.0) as sock:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with dial(port) as sock:
+        sock.settimeout(600.0)
         while True:
             began = time.perf_counter()
-            ask(sock, PING)
+            ask(sock, PING[0])
             worst = max(worst, time.perf_counter() - began)
-            with contextlib.suppress(BlockingIOError):
-                asked = os.read(0, 100)
-                if not asked:
-                    return
-                print(json.dumps(worst * 1000), flush=True)
+            if pipe.poll():
+                pipe.recv()
+                pipe.send(worst * 1000)
                 worst = 0.0
             time.sleep(EVERY_SECONDS)
-
-
-if __name__ == "__main__":
-    _ping(int(sys.argv[1]))

@@ -5,7 +5,7 @@ Rule 2: where they are not, or compiling fails, the same sources are installed a
         one line says why. ``disque-server --version`` and ``bananaq --version`` say which form it
         became.
 Rule 3: ``DISQUE_TRIO_COMPILE=0`` asks for the pure form, ``DISQUE_TRIO_COMPILE=1`` for the compiled
-        one; it is then an error if that cannot be had.
+        one; it is then an error if that cannot be built.
 Rule 4: an editable install is pure: what runs is what was edited last.
 
 mypy is asked for only when there is something to compile with. ``setup.py`` does as this module
@@ -19,14 +19,18 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import wraps
 from pathlib import Path
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
+from unittest.mock import patch
 
 from setuptools import build_meta
 
 Settings: TypeAlias = Mapping[str, str | list[str] | None] | None
+P = ParamSpec("P")
+T = TypeVar("T")
 
 VARIABLE = "DISQUE_TRIO_COMPILE"
 # mypy has to see the types of what the compiled modules import.
@@ -64,18 +68,20 @@ def _compiler_problem() -> str:
     return ""
 
 
-@contextmanager
-def _form(value: str) -> Iterator[None]:
-    """What setup.py is to do."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[VARIABLE]
-        else:
-            os.environ[VARIABLE] = before
+def _form(value: str) -> AbstractContextManager[object]:
+    """What ``setup.py`` is to do while the block runs."""
+    return patch.dict(os.environ, {VARIABLE: value})
+
+
+def _pure(hook: Callable[P, T]) -> Callable[P, T]:
+    """A hook of setuptools for which ``setup.py`` compiles nothing."""
+
+    @wraps(hook)
+    def run(*args: P.args, **options: P.kwargs) -> T:
+        with _form("0"):
+            return hook(*args, **options)
+
+    return run
 
 
 def _forget_earlier_builds() -> None:
@@ -88,7 +94,7 @@ def _forget_earlier_builds() -> None:
 def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """Make a wheel of the form that can be had; returns its name."""
+    """Make a wheel of the form that can be built; returns its name."""
     must = os.environ.get(VARIABLE) == "1"
     problem = why_pure()
     _forget_earlier_builds()
@@ -104,56 +110,19 @@ def build_wheel(
     if must:
         raise SystemExit(f"disque-trio: {VARIABLE}=1, but {problem}")
     print(f"disque-trio: not compiled, pure Python is installed: {problem}", file=sys.stderr)
-    with _form("0"):
-        return str(build_meta.build_wheel(wheel_directory, config_settings, metadata_directory))
+    return str(_pure(build_meta.build_wheel)(wheel_directory, config_settings, metadata_directory))
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     """What ``build_wheel`` needs beside setuptools."""
-    with _form("0"):
-        requires = list(build_meta.get_requires_for_build_wheel(config_settings))
+    requires = list(_pure(build_meta.get_requires_for_build_wheel)(config_settings))
     return requires if why_pure() else [*requires, *TO_COMPILE]
 
 
-def prepare_metadata_for_build_wheel(
-    metadata_directory: str, config_settings: Settings = None
-) -> str:
-    """The wheel's metadata, which is the same for both forms."""
-    with _form("0"):
-        return str(build_meta.prepare_metadata_for_build_wheel(metadata_directory, config_settings))
-
-
-def build_editable(
-    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
-) -> str:
-    """Make an editable wheel, which is pure; returns its name."""
-    with _form("0"):
-        return str(build_meta.build_editable(wheel_directory, config_settings, metadata_directory))
-
-
-def get_requires_for_build_editable(config_settings: Settings = None) -> list[str]:
-    """What ``build_editable`` needs beside setuptools."""
-    with _form("0"):
-        return list(build_meta.get_requires_for_build_editable(config_settings))
-
-
-def prepare_metadata_for_build_editable(
-    metadata_directory: str, config_settings: Settings = None
-) -> str:
-    """The metadata of the editable wheel."""
-    with _form("0"):
-        return str(
-            build_meta.prepare_metadata_for_build_editable(metadata_directory, config_settings)
-        )
-
-
-def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
-    """Make the source distribution; returns its name."""
-    with _form("0"):
-        return str(build_meta.build_sdist(sdist_directory, config_settings))
-
-
-def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
-    """What ``build_sdist`` needs beside setuptools."""
-    with _form("0"):
-        return list(build_meta.get_requires_for_build_sdist(config_settings))
+# The wheel's metadata is the same for both forms.
+prepare_metadata_for_build_wheel = _pure(build_meta.prepare_metadata_for_build_wheel)
+build_editable = _pure(build_meta.build_editable)
+get_requires_for_build_editable = _pure(build_meta.get_requires_for_build_editable)
+prepare_metadata_for_build_editable = _pure(build_meta.prepare_metadata_for_build_editable)
+build_sdist = _pure(build_meta.build_sdist)
+get_requires_for_build_sdist = _pure(build_meta.get_requires_for_build_sdist)

@@ -1,21 +1,22 @@
-"""`consumer`: a connection and the loop over its events in one.
+"""``consumer``: a connection and the loop over its events in one object.
 
-Owns the two ways to use it. In an `async with` block the connection lives in a nursery of the
-caller. A bare `async for` has no block that it could live in, so a system task of Trio holds it
+Owns the two ways to use it. In an ``async with`` block the connection lives in a nursery of the
+caller. A bare ``async for`` has no block that it could live in, so a system task of Trio holds it
 until the loop is done with or Python disposes of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import TracebackType
+from typing import Any
 
 import trio
 
 from disque_trio.bananaq.client.client import BananaClient, connect
 from disque_trio.bananaq.client.events import Events, HeldEvent
-from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD, Name
+from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD
+from disque_trio.respclient.values import Name
 
 
 def consumer(
@@ -35,57 +36,49 @@ def consumer(
             async for event in events:
                 send_mail(event.body)
 
-    or, shorter, `async for event in consumer("signups", group="mail")`. What becomes of events, and
-    how to stop, is with `Events`; `connect` explains the arguments about the connection.
+    or, shorter, ``async for event in consumer("signups", group="mail")``. ``Events`` tells what
+    happens to events and how to stop; ``connect`` explains the arguments of the connection.
 
     Args:
         queues: names, one at least.
         group: name of the consumer group.
-        hold: seconds after which an event goes to another consumer, should this one die. It is
-            kept up while an event is worked on, however long. 0: events are acknowledged as they
-            are given, so that each is seen at most once.
+        hold: seconds after which another consumer gets an event if this one dies. It is renewed
+            for as long as the event is being processed. With 0 events are acknowledged as they are
+            delivered, each at most once.
         ack: acknowledge an event when the body of the loop is done with it.
     """
-    link = connect(
+    if not queues:
+        raise ValueError("at least one queue is needed")
+    connection = connect(
         server, port, password=password, retry_for=retry_for, connect_timeout=connect_timeout
     )
-    return Consumer(link, queues, group, hold, ack)
+    return Consumer(
+        connection, lambda client: client.events(*queues, group=group, hold=hold, ack=ack)
+    )
 
 
 class Consumer(AsyncIterator[HeldEvent]):
-    """Made by `consumer`; to be used once, in an `async with` block or in a loop."""
+    """Iterates over events with a connection of its own. Made by ``consumer``; use it once, in an
+    ``async with`` block or in a loop."""
 
     def __init__(
         self,
-        link: AbstractAsyncContextManager[BananaClient],
-        queues: tuple[Name, ...],
-        group: Name,
-        hold: float,
-        ack: bool,
+        connection: AbstractAsyncContextManager[BananaClient],
+        loop: Callable[[BananaClient], Events],
     ) -> None:
-        if not queues:
-            raise ValueError("at least one queue is needed")
-        self._link = link
-        self._queues = queues
-        self._group = group
-        self._seconds = hold
-        self._ack = ack
+        self._connection = connection
+        self._loop = loop
         self._stack = AsyncExitStack()
         self._host: _Host | None = None
         self._events: Events | None = None
         self._stopped = False
 
     async def __aenter__(self) -> Events:
-        client = await self._stack.enter_async_context(self._link)
+        client = await self._stack.enter_async_context(self._connection)
         return await self._stack.enter_async_context(self._loop(client))
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._stack.__aexit__(*error)
 
     def __aiter__(self) -> Consumer:
         return self
@@ -96,7 +89,7 @@ class Consumer(AsyncIterator[HeldEvent]):
         try:
             if self._events is None:
                 if self._host is None:
-                    self._host = _Host(self._link)
+                    self._host = _Host(self._connection)
                     trio.lowlevel.spawn_system_task(self._host.run)
                 self._events = self._loop(await self._host.client())
             return await self._events.__anext__()
@@ -105,7 +98,7 @@ class Consumer(AsyncIterator[HeldEvent]):
             raise
 
     async def stop(self) -> None:
-        """As `Events.stop`, for a loop without a block."""
+        """As ``Events.stop``, for a loop without a block."""
         self._stopped = True
         if self._events is not None:
             await self._events.stop()
@@ -122,15 +115,12 @@ class Consumer(AsyncIterator[HeldEvent]):
         if host is not None:
             host.abandon()
 
-    def _loop(self, client: BananaClient) -> Events:
-        return client.events(*self._queues, group=self._group, hold=self._seconds, ack=self._ack)
-
 
 class _Host:
-    """A task of its own for a connection; does not refer to who uses it."""
+    """The task that owns the connection; it holds no reference to the consumer."""
 
-    def __init__(self, link: AbstractAsyncContextManager[BananaClient]) -> None:
-        self._link = link
+    def __init__(self, connection: AbstractAsyncContextManager[BananaClient]) -> None:
+        self._connection = connection
         self._token = trio.lowlevel.current_trio_token()
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
@@ -142,7 +132,7 @@ class _Host:
         """Hold the connection open until it is closed. An exception here would end the run."""
         try:
             with self._scope:
-                async with self._link as client:
+                async with self._connection as client:
                     self._client = client
                     self._opened.set()
                     await trio.sleep_forever()

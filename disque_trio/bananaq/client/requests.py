@@ -1,17 +1,21 @@
-"""From Python values to the arguments of commands, and from replies to values."""
+"""Encodes Python values as command arguments, and decodes replies into values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
-from disque_trio.client.connection import Reply
-from disque_trio.client.errors import LoadingError, MisconfError, ProtocolError, ReplyError
-
-Name = str | bytes
-"""The name of a queue or group, or a body: `str` is sent as UTF-8."""
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import (
+    ConnectionLost,
+    DisqueError,
+    LoadingError,
+    MisconfError,
+    ReplyError,
+)
+from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
 Status: TypeAlias = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Of each queue the groups, of each group its counts."""
@@ -23,7 +27,7 @@ HOLD = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event as QGET gives it.
+    """An event as QGET returns it.
 
     Attributes:
         id: for QACK. If others of the group had the event before, it tells this delivery from
@@ -50,18 +54,6 @@ def seconds(value: float) -> str:
     return f"{value:.6f}".rstrip("0").rstrip(".")
 
 
-def as_text(name: Name) -> str:
-    """A name as `str`; bytes that are not UTF-8 become surrogate escapes."""
-    return name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name
-
-
-def text(reply: Reply) -> str:
-    """A string."""
-    if not isinstance(reply, bytes):
-        unexpected(reply)
-    return as_text(reply)
-
-
 def yes(reply: Reply) -> bool:
     """1 or 0; the last version of the original answers with a string."""
     if reply not in (0, 1, b"0", b"1"):
@@ -73,56 +65,35 @@ def event(reply: Reply, queue: str) -> Event | None:
     """What QGET answers."""
     if reply is None:
         return None
-    if not isinstance(reply, list) or len(reply) != 2 or not isinstance(reply[1], bytes):
+    id, body = elements(reply, 2)
+    if not isinstance(body, bytes):
         unexpected(reply)
-    return Event(text(reply[0]), queue, reply[1])
+    return Event(text(id), queue, body)
 
 
 def status(reply: Reply) -> Status:
     """What QSTATUS answers."""
     queues: dict[str, dict[str, dict[str, int]]] = {}
-    for entry in _elements(reply):
-        name, groups = _elements(entry, 2)
+    for entry in elements(reply):
+        name, groups = elements(entry, 2)
         queues[text(name)] = {
-            group: {key: _integer(value) for key, value in _pairs(counts)}
-            for group, counts in _pairs(groups)
+            group: {key: integer(value) for key, value in pairs(counts)}
+            for group, counts in pairs(groups)
         }
     return queues
 
 
 def lines(reply: Reply) -> list[str]:
     """An array of strings."""
-    return [text(line) for line in _elements(reply)]
+    return [text(line) for line in elements(reply)]
 
 
-def passing(error: ReplyError) -> bool:
-    """Whether the error is about a state that passes: the server is still reading its file, cannot
-    write it, or does not reach its Redis. Only in the first case it is sure that the command was
-    not executed."""
-    if isinstance(error, LoadingError | MisconfError):
+def passing(error: DisqueError) -> bool:
+    """Whether the error is about a state that passes.
+
+    The server cannot be reached, is still reading its file, cannot write it, or does not reach its
+    Redis. Only while it reads its file it is sure that the command was not executed.
+    """
+    if isinstance(error, ConnectionLost | LoadingError | MisconfError):
         return True
-    return error.message.startswith("server-side error")
-
-
-def unexpected(reply: Reply) -> NoReturn:
-    """Raise ProtocolError."""
-    raise ProtocolError(f"unexpected reply: {reply!r:.200}")
-
-
-def _integer(reply: Reply) -> int:
-    if not isinstance(reply, int):
-        unexpected(reply)
-    return reply
-
-
-def _elements(reply: Reply, count: int | None = None) -> list[Reply]:
-    if not isinstance(reply, list) or (count is not None and len(reply) != count):
-        unexpected(reply)
-    return reply
-
-
-def _pairs(reply: Reply) -> list[tuple[str, Reply]]:
-    flat = _elements(reply)
-    if len(flat) % 2:
-        unexpected(reply)
-    return [(text(key), value) for key, value in zip(flat[::2], flat[1::2], strict=True)]
+    return isinstance(error, ReplyError) and error.message.startswith("server-side error")

@@ -1,22 +1,20 @@
-"""Arguments that several commands share: times, event ids."""
+"""Parses arguments that several commands take: times and event ids."""
 
 from typing import Final
 
-from disque_trio.bananaq.core.ids import is_event_id
-from disque_trio.bananaq.core.ops import MAX_TIME
-from disque_trio.commands.parse import SYNTAX
-from disque_trio.core.command import CommandError
+from disque_trio.bananaq.core.requests import MAX_TIME, Time, from_now, is_event_id
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX
 
-DEFAULT_HOLD: Final = 30_000_000  # µs
+DEFAULT_HOLD: Final = from_now(30_000_000)
 
 _NUMBER: Final = b"0123456789+-.eE"
 
 
-def parse_time(text: bytes) -> tuple[int, bool]:
+def parse_time(text: bytes) -> Time:
     """A time in seconds with fractions, or with an @ before it one since the epoch.
 
-    Returns it in µs, and whether it is one since the epoch. May be negative; what is beyond what
-    can be kept is cut to that.
+    May be negative; what is beyond what can be kept is cut to that.
     """
     absolute = text.startswith(b"@")
     digits = text[1:] if absolute else text
@@ -30,24 +28,23 @@ def parse_time(text: bytes) -> tuple[int, bool]:
     return round(min(max(seconds, -limit), limit) * 1e6), absolute
 
 
-def parse_hold(text: bytes) -> tuple[int, int]:
-    """How long a consumer has an event: µs from when it gets it, or until when since the epoch;
-    the other one is 0."""
-    time, absolute = parse_time(text)
-    if time < 0:
+def parse_hold(text: bytes) -> Time:
+    """Until when a consumer has an event: from when it gets it, or since the epoch."""
+    us, absolute = parse_time(text)
+    if us < 0:
         raise CommandError("ERR the time to acknowledge is negative")
     # What was over at the epoch is over now.
-    return (0, max(time, 1)) if absolute else (time, 0)
+    return (max(us, 1), True) if absolute else (us, False)
 
 
 def parse_wait(text: bytes) -> int:
     """For how long to wait, in seconds with fractions; returns ms, 0: not at all."""
-    time, absolute = parse_time(text)
+    us, absolute = parse_time(text)
     if absolute:
         raise CommandError(SYNTAX)
-    if time < 0:
+    if us < 0:
         raise CommandError("ERR timeout is negative")
-    return (time + 999) // 1000
+    return (us + 999) // 1000
 
 
 def check_id(id: bytes) -> bytes:

@@ -7,32 +7,34 @@ from disque_trio.bananaq.commands.arguments import (
     parse_time,
     parse_wait,
 )
-from disque_trio.bananaq.core import ops
 from disque_trio.bananaq.core.broker import Broker
-from disque_trio.bananaq.core.ops import Op
 from disque_trio.bananaq.core.replies import COUNT, DONE, EVENT, ID, INFO, STATUS
-from disque_trio.commands.parse import SYNTAX, wrong_arity
-from disque_trio.core.client import Client
-from disque_trio.core.command import CommandError
+from disque_trio.bananaq.core.requests import Ack, Add, Flush, Get, Redo, Status, Working
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX, wrong_arity
 
 
 def qadd(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QADD queue expire contents [NOBLOCK]."""
-    op = Op(ops.ADD, args[1])
-    op.expire, op.absolute = parse_time(args[2])
-    op.body = args[3]
-    if len(args) > 4:
-        if len(args) > 5 or args[4].lower() != b"noblock":
-            raise CommandError(SYNTAX)
-        broker.ask_in_background(client, op)
+    ask_to_add(broker, client, Add(args[1], args[3], parse_time(args[2])), args, ID)
+
+
+def ask_to_add(
+    broker: Broker, client: Client, add: Add, args: list[bytes], reply_format: int
+) -> None:
+    """Let the store do ``add``; with NOBLOCK behind the first four ``args`` in the background."""
+    if len(args) == 4:
+        broker.ask(client, add, reply_format)
+    elif len(args) == 5 and args[4].lower() == b"noblock":
+        broker.add_in_background(client, add)
     else:
-        broker.ask(client, op, ID)
+        raise CommandError(SYNTAX)
 
 
 def qget(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QGET queue group [EX seconds | DEADLINE seconds] [BLOCK seconds]."""
     hold = DEFAULT_HOLD
-    hold_until = 0
     wait = 0
     seen_hold = seen_wait = False
     for i in range(3, len(args), 2):
@@ -40,48 +42,51 @@ def qget(broker: Broker, client: Client, args: list[bytes]) -> None:
         if i + 1 == len(args):
             raise CommandError(SYNTAX)
         if word in (b"ex", b"deadline") and not seen_hold:
-            hold, hold_until = parse_hold(args[i + 1])
+            hold = parse_hold(args[i + 1])
             seen_hold = True
         elif word == b"block" and not seen_wait:
             wait = parse_wait(args[i + 1])
             seen_wait = True
         else:
             raise CommandError(SYNTAX)
+    get = Get(args[1], args[2], hold)
     if wait:
-        broker.wait_for_event(client, args[1], args[2], hold, hold_until, wait)
-        return
-    op = Op(ops.GET, args[1], args[2])
-    op.hold = hold
-    op.hold_until = hold_until
-    broker.ask(client, op, EVENT)
+        broker.poller.wait_for_event(client, get, wait)
+    else:
+        broker.ask(client, get, EVENT)
 
 
 def qack(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QACK queue group id [REDO]; okq: QACK queue id [REDO]."""
     count = len(args)
     redo = args[-1].lower() == b"redo" and count > 3
+    queue = args[1]
+    id = b""
+    own_id: bytes | None = None
     if broker.okq and (count == 3 or (count == 4 and redo)):
-        op = Op(ops.REDO if redo else ops.ACK, args[1], broker.okq_group)
-        op.own_id = args[2]
-        op.by_own_id = True
+        group = broker.okq_group
+        own_id = args[2]
     elif count == 4 or (count == 5 and redo):
-        op = Op(ops.REDO if redo and count == 5 else ops.ACK, args[1], args[2])
-        op.id = check_id(args[3])
+        group = args[2]
+        id = check_id(args[3])
+        redo = count == 5
     else:
         raise wrong_arity("qack") if count < 5 else CommandError(SYNTAX)
-    broker.ask(client, op, COUNT)
+    if redo:
+        broker.ask(client, Redo(queue, group, id, own_id), COUNT)
+    else:
+        broker.ask(client, Ack(queue, group, id, own_id), COUNT)
 
 
 def qworking(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QWORKING queue group id [EX seconds]: the consumer has the event for so long from now."""
-    op = Op(ops.WORKING, args[1], args[2])
-    op.id = check_id(args[3])
-    op.hold = DEFAULT_HOLD
+    id = check_id(args[3])
+    hold = DEFAULT_HOLD
     if len(args) > 4:
         if len(args) != 6 or args[4].lower() not in (b"ex", b"deadline"):
             raise CommandError(SYNTAX)
-        op.hold, op.hold_until = parse_hold(args[5])
-    broker.ask(client, op, COUNT)
+        hold = parse_hold(args[5])
+    broker.ask(client, Working(args[1], args[2], hold, id), COUNT)
 
 
 def qnotify(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -89,15 +94,16 @@ def qnotify(broker: Broker, client: Client, args: list[bytes]) -> None:
     if len(args) == 2:
         if not broker.okq:
             raise wrong_arity("qnotify")
-        wait = parse_wait(args[1])
-        broker.wait_for_news(client, broker.okq_group, broker.registered(client), wait)
+        group, timeout = broker.okq_group, args[1]
+        queues = broker.consumers.registered(client)
     else:
-        broker.wait_for_news(client, args[1], args[3:], parse_wait(args[2]))
+        group, timeout, queues = args[1], args[2], args[3:]
+    broker.poller.wait_for_news(client, group, queues, parse_wait(timeout))
 
 
 def qflush(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QFLUSH queue."""
-    broker.ask(client, Op(ops.FLUSH, args[1]), DONE)
+    broker.ask(client, Flush(args[1]), DONE)
 
 
 def qstatus(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -110,12 +116,6 @@ def qinfo(broker: Broker, client: Client, args: list[bytes]) -> None:
     broker.ask(client, _status(args), INFO)
 
 
-def _status(args: list[bytes]) -> Op:
-    op = Op(ops.STATUS, b"")
-    for i in range(1, len(args)):
-        if args[i].lower() == b"groups":
-            op.groups = list(dict.fromkeys(args[i + 1 :]))
-            break
-        op.queues.append(args[i])
-    op.queues = list(dict.fromkeys(op.queues))
-    return op
+def _status(args: list[bytes]) -> Status:
+    end = next((i for i in range(1, len(args)) if args[i].lower() == b"groups"), len(args))
+    return Status(list(dict.fromkeys(args[1:end])), list(dict.fromkeys(args[end + 1 :])))

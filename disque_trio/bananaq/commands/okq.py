@@ -1,18 +1,18 @@
-"""The commands of okq, bananaq's predecessor, over one group.
+"""The commands of okq, bananaq's predecessor, for one group.
 
 Events have ids that their producers choose. They exist for a fixed time.
 """
 
+from disque_trio.bananaq.commands import events
 from disque_trio.bananaq.commands.arguments import DEFAULT_HOLD, parse_hold
-from disque_trio.bananaq.core import ops
 from disque_trio.bananaq.core.broker import Broker
-from disque_trio.bananaq.core.ops import Op
 from disque_trio.bananaq.core.replies import DONE, OWN_EVENT
-from disque_trio.commands import connection
-from disque_trio.commands.parse import SYNTAX
-from disque_trio.core.client import Client
-from disque_trio.core.command import CommandError
-from disque_trio.protocol.reply import OK
+from disque_trio.bananaq.core.requests import Add, Get, Last, Next, from_now
+from disque_trio.resp.reply import OK
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands import connection
+from disque_trio.respserver.commands.arguments import SYNTAX
 
 
 def qlpush(broker: Broker, client: Client, args: list[bytes]) -> None:
@@ -26,48 +26,38 @@ def qrpush(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 
 def _push(broker: Broker, client: Client, args: list[bytes], front: bool) -> None:
-    op = Op(ops.ADD, args[1], broker.okq_group)
-    op.own_id = args[2]
-    op.by_own_id = True
-    op.body = args[3]
-    op.expire = broker.okq_expire
-    op.front = front
-    if len(args) > 4:
-        if len(args) > 5 or args[4].lower() != b"noblock":
-            raise CommandError(SYNTAX)
-        broker.ask_in_background(client, op)
-    else:
-        broker.ask(client, op, DONE)
+    expire = from_now(broker.okq_expire)
+    add = Add(args[1], args[3], expire, broker.okq_group, args[2], front)
+    events.ask_to_add(broker, client, add, args, DONE)
 
 
 def qrpop(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QRPOP queue [EX seconds]."""
-    op = Op(ops.GET, args[1], broker.okq_group)
-    op.hold = DEFAULT_HOLD
+    hold = DEFAULT_HOLD
     if len(args) > 2:
         if len(args) != 4 or args[2].lower() != b"ex":
             raise CommandError(SYNTAX)
-        op.hold, op.hold_until = parse_hold(args[3])
-    broker.ask(client, op, OWN_EVENT)
+        hold = parse_hold(args[3])
+    broker.ask(client, Get(args[1], broker.okq_group, hold), OWN_EVENT)
 
 
 def qlpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QLPEEK queue: the newest event."""
-    broker.ask(client, Op(ops.LAST, args[1], broker.okq_group), OWN_EVENT)
+    broker.ask(client, Last(args[1]), OWN_EVENT)
 
 
 def qrpeek(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QRPEEK queue: the event that QRPOP would give."""
-    broker.ask(client, Op(ops.NEXT, args[1], broker.okq_group), OWN_EVENT)
+    broker.ask(client, Next(args[1], broker.okq_group), OWN_EVENT)
 
 
 def qregister(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QREGISTER [queue ...]: the connection is a consumer of these queues, and of no others."""
-    broker.register(client, args[1:])
+    broker.consumers.register(client, broker.okq_group, args[1:])
     client.out.append(OK)
 
 
 def reset(broker: Broker, client: Client, args: list[bytes]) -> None:
     """RESET: as if newly connected, so it is a consumer of nothing."""
-    broker.register(client, [])
+    broker.consumers.unregister(client)
     connection.reset(broker, client, args)

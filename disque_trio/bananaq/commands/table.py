@@ -1,22 +1,28 @@
-"""bananaq's command table: every command once, with what people and programs need to know."""
+"""bananaq's command table: declares every command once, with its documentation."""
 
 from disque_trio.bananaq.commands import events, okq
-from disque_trio.commands import connection
-from disque_trio.commands.common import common_commands
-from disque_trio.core.command import Command
+from disque_trio.bananaq.core.broker import Broker
+from disque_trio.respserver.command import Command
+from disque_trio.respserver.commands import connection
+from disque_trio.respserver.commands.common import common_commands
 
 
-def build_table(with_okq: bool = True) -> dict[bytes, Command]:
+def build_table(with_okq: bool = True) -> dict[bytes, Command[Broker]]:
     """A new command table, names in lower case; ``with_okq``: with okq's commands."""
     # What is there twice is as it is said last.
-    commands = common_commands() + _connection() + _of_events() + (_of_okq() if with_okq else [])
+    commands: list[Command[Broker]] = [
+        *common_commands(),
+        *_connection(),
+        *_of_events(),
+        *(_of_okq() if with_okq else []),
+    ]
     return {command.name.encode(): command for command in commands}
 
 
 # A command with the flag "overlaps" may begin while earlier ones of its client are under way.
 
 
-def _of_events() -> list[Command]:
+def _of_events() -> list[Command[Broker]]:
     return [
         Command("qadd", -4, "write denyoom fast overlaps", events.qadd,
                 "queue expire-seconds contents [NOBLOCK]",
@@ -45,7 +51,7 @@ def _of_events() -> list[Command]:
     ]  # fmt: skip
 
 
-def _of_okq() -> list[Command]:
+def _of_okq() -> list[Command[Broker]]:
     return [
         Command("qregister", -1, "readonly fast", okq.qregister, "[queue ...]",
                 "Be a consumer of these queues, for QNOTIFY.", "okq"),
@@ -62,9 +68,9 @@ def _of_okq() -> list[Command]:
     ]  # fmt: skip
 
 
-def _connection() -> list[Command]:
+def _connection() -> list[Command[Broker]]:
     return [
-        Command("hello", -1, "readonly loading skip_monitor fast", connection.handshake,
+        Command("hello", -1, "readonly loading skip_monitor fast", connection.hello,
                 "[2|3 [AUTH username password] [SETNAME name]]",
                 "Redis's handshake.", "connection", unauthenticated=True),
         Command("reset", 1, "readonly loading fast", okq.reset, "",

@@ -1,1 +1,1 @@
-"""What bananaq does with events: no I/O, no clock, no randomness of its own."""
+"""bananaq's rules for events: no I/O, no clock, no randomness of its own."""

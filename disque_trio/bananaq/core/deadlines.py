@@ -1,4 +1,4 @@
-"""What has to be done at a time: deadlines of deliveries, and the ends of events.
+"""Timers for missed deadlines of deliveries and for the expiry of events.
 
 Most deliveries are acknowledged long before their deadline, so putting one in and taking it out
 are both cheap and leave nothing behind. Time is cut into buckets: lists in which each thing knows
@@ -14,11 +14,11 @@ _FAR: Final = 12  # a far bucket is 4096 ms
 
 
 class Timed:
-    """Something with a time.
+    """An object with a time.
 
     Attributes:
         when: µs since the epoch.
-        slot, bucket: where it is in a `Deadlines`; bucket None: in none.
+        slot, bucket: where it is in a ``Deadlines``; bucket None: in none.
     """
 
     __slots__ = ("bucket", "slot", "when")
@@ -30,9 +30,7 @@ class Timed:
 
 
 class Deadlines:
-    """Things by the millisecond in which their time has come: the first that is not before it."""
-
-    __slots__ = ("_far", "_far_order", "_horizon", "_near", "_near_order")
+    """Timed objects in buckets, each due in the first millisecond that is not before its time."""
 
     def __init__(self) -> None:
         self._near: dict[int, list[Timed]] = {}  # by ms
@@ -121,6 +119,7 @@ class Deadlines:
 
 
 def _put(buckets: dict[int, list[Timed]], order: list[int], number: int, item: Timed) -> None:
+    """Put ``item`` into the bucket ``number``, which is made if need be."""
     bucket = buckets.get(number)
     if bucket is None:
         bucket = []

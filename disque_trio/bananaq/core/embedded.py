@@ -1,166 +1,160 @@
-"""The store in the process: the rules of the operations, over what `Books` keeps.
+"""The embedded store: applies the rules of the requests to the events in ``QueueIndex``.
 
-Whatever is due is done before an operation, so it finds all as it has to be at its ``now``. There
-is a limit to that, lest one operation waits for a million deadlines: behind it an operation looks
+Whatever is due is done before a request, so it finds all as it has to be at its ``now``. There
+is a limit to that, lest one request waits for a million deadlines: behind it a request looks
 at the times of what it touches itself. Only the order can be other then: a new event may be given
 before one whose deadline has just been missed.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from disque_trio.bananaq.core import loading, records
-from disque_trio.bananaq.core.dump import Dump
+from disque_trio.bananaq.core.event_dump import EventDump
 from disque_trio.bananaq.core.events import (
     Delivery,
     Group,
     Queue,
     StoredEvent,
 )
-from disque_trio.bananaq.core.finding import find
-from disque_trio.bananaq.core.groups import Books
-from disque_trio.bananaq.core.ops import (
-    ACK,
-    ADD,
-    FLUSH,
-    GET,
-    LAST,
-    MAX_TIME,
-    NEXT,
-    REDO,
-    STATUS,
-    WORKING,
-    Event,
-    Op,
+from disque_trio.bananaq.core.queue_index import QueueIndex
+from disque_trio.bananaq.core.requests import (
+    AT_ONCE,
+    Ack,
+    Add,
+    Flush,
+    Get,
+    Last,
+    Next,
+    Redo,
+    Request,
+    Status,
+    Time,
+    Working,
+    resolve,
 )
-from disque_trio.bananaq.core.status import queue_status
+from disque_trio.bananaq.core.results import Event, Result
+from disque_trio.bananaq.core.status import ConsumerCounts, queue_status
+from disque_trio.bananaq.core.store import Sections, Store
+from disque_trio.respserver.machine import Machine
 
-AT_ONCE: Final = 1000  # due things that an operation does first
+MOST_DUE: Final = 1000  # due things that a request does first
 A_TICK: Final = 10_000
 
-
-def _ignore_answer(op: Op) -> None: ...
-
-
-def _ignore_available(queue: bytes, group: bytes | None) -> None: ...
+_DONE: Final = Result()
+_COUNT_1: Final = Result(count=1)
 
 
-class EmbeddedStore(Books):
-    """Keeps events in memory; see `store.Store` for what all stores do.
+class EmbeddedStore(Store):
+    """Keeps events in memory.
 
     Attributes:
-        journaling: whether records of what is done go to ``journal``, which may be exchanged for
-            another list at any time.
+        index: of the queues and groups.
         added, given, acked, missed, expired: events that were, deliveries that were, in all.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.on_answer: Callable[[Op], None] = _ignore_answer
-        self.on_available: Callable[[bytes, bytes | None], None] = _ignore_available
-        self.journaling = False
-        self.journal: list[bytes] = []
+        self.index = QueueIndex(self.memory)
         self.added = 0
         self.given = 0
         self.acked = 0
         self.missed = 0
         self.expired = 0
+        self._machine: Machine | None = None
         self._now = 1  # ms
         self._loading = False
-        self._available: list[tuple[bytes, bytes | None]] = []  # to be told
-        self._consumers: dict[bytes, dict[bytes, int]] = {}
-        self._dump: Dump | None = None
+        self._consumers = ConsumerCounts()
+        self._dump: EventDump | None = None
 
-    # --- what a store does ---
-
-    def run(self, op: Op, now: int) -> bool:
-        """Do ``op`` at ``now`` (ms). Always done at once: True."""
+    def run(self, request: Request, now: int) -> Result:
+        """Do what ``request`` asks for at ``now`` (ms); always at once."""
         self._now = now
         if self._loading:
             self._loaded()
-        if self.deadlines.is_due(now) or self.expiries.is_due(now):
-            self._advance(AT_ONCE)
-        kind = op.kind
-        if kind == ADD:
-            self._add(op, now * 1000)
-        elif kind in (GET, NEXT):
-            self._get(op, now * 1000, kind == GET)
-        elif kind == ACK:
-            self._ack(op, now * 1000)
-        elif kind == WORKING:
-            self._working(op, now * 1000)
-        elif kind == REDO:
-            self._put_back(op, now * 1000)
-        elif kind == LAST:
-            self._last(op, now * 1000)
-        elif kind == FLUSH:
-            self._flush(op)
-        elif kind == STATUS:
-            self._status(op)
-        if self._available:
-            self._tell()
-        return True
-
-    def watch(self, queue: bytes, group: bytes) -> None:
-        """Nothing to do: all that happens, happens here."""
-
-    def unwatch(self, queue: bytes, group: bytes) -> None:
-        """Nothing to do."""
+        if self.index.is_due(now):
+            self._advance(MOST_DUE)
+        us = now * 1000
+        if isinstance(request, Add):
+            return self._add(request, us)
+        if isinstance(request, Get):
+            return self._get(request.queue, request.group, request.hold, us)
+        if isinstance(request, Ack):
+            return self._ack(request, us)
+        if isinstance(request, Next):
+            return self._get(request.queue, request.group, None, us)
+        if isinstance(request, Working):
+            return self._working(request, us)
+        if isinstance(request, Redo):
+            return self._redo(request, us)
+        if isinstance(request, Last):
+            return self._last(request, us)
+        if isinstance(request, Flush):
+            return self._flush(request)
+        assert isinstance(request, Status)
+        return self._status(request)
 
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
-        """One more consumer of ``group``."""
-        groups = self._consumers.get(queue)
-        if groups is None:
-            groups = {}
-            self._consumers[queue] = groups
-        groups[group] = groups.get(group, 0) + 1
+        """Count one more consumer of ``group``."""
+        self._consumers.add(queue, group, 1)
 
     def leave(self, queue: bytes, group: bytes, consumer: int) -> None:
-        """One consumer of ``group`` less."""
-        groups = self._consumers.get(queue)
-        if groups is None or group not in groups:
-            return
-        groups[group] -= 1
-        if groups[group] <= 0:
-            del groups[group]
-            if not groups:
-                del self._consumers[queue]
+        """Count one consumer of ``group`` less."""
+        self._consumers.add(queue, group, -1)
 
     def tick(self, now: int) -> None:
-        """Do what is due at ``now`` (ms), some thousands of things at most."""
+        """Do the work due at ``now`` (ms), some thousands of things at most."""
         self._now = now
         if self._loading:
             self._loaded()
         self._advance(A_TICK)
-        if self.graves:
-            self.dismantle(A_TICK)
-        if self._available:
-            self._tell()
+        if self.index.flushed:
+            self.index.free(A_TICK)
 
     def next_due(self) -> int:
         """When ``tick`` has to be called, ms; 0: not before something happens."""
-        if self.graves:
-            return self._now
-        first = self.deadlines.next_due()
-        other = self.expiries.next_due()
-        if first == 0 or 0 < other < first:
-            return other
-        return first
+        return self._now if self.index.flushed else self.index.next_due()
+
+    def held(self) -> int:
+        """The number of events held."""
+        return self.index.count
+
+    def sections(self) -> Sections:
+        """Sections of INFO about the events."""
+        return {
+            "memory": {"maxmemory_policy": "noeviction"},
+            "events": {"store": "embedded", "events": self.index.count},
+            "stats": {
+                "total_events_added": self.added,
+                "total_events_given": self.given,
+                "total_events_acked": self.acked,
+                "total_events_missed": self.missed,
+                "total_events_expired": self.expired,
+            },
+        }
 
     # --- the append-only file ---
 
-    def load_record(self, args: list[bytes], now_us: int) -> int:
-        """Do again what a record says, at the start. Returns 1 if an event was taken, else 0.
+    def attach(self, machine: Machine) -> None:
+        """Record all changes in the journal of ``machine`` from now on."""
+        self._machine = machine
+
+    def _journal(self) -> list[bytes] | None:
+        """The journal that changes are recorded in; None: they are not recorded."""
+        machine = self._machine
+        return machine.journal if machine is not None and machine.journaling else None
+
+    def load_record(self, record: list[bytes], now: int) -> int:
+        """Apply a record at ``now`` (µs), at the start. Returns 1 if an event was taken, else 0.
 
         Raises:
             ValueError: it is no record.
         """
         self._loading = True
-        return loading.load(self, args, now_us)
+        return loading.load(self.index, record, now)
 
     def start_dump(self) -> None:
-        """Begin to write all that is there; see `Dump`."""
-        self._dump = Dump(self)
+        """Begin to dump everything; see ``EventDump``."""
+        self._dump = EventDump(self.index)
 
     def dump_step(self, room: int) -> tuple[list[bytes], bool]:
         """The next records, of about ``room`` bytes, and whether these are the last."""
@@ -172,224 +166,217 @@ class EmbeddedStore(Books):
         return found
 
     def _loaded(self) -> None:
-        """Forget queues of which only pointers stand in the file."""
+        """Forget queues of which the file has only pointers."""
         self._loading = False
-        for queue in [queue for queue in self.queues.values() if queue.log.count == 0]:
-            self.drop(queue)
+        self.index.drop_empty()
 
     # --- time ---
 
     def _advance(self, limit: int) -> None:
         """Do up to about ``limit`` things that are due."""
         now = self._now
-        if self.expiries.is_due(now):
-            for item in self.expiries.due(now, limit):
+        if self.index.expiries.is_due(now):
+            for item in self.index.expiries.due(now, limit):
                 assert isinstance(item, StoredEvent)
                 if not item.queue.dead:
                     self._expire(item)
-        if not self.deadlines.is_due(now):
+        if not self.index.deadlines.is_due(now):
             return
         told: dict[tuple[bytes, bytes], None] = {}
-        for item in self.deadlines.due(now, limit):
+        for item in self.index.deadlines.due(now, limit):
             assert isinstance(item, Delivery)
             group = item.group
             if not group.queue.dead:
-                self.put_back(item, 0)
+                self.index.put_back(item, 0)
                 self.missed += 1
                 told[(group.queue.name, group.name)] = None
-        self._available.extend(told)
+        self.available.extend(told)
 
     def _expire(self, event: StoredEvent) -> None:
         self.expired += 1
-        self.remove(event)
-
-    def _is_due(self) -> bool:
-        return self.deadlines.is_due(self._now) or self.expiries.is_due(self._now)
-
-    def _tell(self) -> None:
-        told = self._available
-        self._available = []  # what is called may well ask for the event at once
-        for queue, group in told:
-            self.on_available(queue, group)
+        self.index.remove(event)
 
     # --- the operations ---
 
-    def _add(self, op: Op, now: int) -> None:
-        own_id = op.own_id if op.by_own_id or op.own_id else None
-        queue = self.queues.get(op.queue)
+    def _add(self, add: Add, now: int) -> Result:
+        own_id = add.own_id
+        queue = self.index.queues.get(add.queue)
         if own_id is not None and queue is not None:
             other = queue.own_ids.get(own_id)
             if other is not None and other.when > now:
-                group = queue.groups.get(op.group)
-                if group is None or not self.is_done(group, other):
-                    op.conflict = True
-                    return
-        t = max(self.last_t + 1, now)
-        self.last_t = t
-        expire = min(max(op.expire if op.absolute else now + op.expire, 0), MAX_TIME)
-        op.id = b"%d_%d" % (t, expire)
+                group = queue.groups.get(add.group)
+                if group is None or not self.index.is_done(group, other):
+                    return Result(duplicate=own_id)
+        t = max(self.index.last_t + 1, now)
+        self.index.last_t = t
+        expire = resolve(add.expire, now)
         self.added += 1
         if expire <= now:
             self.expired += 1
-            if self.journaling:
-                self.journal.append(records.last(t))
-            return
+            journal = self._journal()
+            if journal is not None:
+                journal.append(records.last(t))
+            return Result(b"%d_%d" % (t, expire))
         if queue is None:
-            queue = self.queue(op.queue)
-        event = StoredEvent(queue, t, expire, op.body, own_id)
-        self.put(event)
-        if self.journaling:
-            self.journal.append(records.added(op.queue, t, expire, op.body, own_id))
-        if op.front:
-            group = self.group(queue, op.group)
-            self._give_next(self.begin(group, event))
-            self._available.append((op.queue, op.group))
-        self._available.append((op.queue, None))
+            queue = self.index.queue(add.queue)
+        event = StoredEvent(queue, t, expire, add.body, own_id)
+        self.index.put(event)
+        journal = self._journal()
+        if journal is not None:
+            journal.append(records.added(add.queue, t, expire, add.body, own_id))
+        if add.front:
+            group = self.index.group(queue, add.group)
+            self._give_next(self.index.begin(group, event))
+            self.available.append((add.queue, add.group))
+        self.available.append((add.queue, None))
+        return Result(event.id(1))
 
     def _give_next(self, entry: Delivery) -> None:
-        """The group is given the event of ``entry`` before all others."""
+        """Make the event of ``entry`` the next one that the group is given."""
         group = entry.group
         rank = group.rank + 1
-        self.put_back(entry, rank)
-        if self.journaling:
-            self.journal.append(
+        self.index.put_back(entry, rank)
+        journal = self._journal()
+        if journal is not None:
+            journal.append(
                 records.put_back(group.queue.name, group.name, entry.event.t, entry.number, rank)
             )
 
-    def _get(self, op: Op, now: int, take: bool) -> None:
-        """GET, or NEXT if not ``take``."""
+    def _get(self, queue_name: bytes, group_name: bytes, hold: Time | None, now: int) -> Result:
+        """The next event; it is taken if there is a ``hold``."""
         while True:
-            queue = self.queues.get(op.queue)
+            queue = self.index.queues.get(queue_name)
             if queue is None:
-                return
-            group = queue.groups.get(op.group)
+                return _DONE
+            group = queue.groups.get(group_name)
             entry = self._next_again(group, now) if group is not None else None
             if entry is not None:
                 event = entry.event
                 number = entry.number + 1
-                if take:
-                    self._give_again(op, now, entry, number)
-                op.event = Event(event.id(number), event.own_id or b"", event.body)
-                return
+                if hold is not None:
+                    self._give_again(entry, number, hold, now)
+                return _found(event, number)
             fresh = self._next_new(queue, group, now)
             if fresh is not None:
-                if take:
-                    self._give_new(op, now, fresh)
-                op.event = Event(fresh.id(1), fresh.own_id or b"", fresh.body)
-                return
-            if not self._is_due():
+                if hold is not None:
+                    # Looked up again: what ended just now may have taken an idle group with it.
+                    self._give_new(self.index.group(queue, group_name), fresh, hold, now)
+                return _found(fresh, 1)
+            if not self.index.is_due(self._now):
                 break
-            self._advance(AT_ONCE)
-        if group is not None:
-            op.due = self.next_deadline(group, now)
-            op.left = max(op.due - now, 0)
+            self._advance(MOST_DUE)
+        due = self.index.next_deadline(group, now) if group is not None else 0
+        return Result(due=due, left=max(due - now, 0))
 
     def _next_again(self, group: Group, now: int) -> Delivery | None:
-        entry = self.next_redo(group)
+        entry = self.index.next_redo(group)
         while entry is not None and entry.event.when <= now:
             self._expire(entry.event)
-            entry = self.next_redo(group)
+            entry = self.index.next_redo(group)
         return entry
 
     def _next_new(self, queue: Queue, group: Group | None, now: int) -> StoredEvent | None:
-        event = queue.log.first() if group is None else self.next_new(group)
+        event = queue.log.first() if group is None else self.index.next_new(group)
         while event is not None and event.when <= now:
             self._expire(event)
-            event = queue.log.first() if group is None else self.next_new(group)
+            event = queue.log.first() if group is None else self.index.next_new(group)
         return event
 
-    def _deadline(self, op: Op, now: int) -> int:
-        return min(op.hold_until if op.hold_until != 0 else now + op.hold, MAX_TIME)
-
-    def _give_new(self, op: Op, now: int, event: StoredEvent) -> None:
-        # Looked up again: what ended just now may have taken an idle group with it.
-        group = self.group(event.queue, op.group)
+    def _give_new(self, group: Group, event: StoredEvent, hold: Time, now: int) -> None:
         t = event.t
+        queue = event.queue.name
         group.pointer = t
         self.given += 1
-        if op.hold == 0 and op.hold_until == 0:
+        if hold == AT_ONCE:
             self.acked += 1
-            if self.journaling:
-                self.journal.append(records.pointer(op.queue, op.group, t))
+            journal = self._journal()
+            if journal is not None:
+                journal.append(records.pointer(queue, group.name, t))
             return
-        deadline = self._deadline(op, now)
-        self.give(self.begin(group, event), 1, deadline)
-        if self.journaling:
-            self.journal.append(records.given(op.queue, op.group, t, deadline))
+        deadline = resolve(hold, now)
+        self.index.give(self.index.begin(group, event), 1, deadline)
+        journal = self._journal()
+        if journal is not None:
+            journal.append(records.given(queue, group.name, t, deadline))
 
-    def _give_again(self, op: Op, now: int, entry: Delivery, number: int) -> None:
+    def _give_again(self, entry: Delivery, number: int, hold: Time, now: int) -> None:
         self.given += 1
-        t = entry.event.t
-        if op.hold == 0 and op.hold_until == 0:
-            self.acked += 1
-            self.finish(entry)
-            if self.journaling:
-                self.journal.append(records.done(op.queue, op.group, t))
-            return
-        deadline = self._deadline(op, now)
-        self.give(entry, number, deadline)
-        if self.journaling:
-            self.journal.append(records.given_again(op.queue, op.group, t, number, deadline))
+        if hold == AT_ONCE:
+            self._finish(entry)
+        else:
+            self._hold(entry, number, resolve(hold, now))
 
-    def _ack(self, op: Op, now: int) -> None:
-        entry = find(self.queues.get(op.queue), op, now)
-        if entry is None:
-            return
-        t = entry.event.t
-        self.finish(entry)
-        self.acked += 1
-        op.count = 1
-        if self.journaling:
-            self.journal.append(records.done(op.queue, op.group, t))
-
-    def _working(self, op: Op, now: int) -> None:
-        entry = find(self.queues.get(op.queue), op, now)
-        if entry is None or entry.number == 0:
-            return
-        deadline = self._deadline(op, now)
-        number = entry.number
-        self.give(entry, number, deadline)
-        op.count = 1
-        if self.journaling:
-            self.journal.append(
-                records.given_again(op.queue, op.group, entry.event.t, number, deadline)
+    def _hold(self, entry: Delivery, number: int, deadline: int) -> None:
+        """Put ``entry`` in progress, as the delivery ``number``, until ``deadline`` (µs)."""
+        self.index.give(entry, number, deadline)
+        journal = self._journal()
+        if journal is not None:
+            event = entry.event
+            journal.append(
+                records.given_again(event.queue.name, entry.group.name, event.t, number, deadline)
             )
 
-    def _put_back(self, op: Op, now: int) -> None:
-        entry = find(self.queues.get(op.queue), op, now)
-        if entry is None or entry.number == 0:
-            return
-        self._give_next(entry)
-        op.count = 1
-        self._available.append((op.queue, op.group))
+    def _finish(self, entry: Delivery) -> None:
+        """Acknowledge ``entry``."""
+        event = entry.event
+        self.index.finish(entry)
+        self.acked += 1
+        journal = self._journal()
+        if journal is not None:
+            journal.append(records.done(event.queue.name, entry.group.name, event.t))
 
-    def _last(self, op: Op, now: int) -> None:
-        queue = self.queues.get(op.queue)
-        if queue is None:
-            return
-        event = queue.log.last()
-        while event is not None and event.when <= now:
+    def _ack(self, ack: Ack, now: int) -> Result:
+        entry = self.index.find_delivery(ack, now)
+        if entry is None:
+            return _DONE
+        self._finish(entry)
+        return _COUNT_1
+
+    def _working(self, working: Working, now: int) -> Result:
+        entry = self.index.find_delivery(working, now)
+        if entry is None or entry.number == 0:
+            return _DONE
+        self._hold(entry, entry.number, resolve(working.hold, now))
+        return _COUNT_1
+
+    def _redo(self, redo: Redo, now: int) -> Result:
+        entry = self.index.find_delivery(redo, now)
+        if entry is None or entry.number == 0:
+            return _DONE
+        self._give_next(entry)
+        self.available.append((redo.queue, redo.group))
+        return _COUNT_1
+
+    def _last(self, last: Last, now: int) -> Result:
+        queue = self.index.queues.get(last.queue)
+        event = queue.log.last() if queue is not None else None
+        while queue is not None and event is not None and event.when <= now:
             self._expire(event)
             event = queue.log.last()
-        if event is not None:
-            op.event = Event(event.id(1), event.own_id or b"", event.body)
+        return _DONE if event is None else _found(event, 1)
 
-    def _flush(self, op: Op) -> None:
-        queue = self.queues.get(op.queue)
-        if queue is None:
-            return
-        self.flush(queue)
-        if self.journaling:
-            self.journal.append(records.dropped(op.queue))
+    def _flush(self, flush: Flush) -> Result:
+        queue = self.index.queues.get(flush.queue)
+        if queue is not None:
+            self.index.flush(queue)
+            journal = self._journal()
+            if journal is not None:
+                journal.append(records.dropped(flush.queue))
+        return _DONE
 
-    def _status(self, op: Op) -> None:
-        while self._is_due():
+    def _status(self, status: Status) -> Result:
+        while self.index.is_due(self._now):
             self._advance(A_TICK)
-        names = op.queues
-        if not names:
-            names = sorted({*self.queues, *self._consumers})
-        for name in names:
-            consumers = self._consumers.get(name)
-            if consumers is None:
-                consumers = {}
-            op.status.append(queue_status(name, self.queues.get(name), op.groups, consumers))
+        queues = self.index.queues
+        consumers = self._consumers
+        names = status.queues or sorted({*queues, *consumers.queues()})
+        return Result(
+            queues=[
+                queue_status(name, queues.get(name), status.groups, consumers.of(name))
+                for name in names
+            ]
+        )
+
+
+def _found(event: StoredEvent, number: int) -> Result:
+    return Result(b"", Event(event.id(number), event.own_id or b"", event.body))

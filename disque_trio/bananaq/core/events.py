@@ -1,9 +1,9 @@
-"""The events of a queue, in order, and what each group has under way of them.
+"""The events of a queue, in order, and the deliveries of each group.
 
-`EventLog` keeps events in blocks of a few hundred, so that adding, finding by T, taking out from
+``QueueLog`` keeps events in blocks of a few hundred, so that adding, finding by T, taking out from
 anywhere and counting cost the same however many there are. A group is a pointer into it: all events
 up to its T were given. Beside the pointer it knows only the events that are in progress or to be
-given again: each has a `Delivery`, which stands in the group's ``entries`` and in a list at the
+given again: each has a ``Delivery``, which stands in the group's ``entries`` and in a list at the
 event, so that it goes when the event does, without looking at groups that have nothing of it.
 """
 
@@ -29,7 +29,7 @@ QUEUE_BYTES: Final = 700 if _COMPILED else 680
 
 
 class StoredEvent(Timed):
-    """One event; ``when`` is its end.
+    """One event; ``when`` is its expiry.
 
     Attributes:
         t: its place in the order, and when it was added, µs.
@@ -65,7 +65,7 @@ class StoredEvent(Timed):
 
 
 class Delivery(Timed):
-    """An event that a group has under way; ``when`` is the deadline, µs, if it is in progress.
+    """The delivery of an event to a group; ``when`` is the deadline, µs, if it is in progress.
 
     Attributes:
         number: how often the group was given it.
@@ -132,7 +132,7 @@ class Group:
 
 
 class Queue:
-    """A queue that has events.
+    """A queue with at least one event.
 
     Attributes:
         log: its events. groups: by name. own_ids: the newest event with each.
@@ -144,7 +144,7 @@ class Queue:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self.log = EventLog()
+        self.log = QueueLog()
         self.groups: dict[bytes, Group] = {}
         self.own_ids: dict[bytes, StoredEvent] = {}
         self.left = 0
@@ -161,8 +161,8 @@ class Block:
         self.events = events
 
 
-class EventLog:
-    """Events in the order of T.
+class QueueLog:
+    """The events of a queue, ordered by T.
 
     Attributes:
         count: how many.
@@ -177,7 +177,7 @@ class EventLog:
         self.count = 0
 
     def add(self, event: StoredEvent) -> None:
-        """Put ``event`` in, wherever its T belongs; no other may have its T."""
+        """Insert ``event`` at its T, which no other event may have."""
         t = event.t
         blocks = self.blocks
         self.count += 1
@@ -242,11 +242,11 @@ class EventLog:
         return None
 
     def first(self) -> StoredEvent | None:
-        """The oldest."""
+        """The oldest event."""
         return self.blocks[0].events[0] if self.blocks else None
 
     def last(self) -> StoredEvent | None:
-        """The newest."""
+        """The newest event."""
         return self.blocks[-1].events[-1] if self.blocks else None
 
     def remove(self, event: StoredEvent) -> None:

@@ -1,4 +1,4 @@
-"""Loading: what a record of the append-only file does to the `Books`.
+"""Applies the records of an append-only file to the ``QueueIndex``.
 
 A file that was rewritten while work went on has records about events whose own record comes later;
 that one then says all there is to say, so records about unknown events are passed over. What they
@@ -7,11 +7,11 @@ say of a group's pointer counts all the same.
 
 from disque_trio.bananaq.core import records
 from disque_trio.bananaq.core.events import Delivery, Group, StoredEvent
-from disque_trio.bananaq.core.groups import Books
+from disque_trio.bananaq.core.queue_index import QueueIndex
 
 
-def load(books: Books, args: list[bytes], now: int) -> int:
-    """Do what the record ``args`` says, at ``now`` (µs). Returns 1 if an event was taken, else 0.
+def load(index: QueueIndex, args: list[bytes], now: int) -> int:
+    """Apply the record ``args`` at ``now`` (µs). Returns 1 if an event was taken, else 0.
 
     Raises:
         ValueError: it is no record.
@@ -19,79 +19,79 @@ def load(books: Books, args: list[bytes], now: int) -> int:
     name = args[0]
     count = len(args)
     if name == records.QEVENT and 5 <= count <= 6:
-        return _event(books, args, now)
+        return _event(index, args, now)
     if name == records.QGET and count == 5:
         t = records.number(args[3])
         deadline = records.number(args[4])
-        group = _reach(books, args[1], args[2], t)
-        entry = _entry(books, group, t)
+        group = _reach(index, args[1], args[2], t)
+        entry = _entry(index, group, t)
         if entry is not None:
-            books.give(entry, 1, deadline)
+            index.give(entry, 1, deadline)
     elif name == records.QGIVE and count == 6:
         number = records.number(args[4])
         deadline = records.number(args[5])
-        entry = _known(books, args)
+        entry = _known(index, args)
         if entry is not None:
-            books.give(entry, number, deadline)
+            index.give(entry, number, deadline)
     elif name == records.QREDO and count == 6:
         number = records.number(args[4])
         rank = records.number(args[5])
-        entry = _known(books, args)
+        entry = _known(index, args)
         if entry is not None:
             entry.number = number
-            books.put_back(entry, rank)
+            index.put_back(entry, rank)
     elif name == records.QDONE and count == 4:
-        entry = _known(books, args)
+        entry = _known(index, args)
         if entry is not None:
-            books.finish(entry)
+            index.finish(entry)
     elif name == records.QPOINTER and count == 4:
-        _reach(books, args[1], args[2], records.number(args[3]))
+        _reach(index, args[1], args[2], records.number(args[3]))
     elif name == records.QDROP and count == 2:
-        queue = books.queues.get(args[1])
+        queue = index.queues.get(args[1])
         if queue is not None:
-            books.flush(queue)
+            index.flush(queue)
     elif name == records.QLAST and count == 2:
-        books.last_t = max(books.last_t, records.number(args[1]))
+        index.last_t = max(index.last_t, records.number(args[1]))
     else:
         raise ValueError(f"not a command of bananaq's append-only file: {name[:40]!r}")
     return 0
 
 
-def _event(books: Books, args: list[bytes], now: int) -> int:
+def _event(index: QueueIndex, args: list[bytes], now: int) -> int:
     t = records.number(args[2])
     expire = records.number(args[3])
-    books.last_t = max(books.last_t, t)
+    index.last_t = max(index.last_t, t)
     if expire <= now:
         return 0
-    queue = books.queue(args[1])
+    queue = index.queue(args[1])
     if queue.log.find(t) is not None:
         return 0
-    books.put(StoredEvent(queue, t, expire, args[4], args[5] if len(args) == 6 else None))
+    index.put(StoredEvent(queue, t, expire, args[4], args[5] if len(args) == 6 else None))
     return 1
 
 
-def _reach(books: Books, queue: bytes, group: bytes, t: int) -> Group:
+def _reach(index: QueueIndex, queue: bytes, group: bytes, t: int) -> Group:
     """The group, which was given all up to ``t``."""
-    books.last_t = max(books.last_t, t)
-    found = books.group(books.queue(queue), group)
-    books.move_pointer(found, t)
+    index.last_t = max(index.last_t, t)
+    found = index.group(index.queue(queue), group)
+    index.move_pointer(found, t)
     return found
 
 
-def _entry(books: Books, group: Group, t: int) -> Delivery | None:
+def _entry(index: QueueIndex, group: Group, t: int) -> Delivery | None:
     """What ``group`` has of the event with ``t``; None: the event is unknown."""
     entry = group.entries.get(t)
     if entry is None:
         event = group.queue.log.find(t)
         if event is not None:
-            entry = books.begin(group, event)
+            entry = index.begin(group, event)
     return entry
 
 
-def _known(books: Books, args: list[bytes]) -> Delivery | None:
+def _known(index: QueueIndex, args: list[bytes]) -> Delivery | None:
     """The same for the group and the event of a record, which may both be unknown."""
     t = records.number(args[3])
-    queue = books.queues.get(args[1])
+    queue = index.queues.get(args[1])
     if queue is None or queue.log.find(t) is None:
         return None
-    return _entry(books, books.group(queue, args[2]), t)
+    return _entry(index, index.group(queue, args[2]), t)

@@ -1,4 +1,4 @@
-"""What stands in bananaq's append-only file: commands in RESP, made and named here.
+"""Makes the records of bananaq's append-only file: commands in RESP.
 
     QEVENT queue T expire body [own-id]      an event was added
     QGET queue group T deadline              a new one was given: the group's pointer is there now

@@ -1,12 +1,13 @@
-"""What clients are told of an operation that is done."""
+"""Encodes the results of the store as replies."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from disque_trio.bananaq.core.ops import Event, Op, QueueStatus
-from disque_trio.core.client import Client, Pending
-from disque_trio.protocol.reply import OK, Value, bulk, encode, error, integer, null
+from disque_trio.bananaq.core.results import Event, QueueStatus, Result
+from disque_trio.resp.reply import OK, Value, bulk, encode, error, integer, null
+from disque_trio.respserver.client import Client, Pending
 
-# The forms of replies.
+# The formats of replies.
 ID: Final = 1  # the id of an event that was added
 DONE: Final = 2  # OK
 EVENT: Final = 3  # id and contents, or null
@@ -17,43 +18,43 @@ INFO: Final = 7  # lines for people
 
 
 class Ask(Pending):
-    """What a client asked a store for.
+    """The request of a client to a store.
 
     Attributes:
-        form: of the reply.
+        reply_format: of the reply.
     """
 
-    __slots__ = ("form",)
+    __slots__ = ("reply_format",)
 
-    def __init__(self, client: Client, form: int) -> None:
+    def __init__(self, client: Client, reply_format: int) -> None:
         super().__init__(client, None)
-        self.form = form
+        self.reply_format = reply_format
 
 
-def render(op: Op, form: int, resp: int) -> bytes:
-    """The reply to ``op``, which is done, for a client that speaks version ``resp``."""
-    if op.error:
-        return error(op.error)
-    if form in (EVENT, OWN_EVENT):
-        event = op.event
-        return null(resp) if event is None else event_reply(event, form)
-    if form == COUNT:
-        return integer(op.count)
-    if op.conflict:
-        return error(b"ERR duplicate event " + op.own_id)
-    if form == ID:
-        return bulk(op.id)
-    if form == STATUS:
-        return encode([_queue(queue) for queue in op.status])
-    if form == INFO:
-        lines: list[Value] = list(_lines(op.status))
+def render(result: Result, reply_format: int, resp: int) -> bytes:
+    """The reply for a client that speaks version ``resp``."""
+    if result.error:
+        return error(result.error)
+    if reply_format in (EVENT, OWN_EVENT):
+        event = result.event
+        return null(resp) if event is None else event_reply(event, reply_format)
+    if reply_format == COUNT:
+        return integer(result.count)
+    if result.duplicate is not None:
+        return error(b"ERR duplicate event " + result.duplicate)
+    if reply_format == ID:
+        return bulk(result.id)
+    if reply_format == STATUS:
+        return encode([_queue(queue) for queue in result.queues])
+    if reply_format == INFO:
+        lines: list[Value] = list(_lines(result.queues))
         return encode(lines)
     return OK
 
 
-def event_reply(event: Event, form: int) -> bytes:
+def event_reply(event: Event, reply_format: int) -> bytes:
     """Id and contents."""
-    id = event.own_id if form == OWN_EVENT and event.own_id else event.id
+    id = event.own_id if reply_format == OWN_EVENT and event.own_id else event.id
     body = event.body
     return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(id), id, len(body), body)
 
@@ -74,7 +75,7 @@ def _queue(queue: QueueStatus) -> Value:
     return [queue.queue, groups]
 
 
-def _lines(queues: list[QueueStatus]) -> list[bytes]:
+def _lines(queues: Sequence[QueueStatus]) -> list[bytes]:
     """A line for each queue and group, in columns. A queue without groups has a line, too."""
     rows: list[list[bytes]] = []
     for queue in queues:

@@ -1,7 +1,31 @@
-"""The status of a queue of the embedded store: what each group has done with its events."""
+"""Computes the status of a queue in the embedded store, for each group."""
 
 from disque_trio.bananaq.core.events import Queue
-from disque_trio.bananaq.core.ops import GroupStatus, QueueStatus
+from disque_trio.bananaq.core.results import GroupStatus, QueueStatus
+
+
+class ConsumerCounts:
+    """The number of consumers of each group of each queue."""
+
+    def __init__(self) -> None:
+        self._counts: dict[bytes, dict[bytes, int]] = {}
+
+    def add(self, queue: bytes, group: bytes, more: int) -> None:
+        """Count ``more`` consumers, 1 or -1."""
+        groups = self._counts.setdefault(queue, {})
+        groups[group] = groups.get(group, 0) + more
+        if groups[group] == 0:
+            del groups[group]
+            if not groups:
+                del self._counts[queue]
+
+    def queues(self) -> list[bytes]:
+        """Those whose groups have consumers."""
+        return list(self._counts)
+
+    def of(self, queue: bytes) -> dict[bytes, int]:
+        """The counts for ``queue``, by group."""
+        return self._counts.get(queue, {})
 
 
 def queue_status(

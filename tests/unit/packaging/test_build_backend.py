@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.support import ROOT
+
 SOURCES = ("disque_trio", "config", "tools/packaging", "docs")
 FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 
@@ -65,7 +66,7 @@ def only_wheel(directory: Path) -> Path:
 def is_pure(wheel: Path) -> bool:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert "disque_trio/core/node.py" in names
+    assert "disque_trio/node/core/node.py" in names
     assert "disque_trio/py.typed" in names
     assert any(name.endswith("share/disque/disque.conf") for name in names)
     return wheel.name.endswith("-py3-none-any.whl") and not any(
@@ -153,4 +154,4 @@ def test_a_source_distribution_has_all_that_a_build_needs(tree: Path, tmp_path: 
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
     assert {"setup.py", "pyproject.toml", "tools/packaging/disque_build.py"} <= names
-    assert {"config/disque.conf", "disque_trio/py.typed", "disque_trio/core/node.py"} <= names
+    assert {"config/disque.conf", "disque_trio/py.typed", "disque_trio/node/core/node.py"} <= names

@@ -1,0 +1,102 @@
+"""The node's side of a compaction: it runs ``disque_trio.aof.compact`` and copies what the node
+appends meanwhile behind the result."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import trio
+
+import disque_trio
+from disque_trio.aof.disk import Disk
+from disque_trio.aof.dump import NewFile
+from disque_trio.aof.format import CHUNK
+
+_PACKAGES = Path(disque_trio.__file__).parent.parent
+_LONGEST_MESSAGE = 4096
+
+
+class Compaction(NewFile):
+    """Makes a new file from the old one, which the node keeps appending to.
+
+    Args:
+        disk: the real one; the process does not know another.
+        path: the old file and the name of the new one.
+        upto: what the process reads of it: where a record ends.
+        now: s since the epoch; what has expired by then is left out.
+
+    Attributes:
+        copied: what the new file has of the old: all before this offset.
+    """
+
+    def __init__(self, disk: Disk, path: str, upto: int, now: int) -> None:
+        self.copied = upto
+        self._process: trio.Process | None = None
+        self._old = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            super().__init__(disk, path)
+        except OSError:
+            os.close(self._old)
+            raise
+        files = [str(Path(name).absolute()) for name in (path, self.temporary)]
+        self._command = [sys.executable, "-m", "disque_trio.aof.compact"]
+        self._command += [files[0], str(upto), files[1], str(now), str(os.getpid())]
+
+    async def run(self) -> str:
+        """Run the process; returns what it says about its work. Raises OSError if it failed."""
+        process = self._process = await trio.lowlevel.open_process(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=_PACKAGES,
+            start_new_session=True,  # Ctrl-C is for the node
+        )
+        assert process.stdout is not None
+        message = b""
+        async with process.stdout:
+            try:
+                if self._abandoned:
+                    process.kill()
+                while data := await process.stdout.receive_some():
+                    message = (message + data)[-_LONGEST_MESSAGE:]
+                status = await process.wait()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    with trio.CancelScope(shield=True):
+                        await process.wait()
+        if self._abandoned:
+            # The process may have made it again before it was ended.
+            self._disk.remove(self.temporary)
+        lines = message.decode(errors="replace").splitlines() or [f"ended with status {status}"]
+        if status != 0:
+            raise OSError(f"the process that compacts the file: {lines[-1]}")
+        if not self._abandoned:
+            self.size = self._disk.size(self._fd)
+        return lines[-1]
+
+    def copy(self, upto: int) -> None:
+        """Copy the old file up to ``upto``; may be called in another thread."""
+        while self.copied < upto:
+            data = os.pread(self._old, min(CHUNK, upto - self.copied), self.copied)
+            if not data:
+                raise OSError("the append-only file became shorter")
+            self.append([data])
+            self.copied += len(data)
+
+    def close_old(self) -> None:
+        """To be called in another thread once the new file has the name: the kernel frees the old
+        one when its last descriptor closes, which takes 200 ms a GB."""
+        os.close(self._old)
+
+    def abandon(self) -> None:
+        """Give up; also ends the process."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        super().abandon()
+
+    def _close(self) -> None:
+        super()._close()
+        os.close(self._old)

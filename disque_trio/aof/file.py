@@ -1,0 +1,155 @@
+"""The append-only file of a running process: its name, lock, writer, replacement and errors.
+
+What is here is shared by ``persistence``, ``rewriting`` and ``loading``.
+"""
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from disque_trio.aof.dataset import Dataset
+from disque_trio.aof.disk import Disk
+from disque_trio.aof.dump import TEMPORARY, NewFile
+from disque_trio.aof.writer import AofWriter
+from disque_trio.process.logs import Log
+
+
+class FileSettings(Protocol):
+    """The settings that concern the file."""
+
+    appendonly: bool
+    appendfilename: str
+    appendfsync: str
+    aof_load_truncated: bool
+    auto_aof_rewrite_percentage: int
+    auto_aof_rewrite_min_size: int
+
+
+class AofFile:
+    """The append-only file of ``dataset``, set up according to ``config``.
+
+    Args:
+        allowed: there may be a file at all.
+
+    Attributes:
+        writer: writes to the file; None: the file is off, or not open yet.
+        new: what a rewrite is making.
+        known: what the file has is in memory, or was written from it.
+        switch_problem: why the file cannot be switched on, or empty.
+        failed_at: when a write failed last, Trio's time.
+        storing: bytes that a thread is writing.
+    """
+
+    def __init__(
+        self, dataset: Dataset, config: FileSettings, log: Log, disk: Disk, allowed: bool
+    ) -> None:
+        self.dataset = dataset
+        self.config = config
+        self.log = log
+        self.disk = disk
+        self.writer: AofWriter | None = None
+        self.new: NewFile | None = None
+        self.known = False
+        self.switch_problem = ""
+        self.failed_at = 0.0
+        self.storing = 0
+        self._allowed = allowed
+        self._stored = trio.Event()  # it has ended
+        self._lock_fd = -1
+
+    @property
+    def path(self) -> str:
+        """The path of the file, relative to ``dir``, the working directory."""
+        return self.config.appendfilename
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is to be a file."""
+        return self._allowed and self.config.appendonly
+
+    # ---- the file itself --------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Lock the file against other processes. Raises OSError: another one has it."""
+        if self._lock_fd < 0:
+            fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as failure:
+                os.close(fd)
+                raise OSError(failure.errno, f"another process has {self.path}") from failure
+            self._lock_fd = fd
+
+    def unlock(self) -> None:
+        """Release the lock."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def open(self) -> None:
+        """Begin to write to the file. Raises OSError."""
+        self.lock()
+        self._remove_leftovers()
+        self.writer = self.make_writer()
+        self.disk.sync_directory(self.path)
+        self.dataset.journaling = True
+
+    def make_writer(self) -> AofWriter:
+        """A writer that appends to the file. Raises OSError."""
+        return AofWriter(self.disk, self.path, self.config.appendfsync)
+
+    def _remove_leftovers(self) -> None:
+        """Remove unfinished files of rewrites whose process died."""
+        path = Path(self.path)
+        leftover = re.compile(re.escape(path.name + TEMPORARY) + "[0-9]+-[0-9]+")
+        for other in path.parent.iterdir():
+            if leftover.fullmatch(other.name):
+                self.disk.remove(str(other))
+
+    def set_aside(self) -> None:
+        """Rename the loaded file: it is not written to, gets out of date at once and must not be
+        loaded again. Raises OSError."""
+        if os.path.exists(self.path):  # noqa: PTH110
+            self.disk.replace(self.path, self.path + ".loaded")
+
+    def keep_unknown(self) -> None:
+        """Rename a file with jobs that this process has never loaded, instead of replacing it.
+        Raises OSError."""
+        path = Path(self.path)
+        if not self.known and path.is_file() and path.stat().st_size:
+            self.disk.replace(self.path, f"{self.path}.old")
+
+    # ---- trouble ----------------------------------------------------------------------------
+
+    def tell_trouble(self) -> None:
+        """Refuse writes while there is a problem, and accept them again afterwards."""
+        writer = self.writer
+        dataset = self.dataset
+        problem = writer.problem if writer is not None else self.switch_problem
+        if problem != dataset.write_problem:
+            if problem:
+                self.failed_at = trio.current_time()
+                self.log.warning("the append-only file cannot be written", reason=problem)
+            else:
+                self.log.notice("the append-only file can be written again")
+            dataset.set_trouble(dataset.loading, problem)
+
+    # ---- a thread that writes ---------------------------------------------------------------
+
+    def store_begins(self, size: int) -> None:
+        """Called when a thread begins to write ``size`` bytes."""
+        self.storing = size
+
+    def store_ends(self) -> None:
+        """Called when the thread has ended and its result is known."""
+        self._stored.set()
+        self._stored = trio.Event()
+
+    async def until_stored(self) -> None:
+        """Return when no thread writes records, at once if none does."""
+        while self.storing:
+            await self._stored.wait()

@@ -1,0 +1,326 @@
+"""The append-only file of a running process as a whole: appends each turn's records, syncs them,
+retries after disk errors, and closes the file.
+
+The engine calls ``turn`` before replies leave. Everything that takes long (syncing once a second,
+the last sync of a rewrite) happens in a thread.
+"""
+
+from typing import NamedTuple, Protocol
+
+import trio
+
+from disque_trio.aof.dataset import Dataset
+from disque_trio.aof.disk import Disk
+from disque_trio.aof.dump import Dump
+from disque_trio.aof.file import AofFile, FileSettings
+from disque_trio.aof.loading import Loading
+from disque_trio.aof.rewriting import RETRY_SECONDS, Rewriting
+from disque_trio.aof.scanner import Scanner
+from disque_trio.aof.writer import EVERYSEC, NO, AofWriter, LargeAppend, is_large
+from disque_trio.process.logs import Log
+
+TICK = 0.1  # s between looks at what has to be done
+SYNC_SECONDS = 1.0
+SLOW_SYNC_SECONDS = 2.0
+
+
+class Replies(Protocol):
+    """The interface that holds back replies while a thread writes the records they depend on."""
+
+    def hold_replies(self) -> None:
+        """Called between turns: what earlier turns noted is on its way to the file, and nobody may
+        hear of it before ``stored``."""
+
+    def stored(self, good: bool) -> None:
+        """Called when the thread has written the records, or, if not ``good``, has failed to."""
+
+
+class Persistence:
+    """Keeps ``dataset`` in an append-only file, as ``config`` says.
+
+    Args:
+        scanner: the class that knows the records of the file.
+        checker: the command that looks at it.
+        allowed: there may be a file at all.
+
+    Attributes:
+        file: the file itself. loading: loads it. rewriting: rewrites it, and switches it on and
+            off.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: FileSettings,
+        log: Log,
+        disk: Disk | None = None,
+        scanner: type[Scanner] = Scanner,
+        checker: str = "disque-check-aof",
+        allowed: bool = True,
+    ) -> None:
+        file = self.file = AofFile(dataset, config, log, disk or Disk(), allowed)
+        self.loading = Loading(file, scanner, checker)
+        self.rewriting = Rewriting(file)
+        self._background: _Background | None = None  # while ``run`` does
+        self._syncing = False
+        self._slow_syncs = 0
+        self._synced_at = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether there is a file that is written to, or is going to be."""
+        return self.file.writer is not None or self.rewriting.under_way or self.file.wanted
+
+    @property
+    def storing(self) -> bool:
+        """Whether a thread writes records."""
+        return self.file.storing > 0
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Put what was noted into the file. False: it is not there, and nothing of the turn may be
+        confirmed; or, if ``file.storing``, it is so much that a thread writes it: until
+        ``Replies.stored`` nobody may hear of it, and nothing more may be noted."""
+        file = self.file
+        assert not file.storing
+        dataset = file.dataset
+        if dataset.flushed and not self._start_over():
+            return False
+        records = dataset.journal
+        if not records:
+            return True
+        dataset.journal = []
+        dump = file.new if isinstance(file.new, Dump) else None
+        writer = file.writer
+        good = writer is not None and not writer.problem
+        background = self._background
+        if background is not None and (good or dump is not None) and is_large(records):
+            large = writer.large_append(records) if writer is not None and good else None
+            self._begin_large(background, records, large, dump)
+            return False
+        if dump is not None:
+            try:
+                dump.append(records)
+            except OSError as failure:
+                self.rewriting.give_up(failure)
+        if writer is None or writer.append(records):
+            return True
+        file.tell_trouble()
+        return False
+
+    def _start_over(self) -> bool:
+        """Replace the file after everything was forgotten, instead of writing a record for each
+        job."""
+        file = self.file
+        file.dataset.flushed = False
+        if file.writer is None:
+            self.rewriting.drop_new()
+            return True
+        try:
+            self.rewriting.dump_now()
+        except OSError as failure:
+            file.writer.distrust(failure)
+            file.tell_trouble()
+            return False
+        return True
+
+    def _begin_large(
+        self,
+        background: "_Background",
+        records: list[bytes],
+        large: LargeAppend | None,
+        dump: Dump | None,
+    ) -> None:
+        """Have a thread put ``records`` into the file, if there is ``large`` for that, and into
+        the ``dump``."""
+        self.file.store_begins(sum(map(len, records)))
+        if dump is not None:
+            dump.hold()
+        background.nursery.start_soon(self._store, background.replies, records, large, dump)
+
+    async def _store(
+        self,
+        replies: Replies,
+        records: list[bytes],
+        large: LargeAppend | None,
+        dump: Dump | None,
+    ) -> None:
+        """See ``_begin_large``; nothing keeps them from being written to the end."""
+        with trio.CancelScope(shield=True):
+            failure = await trio.to_thread.run_sync(_write_large, records, large, dump)
+        file = self.file
+        if dump is not None:
+            dump.release()
+            if failure is not None and file.new is dump:
+                self.rewriting.give_up(failure)
+        writer = file.writer
+        if writer is None:
+            good = True  # it is being switched on; nothing relies on it yet
+        elif large is not None:
+            good = writer.append_ended(large)
+        else:
+            good = writer.append(records)
+        file.storing = 0
+        file.tell_trouble()
+        if not good:
+            file.failed_at = trio.current_time()
+        self.rewriting.apply_if_put_off()
+        file.store_ends()
+        replies.stored(good)
+
+    # ---- between turns ----------------------------------------------------------------------
+
+    async def run(self, replies: Replies) -> None:
+        """Sync, retry and rewrite until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._background = _Background(nursery, replies)
+                await self._look_after(self._background)
+        finally:
+            self._background = None
+
+    async def _look_after(self, background: "_Background") -> None:
+        """Do what is due between turns, until cancelled."""
+        file = self.file
+        while True:
+            await trio.sleep(TICK)
+            await file.until_stored()
+            now = trio.current_time()
+            writer = file.writer
+            if writer is not None:
+                if writer.problem and now - file.failed_at >= RETRY_SECONDS:
+                    file.failed_at = now
+                    self._retry(background, writer)
+                policy = file.config.appendfsync
+                if (writer.unnamed and not writer.distrusted) or (
+                    # With "always" only what an earlier setting left behind.
+                    writer.unsynced and policy != NO and now - self._synced_at >= SYNC_SECONDS
+                ):
+                    await self._sync(writer)
+                elif policy == EVERYSEC:
+                    await self._begin_early(writer)
+            self.rewriting.start_if_due(background.nursery, now)
+
+    def _retry(self, background: "_Background", writer: AofWriter) -> None:
+        """Try again to write what could not be written."""
+        kept = writer.kept
+        if not writer.distrusted and is_large(kept):
+            background.replies.hold_replies()
+            self._begin_large(background, kept, writer.large_retry(), None)
+        else:
+            writer.retry()
+            self.file.tell_trouble()
+
+    async def _sync(self, writer: AofWriter) -> None:
+        """Sync the file in a thread, and log it if that takes long."""
+        self._synced_at = trio.current_time()
+        self._syncing = True
+        failure: OSError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell_slow_sync)
+            try:
+                await trio.to_thread.run_sync(writer.sync_call())
+            except OSError as problem:
+                failure = problem
+            finally:
+                self._syncing = False
+                writer.sync_ended(failure)
+            nursery.cancel_scope.cancel()
+        self.file.tell_trouble()
+
+    async def _begin_early(self, writer: AofWriter) -> None:
+        """Start writing to the disk early, so that the next sync is short: turns that write may
+        have to wait for it."""
+        begin = writer.early_call()
+        if begin is not None:
+            try:
+                await trio.to_thread.run_sync(begin)
+            except OSError:
+                pass  # the sync will tell
+            finally:
+                writer.sync_ended(None)
+
+    async def _tell_slow_sync(self) -> None:
+        """Log a sync that takes long. Cancelled when the sync is over."""
+        await trio.sleep(SLOW_SYNC_SECONDS)
+        self._slow_syncs += 1
+        self.file.log.warning("the disk is slow, the file is behind", seconds=SLOW_SYNC_SECONDS)
+
+    # ---- all of it --------------------------------------------------------------------------
+
+    def dump_now(self) -> str:
+        """SHUTDOWN REWRITE-AOF, RESTART: write all jobs into a new file at once. Returns "", or the
+        reason why not."""
+        file = self.file
+        try:
+            self.rewriting.dump_now()
+        except OSError as failure:
+            problem = failure.strerror or str(failure)
+        else:
+            problem = file.dataset.write_problem
+        file.dataset.journaling = file.wanted
+        if problem:
+            file.log.warning("the jobs could not be written", reason=problem)
+            self.rewriting.apply()  # the node goes on: without the file, if it is off
+        return problem
+
+    def close(self) -> None:
+        """Write and sync everything."""
+        file = self.file
+        self.rewriting.drop_new()
+        if file.wanted and file.writer is None and not file.dataset.loading:
+            self.dump_now()  # it was being switched on
+        if file.writer is not None:
+            self.turn()
+            if not file.writer.close():
+                file.log.warning("the append-only file could not be synced at the end")
+            file.writer = None
+        file.unlock()
+
+    def info(self) -> dict[str, str | int | float]:
+        """INFO persistence."""
+        file = self.file
+        writer = file.writer
+        waiting = file.wanted and writer is None
+        fields: dict[str, str | int | float] = {
+            "loading": int(file.dataset.loading),
+            "aof_enabled": int(file.wanted),
+            "aof_state": "wait-rewrite" if waiting else "on" if writer is not None else "off",
+            **self.rewriting.info(),
+            "aof_last_write_status": "err" if file.dataset.write_problem else "ok",
+        }
+        if writer is not None:
+            behind = trio.current_time() - self._synced_at if self._syncing else 0.0
+            fields |= {
+                "aof_current_size": writer.size,
+                "aof_base_size": writer.base_size,
+                "aof_pending_rewrite": int(self.rewriting.wanted),
+                "aof_buffer_length": sum(map(len, writer.kept)) + file.storing,
+                "aof_rewrite_buffer_length": 0,
+                "aof_pending_bio_fsync": int(self._syncing),
+                "aof_delayed_fsync": self._slow_syncs,
+                "aof_fsync_behind_sec": int(behind),
+            }
+        return fields | self.loading.info()
+
+
+class _Background(NamedTuple):
+    """The state of a running ``run``: its nursery, and the replies that wait."""
+
+    nursery: trio.Nursery
+    replies: Replies
+
+
+def _write_large(
+    records: list[bytes], large: LargeAppend | None, dump: Dump | None
+) -> OSError | None:
+    """For a thread; returns what went wrong with the dump."""
+    if large is not None:
+        large.run()
+    if dump is not None:
+        try:
+            dump.append(records)
+        except OSError as failure:
+            return failure
+    return None

@@ -1,0 +1,286 @@
+"""Rewrites the append-only file, and switches it on and off.
+
+A rewrite is done by a process that compacts the old file; where there is no old file to be trusted,
+it is a dump from memory, in small steps between turns. The file is switched on by such a dump.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from disque_trio.aof.compaction import Compaction
+from disque_trio.aof.dump import Dump, NewFile, dump_all
+from disque_trio.aof.file import AofFile
+from disque_trio.aof.writer import ALWAYS, AofWriter
+
+RETRY_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+JOBS_A_STEP = 200
+LAST_COPY = 1 << 20  # bytes that are copied between two turns, at the end of a compaction
+FRESH_SECONDS = 0.5  # how old what a new file has not on the disk may be when it takes its name
+MAX_ROUNDS = 50  # of copying what came meanwhile; a disk that is slower than the node never ends
+
+
+class Rewriting:
+    """Runs the rewrites of ``file``.
+
+    Attributes:
+        under_way: the task of a rewrite is there, perhaps to find out that it was given up.
+        wanted: a client asked for one.
+    """
+
+    def __init__(self, file: AofFile) -> None:
+        self.under_way = False
+        self.wanted = False
+        self._file = file
+        self._switching_on = False  # the one under way began when the file was to be on
+        self._ok = True
+        self._not_before = 0.0
+        self._backoff = RETRY_SECONDS
+        self._started = 0.0
+        self._seconds = -1
+        self._apply_again = False
+
+    def want(self) -> str | None:
+        """BGREWRITEAOF: rewrite soon. Returns the error reply's text or None."""
+        if self.under_way or self.wanted:
+            return "ERR Background append only file rewriting already in progress"
+        self.wanted = True
+        self._not_before = 0.0
+        return None
+
+    def start_if_due(self, nursery: trio.Nursery, now: float) -> None:
+        """Begin a rewrite in ``nursery`` if there is a reason to; ``now``: Trio's time."""
+        if not self.under_way and now >= self._not_before and self._is_due():
+            self.under_way = True
+            nursery.start_soon(self._rewrite)
+
+    def _is_due(self) -> bool:
+        """Whether there is a reason to rewrite the file."""
+        config = self._file.config
+        writer = self._file.writer
+        if self.wanted or (self._file.wanted and writer is None):
+            return True
+        if writer is None:
+            return False
+        if writer.distrusted:
+            return True
+        percentage = config.auto_aof_rewrite_percentage
+        grown = writer.size - writer.base_size
+        return (
+            percentage > 0
+            and writer.size >= config.auto_aof_rewrite_min_size
+            and grown * 100 >= max(writer.base_size, 1) * percentage
+        )
+
+    # ---- one rewrite ------------------------------------------------------------------------
+
+    async def _rewrite(self) -> None:
+        """Make a new file and replace the old one with it."""
+        file = self._file
+        self.wanted = False
+        self._started = trio.current_time()
+        writer = file.writer
+        new: NewFile | None = None
+        self._switching_on = file.wanted
+        try:
+            if writer is not None and not writer.distrusted and file.dataset.compactable:
+                now = file.dataset.now // 1000
+                new = file.new = Compaction(file.disk, file.path, writer.size, now)
+                done = await self._compact(new, writer)
+            else:
+                new = file.new = Dump(file.disk, file.path, file.dataset)
+                done = await self._dump(new)
+        except OSError as failure:
+            if file.new is new:
+                self.give_up(failure)
+        else:
+            if done:
+                self._ok = True
+                self._seconds = round(trio.current_time() - self._started)
+                self._backoff = RETRY_SECONDS
+                file.log.notice("append-only file rewritten", bytes=new.size)
+        finally:
+            self.under_way = False
+
+    async def _compact(self, new: Compaction, writer: AofWriter) -> bool:
+        """Let a process compact the file. False: given up meanwhile. Raises OSError."""
+        file = self._file
+        file.log.notice("append-only file compacted", result=await new.run())
+        synced = False
+        started = 0.0
+        for _ in range(MAX_ROUNDS):
+            await file.until_stored()
+            if file.new is not new:
+                return False
+            behind = writer.size - new.copied
+            if synced and behind <= LAST_COPY and _is_fresh(started):
+                break
+            started = trio.current_time()
+            await _in_thread(new, partial(new.copy, writer.size))
+            # Much came while that was copied: first the next round, then the sync.
+            synced = behind <= LAST_COPY
+            if synced:
+                await _in_thread(new, new.sync)
+        await file.until_stored()
+        if file.new is not new:
+            return False
+        if writer.distrusted:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        new.copy(writer.size)
+        new.append(writer.kept)
+        self._adopt(new, file.wanted, synced and _is_fresh(started))
+        await trio.to_thread.run_sync(new.close_old)
+        return True
+
+    async def _dump(self, new: Dump) -> bool:
+        """Dump everything from memory. False: given up meanwhile. Raises OSError."""
+        file = self._file
+        file.dataset.journaling = True
+        while not new.complete:
+            new.step(JOBS_A_STEP)
+            await trio.lowlevel.checkpoint()
+            await file.until_stored()  # a thread may be writing to it
+            if file.new is not new:
+                return False
+        for _ in range(MAX_ROUNDS):
+            started = trio.current_time()
+            size = new.size
+            await _in_thread(new, new.sync)
+            await file.until_stored()
+            if file.new is not new:
+                return False
+            if new.size - size <= LAST_COPY:
+                break
+        self._adopt(new, file.wanted, _is_fresh(started))
+        return True
+
+    def dump_now(self) -> None:
+        """Replace the file by a dump from memory, at once. Raises OSError."""
+        self.drop_new()
+        file = self._file
+        self._adopt(dump_all(file.disk, file.path, file.dataset))
+
+    def _adopt(self, new: NewFile, go_on: bool = True, synced: bool = False) -> None:
+        """Let ``new``, which is complete, be the file, and write to it unless the file is off.
+        ``synced``: but for what is so new that nobody may rely on it, all of it is on the disk.
+        Raises OSError, and then leaves nothing of it."""
+        file = self._file
+        dataset = file.dataset
+        writer = file.writer
+        # Two syncs keep all clients waiting. Where the file is to be as good as the old one only
+        # in a second, they can follow in a thread.
+        soon = (
+            synced
+            and go_on
+            and writer is not None
+            and not writer.problem
+            and file.config.appendfsync != ALWAYS
+        )
+        try:
+            new.append(dataset.journal)
+            if writer is None:
+                file.lock()
+                file.keep_unknown()
+                writer = file.make_writer()
+            writer.take_over(new, soon)
+        except OSError:
+            new.abandon()
+            raise
+        file.new = None
+        file.known = True
+        file.switch_problem = ""
+        dataset.journal.clear()
+        if go_on:
+            file.writer = writer
+        else:
+            dataset.journaling = False
+            writer.close()
+        file.tell_trouble()
+
+    def drop_new(self) -> None:
+        """Discard the unfinished new file of a rewrite."""
+        file = self._file
+        if file.new is not None:
+            file.new.abandon()
+            file.new = None
+
+    def give_up(self, failure: OSError) -> None:
+        """Note that a rewrite failed and schedule the next try, later each time."""
+        file = self._file
+        self.drop_new()
+        if file.writer is None:
+            file.dataset.journaling = False
+            file.dataset.journal.clear()
+            if file.wanted:
+                file.switch_problem = failure.strerror or str(failure)
+                file.tell_trouble()
+        self._ok = False
+        self._not_before = trio.current_time() + self._backoff
+        if file.writer is not None and not file.writer.distrusted:
+            # The node can do without it. Else it waits for this to serve writes.
+            self._backoff = min(2 * self._backoff, MAX_BACKOFF_SECONDS)
+        file.log.warning("rewriting failed", reason=failure.strerror or str(failure))
+
+    # ---- settings ---------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        """Apply changes of appendonly and appendfsync."""
+        file = self._file
+        # What a thread writes goes to where it was begun.
+        self._apply_again = file.storing > 0
+        if self._apply_again:
+            return
+        writer = file.writer
+        if writer is not None:
+            writer.policy = file.config.appendfsync
+        if file.wanted:
+            if writer is None:
+                self._not_before = 0.0
+            return
+        if file.switch_problem:
+            file.switch_problem = ""
+            file.tell_trouble()
+        if not (writer or (self.under_way and self._switching_on)):
+            return
+        self.drop_new()
+        dataset = file.dataset
+        dataset.journaling = False
+        dataset.journal.clear()
+        if writer is not None:
+            file.writer = None
+            writer.close()
+            dataset.set_trouble(dataset.loading, "")
+
+    def apply_if_put_off(self) -> None:
+        """Apply the settings that had to wait for a thread that was writing."""
+        if self._apply_again:
+            self.apply()
+
+    def info(self) -> dict[str, str | int | float]:
+        """Fields of INFO persistence about rewrites."""
+        spent = trio.current_time() - self._started
+        return {
+            "aof_rewrite_in_progress": int(self.under_way),
+            "aof_rewrite_scheduled": int(self.wanted),
+            "aof_last_rewrite_time_sec": self._seconds,
+            "aof_current_rewrite_time_sec": round(spent) if self.under_way else -1,
+            "aof_last_bgrewrite_status": "ok" if self._ok else "err",
+        }
+
+
+def _is_fresh(since: float) -> bool:
+    """Whether what was written since then is too new to be on the disk in any case."""
+    return trio.current_time() - since <= FRESH_SECONDS
+
+
+async def _in_thread(new: NewFile, work: Callable[[], None]) -> None:
+    """Do ``work`` on ``new`` in a thread. Raises OSError."""
+    new.hold()
+    try:
+        await trio.to_thread.run_sync(work)
+    finally:
+        new.release()

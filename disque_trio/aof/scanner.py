@@ -1,0 +1,294 @@
+"""Finds the good and the damaged parts of an append-only file.
+
+Owns the search for good records behind damage. Reads the file once, in chunks, and holds no more
+than a chunk, one record and the hashes of queue names.
+
+Rule 1: a record is good when its frame is whole and what it says can be loaded: LOADJOB with a
+        serialised job, DELJOB with ids, PAUSE with a queue and a state.
+Rule 2: what is in a good record is never looked into: a body may hold the text of a record.
+Rule 3: a record that is bad although its frame and the length inside of its job agree is given up
+        alone. Behind any other nothing can be said about where the next begins, so the bytes that
+        begin a record are searched for, until a good one stands there.
+
+The usual records, nearly all, are recognised by one regular expression and a few numbers; that
+makes it twice as fast as reading and decoding them. All others, good or bad, take the careful way.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import BinaryIO, NamedTuple
+
+from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.protocol.serialjob import (
+    NODE_ID_LENGTH,
+    SerialJobError,
+    decode_job,
+    is_job_id,
+    read_pause,
+)
+
+MAX_QUEUES = 250_000  # told apart; more are counted as so many
+
+# A record as nodes write it, up to the state of the job, or to its end for DELJOB.
+_ID = rb"D-.{8}-.{24}-.{4}"
+_STATES = b"".join(b"\\x%x%x" % (gc, state) for gc in range(16) for state in range(4))
+_RECORD = re.compile(
+    rb"\*2\r\n(?:\$7\r\nLOADJOB\r\n\$([1-9][0-9]{0,9})\r\n.{4}%b[%b]|\$6\r\nDELJOB\r\n\$40\r\n%b\r\n)"
+    % (_ID, _STATES, _ID),
+    re.DOTALL,
+)
+_PAUSE = b"*3\r\n$5\r\nPAUSE\r\n$"
+_MARKER = re.compile(
+    rb"\*2\r\n\$(?:7\r\nLOADJOB\r\n\$|6\r\nDELJOB\r\n\$40\r\n)|%b" % re.escape(_PAUSE)
+)
+_LONGEST_MARKER = 21
+_LENGTH_AND_QUEUE = Struct("<I68xI")
+_U32 = Struct("<I")
+_HEAD = _LENGTH_AND_QUEUE.size
+_NEAR = 4096  # read at once where a single record is looked at
+
+_LOADJOB_HEAD = re.compile(rb"\*2\r\n\$7\r\nLOADJOB\r\n\$([0-9]{1,10})\r\n")
+
+
+class Stretch(NamedTuple):
+    """The bytes from ``start`` up to ``end``: good records, or damage if ``error`` is set."""
+
+    start: int
+    end: int
+    error: AofError | None
+
+
+class Scanner:
+    """Scans an append-only file and counts its good records.
+
+    Attributes:
+        taken, ended: what good records are counted as that bring something, and that end it.
+        marker: what begins a record. longest_marker: bytes of it at most.
+        size: bytes of the file when it was opened; what is appended later is not looked at.
+        jobs, deletes, pauses: good records seen so far, also those behind damage.
+        queues: distinct queues of these jobs, not more than MAX_QUEUES.
+
+    Args:
+        file: the AOF, opened unbuffered.
+        progress: called now and then with the offset that is reached.
+    """
+
+    taken = "jobs"
+    ended = "deletes"
+    marker = _MARKER
+    longest_marker = _LONGEST_MARKER
+
+    def __init__(self, file: BinaryIO, progress: Callable[[int], object] = lambda at: None) -> None:
+        self.size = os.fstat(file.fileno()).st_size
+        self.jobs = 0
+        self.deletes = 0
+        self.pauses = 0
+        self._file = file
+        self._progress = progress
+        self._queues: set[int] = set()
+        self._names: set[bytes] = set()  # of queues, in the current chunk
+        self._buffer = b""
+        self._base = 0  # where the buffer begins
+
+    @property
+    def queues(self) -> int:
+        return min(len(self._queues), MAX_QUEUES)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """Yield the whole file in order. Good stretches are not longer than a chunk or a record;
+        damaged ones reach up to the next good record.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        at = 0
+        while at < self.size:
+            end = self._skim(at)
+            if end == at:
+                end, error, resume = self._examine(at)
+                if error is not None:
+                    end = self.find_record(resume)
+                    if error.truncated and end < self.size:
+                        # A file that was cut has nothing behind the cut: the length is wrong.
+                        error = AofError(at, "a length that goes past the end of the file", False)
+                    yield Stretch(at, end, error)
+                    at = end
+                    continue
+            yield Stretch(at, end, None)
+            at = end
+        self._count_names()
+
+    def find_record(self, at: int) -> int:
+        """The offset of the first good record at or behind ``at``; the file's size if there is
+        none."""
+        while at < self.size:
+            self._load(at, self.longest_marker)
+            marker = self.marker.search(self._buffer, at - self._base)
+            if marker is None:
+                behind = self._base + len(self._buffer)
+                at = behind if behind == self.size else max(at, behind - self.longest_marker + 1)
+                continue
+            at = self._base + marker.start()
+            if self._is_good(at):
+                return at
+            at += 1
+        return self.size
+
+    def _load(self, at: int, size: int) -> None:
+        """Have ``size`` bytes, a chunk at most, from ``at`` in the buffer, or all that are left."""
+        behind = self._base + len(self._buffer)
+        if self._base <= at and (at + size <= behind or (behind == self.size and at < behind)):
+            return
+        self._progress(at)
+        self._count_names()
+        # A short read can only be where the file ends: this is a regular file and no long piece.
+        self._buffer = os.pread(self._file.fileno(), min(CHUNK, self.size - at), at)
+        self._base = at
+        if len(self._buffer) < min(size, self.size - at):
+            raise OSError("the file became shorter while it was read")
+
+    def _count_names(self) -> None:
+        """Count the queues of the current chunk."""
+        if len(self._queues) < MAX_QUEUES:
+            self._queues.update(map(hash, self._names))
+        self._names.clear()
+
+    def _skim(self, at: int) -> int:
+        """Count usual records from ``at`` on; returns where they end."""
+        self._load(at, 1)
+        start = at - self._base
+        end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
+        if end == start and len(self._buffer) - start < CHUNK // 2:
+            # Perhaps a good record of which not all is in the buffer.
+            self._load(at, CHUNK)
+            start = at - self._base
+            end, jobs, deletes = skim(self._buffer, start, len(self._buffer), self._names)
+        self.jobs += jobs
+        self.deletes += deletes
+        return self._base + end
+
+    def _is_good(self, at: int) -> bool:
+        """Whether a good record, as nodes write them, stands at ``at``. Does not count it."""
+        self._load(at, _NEAR)
+        start = at - self._base
+        record = _RECORD.match(self._buffer, start)
+        if record is None:
+            if not self._buffer.startswith(_PAUSE, start):
+                return False
+        elif skim(self._buffer, start, start + 1, set())[0] > start:
+            return True
+        else:
+            # Bad, or too long for what is in the buffer. The job must know of its length; else any
+            # number that looks like one would have us read on.
+            job = record.end(1) + 2
+            length = int(record[1])
+            if job + length + 2 <= len(self._buffer) or _length_at(self._buffer, job) != length - 4:
+                return False
+        counts = self.jobs, self.deletes, self.pauses
+        error = self._examine(at)[1]
+        self.jobs, self.deletes, self.pauses = counts
+        return error is None
+
+    def _examine(self, at: int) -> tuple[int, AofError | None, int]:
+        """Parse the record at ``at`` in full.
+
+        Returns where it ends, what is wrong with it, and where to search on if it is bad.
+        """
+        self._file.seek(at)
+        reader = RecordReader(self._file, at, _NEAR)
+        try:
+            args = next(reader)
+        except AofError as error:
+            return at, error, at + 1
+        reason, alone = self.classify(args)
+        if reason:
+            return at, AofError(at, reason, False), reader.offset if alone else at + 1
+        return reader.offset, None, reader.offset
+
+    def begins_whole(self, at: int) -> bool:
+        """Whether a LOADJOB begins at ``at`` whose two lengths agree and go past the end of the
+        file: a record that was torn, whatever its body looks like."""
+        self._file.seek(0, os.SEEK_END)
+        size = self._file.tell()
+        self._file.seek(at)
+        head = self._file.read(128)
+        match = _LOADJOB_HEAD.match(head)
+        if match is None or len(head) < match.end() + 4:
+            return False
+        length = int(match[1])
+        own = int.from_bytes(head[match.end() : match.end() + 4], "little")
+        return own == length - 4 and at + match.end() + length + 2 > size
+
+    def classify(self, args: list[bytes]) -> tuple[str, bool]:
+        """Count the record ``args``, or say why it is bad, and whether it is bad alone, so that
+        the next one begins where it ends."""
+        reason = ""
+        alone = False
+        name = args[0].upper()  # as the loader takes it
+        if name == b"LOADJOB" and len(args) == 2:
+            try:
+                self._names.add(decode_job(args[1]).queue)
+                self.jobs += 1
+            except SerialJobError as error:
+                reason = str(error)
+                alone = _length_at(args[1], 0) == len(args[1]) - 4
+        elif name == b"DELJOB" and len(args) >= 2:
+            if all(map(is_job_id, args[1:])):
+                self.deletes += len(args) - 1
+            else:
+                reason = "DELJOB without a well-formed id"
+        elif read_pause(args) >= 0:
+            self.pauses += 1
+        else:
+            reason = f"{args[0][:32]!r} with {len(args) - 1} arguments does not belong here"
+        return reason, alone
+
+
+def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, int, int]:
+    """Go through usual good records that begin at ``at`` and before ``limit``.
+
+    Stops at what is unusual, bad or not all in the buffer. Finds nothing good that ``decode_job``
+    would refuse. The queues are added to ``names``.
+
+    Returns:
+        where the records end, the number of jobs, the number of deletes.
+    """
+    match, numbers, number = _RECORD.match, _LENGTH_AND_QUEUE.unpack_from, _U32.unpack_from
+    add = names.add
+    jobs = deletes = 0
+    size = len(buffer)
+    while at < limit:
+        record = match(buffer, at)
+        if record is None:
+            break
+        digits = record[1]
+        if digits is None:
+            deletes += 1
+            at = record.end()
+            continue
+        start = record.end(1) + 2
+        end = start + int(digits)
+        if end + 2 > size or end - start < _HEAD + 8:
+            break
+        length, queue_length = numbers(buffer, start)
+        body_length_at = start + _HEAD + queue_length
+        if length != end - start - 4 or body_length_at + 4 > end:
+            break
+        nodes_at = body_length_at + 4 + number(buffer, body_length_at)[0]
+        if (
+            nodes_at + 4 > end
+            or nodes_at + 4 + NODE_ID_LENGTH * number(buffer, nodes_at)[0] != end
+            or buffer[end : end + 2] != b"\r\n"
+        ):
+            break
+        add(buffer[start + _HEAD : body_length_at])
+        jobs += 1
+        at = end + 2
+    return at, jobs, deletes
+
+
+def _length_at(data: bytes, at: int) -> int:
+    """The length that a serialised job says it has behind this field, -1 if that is cut off."""
+    return int.from_bytes(data[at : at + 4], "little") if at + 4 <= len(data) else -1

@@ -1,0 +1,111 @@
+"""The connections to one bananaq.
+
+Owns the connection that all quick commands share, and those that are lent for one waiting command
+at a time. All are opened when first needed, and again when they broke; commands are repeated where
+that is safe, within a time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from disque_trio.bananaq.client.requests import passing
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Connection, Connector, Reply
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, LoadingError
+from disque_trio.respclient.pool import ConnectionPool
+from disque_trio.respclient.retry import Retry
+
+
+class CommandRunner:
+    """Runs commands on a server. When it is closed they raise ``trio.ClosedResourceError``.
+
+    Args:
+        connector: opens connections; more than its timeout a waiting command may not take longer
+            than it was told to.
+        address: of the server.
+        retry_for: seconds to go on trying after a failure.
+    """
+
+    def __init__(self, connector: Connector, address: Address, *, retry_for: float) -> None:
+        self._connector = connector
+        self._address = address
+        self._retry_for = retry_for
+        self._shared: Connection | None = None
+        self._opening = trio.Lock()
+        self._waiting = ConnectionPool(self._open, lambda: not self._closed)
+        self._closed = False
+
+    def retry(self) -> Retry:
+        """A fresh time limit for one request."""
+        return Retry(self._retry_for)
+
+    async def ready(self) -> None:
+        """Return when the server can be reached.
+
+        Raises:
+            ConnectionLost: it could not be reached in time.
+            ReplyError: it refused the password or the connection.
+        """
+        await self.retry().run(self._connection, lambda error: isinstance(error, ConnectionLost))
+
+    async def run(self, *command: Argument, repeat: bool) -> Reply:
+        """Run a command that does not wait, and return its reply.
+
+        A command that certainly was not executed is sent again; one that may have been only if
+        ``repeat`` says that this does no harm.
+
+        Raises:
+            ConnectionLost: the server could not be reached in time, or the fate of a command that
+                is not to be repeated is unknown (``maybe_executed``).
+            ReplyError: an error reply.
+        """
+
+        async def attempt() -> Reply:
+            connection = await self._connection()
+            return await connection.execute(*command)
+
+        def repeatable(error: DisqueError) -> bool:
+            lost = isinstance(error, ConnectionLost) and not error.maybe_executed
+            return passing(error) and (repeat or lost or isinstance(error, LoadingError))
+
+        return await self.retry().run(attempt, repeatable)
+
+    async def wait(
+        self,
+        command: Sequence[Argument],
+        limit: float,
+        too_late: Callable[[Reply], Awaitable[None]],
+    ) -> Reply:
+        """Run a command that waits for up to ``limit`` seconds, on a connection of its own.
+
+        Nothing is repeated. When the caller is cancelled and the reply is on its way, it is handed
+        to ``too_late``: see ``ConnectionPool.execute``.
+
+        Raises: as ``run``.
+        """
+        return await self._waiting.execute(command, too_late, limit + self._connector.timeout)
+
+    def close(self) -> None:
+        """Close all connections; no other will be opened."""
+        self._closed = True
+        if self._shared is not None:
+            self._shared.close()
+        self._waiting.close()
+
+    async def _connection(self) -> Connection:
+        async with self._opening:
+            if self._shared is None or self._shared.closed:
+                self._shared = await self._open()
+            return self._shared
+
+    async def _open(self) -> Connection:
+        if self._closed:
+            raise trio.ClosedResourceError("the client is closed")
+        try:
+            return await self._connector.open(self._address)
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{self._address}: {error}") from error

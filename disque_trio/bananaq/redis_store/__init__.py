@@ -1,0 +1,1 @@
+"""The store that keeps bananaq's events in a Redis."""

@@ -1,0 +1,233 @@
+"""The connections that carry the requests; each serves a share of the queues.
+
+Owns the order of requests, what is under way, and what becomes of it when something goes wrong.
+A queue is pinned to one of them, and at most one call for a queue is under way, so the requests
+about it are done in the order in which they came. What comes in while calls are under way makes up
+the next ones. Nothing is repeated that may have been executed.
+"""
+
+import re
+from collections.abc import Callable
+
+import trio
+
+from disque_trio.bananaq.core.requests import Add, QueueRequest
+from disque_trio.bananaq.core.results import Result
+from disque_trio.bananaq.redis_store.health import REFUSAL_CODES
+from disque_trio.bananaq.redis_store.keys import KeyNames
+from disque_trio.bananaq.redis_store.lua import OPERATIONS
+from disque_trio.bananaq.redis_store.nodes import Nodes
+from disque_trio.bananaq.redis_store.wire import MOST_IN_RUN, Answer, Argument, Call, server_side
+from disque_trio.redis.connection import MOST_REDIRECTIONS, Command, RedisConnection
+from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Connection
+
+MOST_BYTES = 1_000_000  # of bodies in one call
+BACKOFF_SECONDS = 0.2  # after a failed attempt to connect, until the next one
+_TRY_AGAIN = 100
+_TRY_AGAIN_SECONDS = 0.05
+
+# Errors of Redis after which nothing of a call was executed.
+_NOT_EXECUTED = re.compile(
+    rf"\b({REFUSAL_CODES}|WRONGTYPE|CROSSSLOT|MOVED|ASK|TRYAGAIN|NOSCRIPT)\b"
+)
+_KEYS = (b":m", b":ids", b":exp", b":body")
+_MORE_KEYS = (b":own", b":names", b":c")
+_GROUP_KEYS = (b":p", b":r", b":n", b":f")
+
+
+class PinnedConnection:
+    """A connection (one to each node of a cluster) for a share of the queues, with the requests
+    about them that wait or are under way.
+
+    Args:
+        answer: gets requests and their results.
+        failed: gets what went wrong with a call, and where.
+
+    Attributes:
+        waiting: requests that are not under way yet, by queue.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        nodes: Nodes,
+        names: KeyNames,
+        answer: Callable[[list[Answer]], None],
+        failed: Callable[[Address, RedisUnavailable | RedisError], None],
+    ) -> None:
+        self._nursery = nursery
+        self._nodes = nodes
+        self._names = names
+        self._answer = answer
+        self._failed = failed
+        self._links: dict[Address, RedisConnection] = {}
+        self._backoffs: dict[Address, tuple[float, RedisUnavailable]] = {}
+        self._wake = trio.Event()
+        self.waiting: dict[bytes, list[QueueRequest]] = {}
+
+    def submit(self, request: QueueRequest) -> None:
+        """Send the request soon."""
+        requests = self.waiting.get(request.queue)
+        if requests is None:
+            self.waiting[request.queue] = [request]
+            self._wake.set()
+        else:
+            requests.append(request)
+
+    async def serve(self) -> None:
+        """Send requests and hand out their results, until cancelled."""
+        answered: list[Answer] = []
+        while True:
+            if answered and not (self.waiting and self._is_connected()):
+                self._answer(answered)
+                answered = []
+            if not self.waiting:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            calls = self._take()
+            commands = [await self._send(call) for call in calls]
+            # Redis works on these while those before are dealt with.
+            if answered:
+                self._answer(answered)
+            answered = []
+            for call, sent in zip(calls, commands, strict=True):
+                done, again = await self._finish(call, sent)
+                if again:
+                    self.waiting[call.queue] = again + self.waiting.get(call.queue, [])
+                answered += done
+
+    def _is_connected(self) -> bool:
+        return bool(self._links) and all(link.usable for link in self._links.values())
+
+    def _take(self) -> list[Call]:
+        """A call for each queue that has requests."""
+        waiting, self.waiting = self.waiting, {}
+        calls = []
+        for queue, requests in waiting.items():
+            end = room = 0
+            for request in requests:
+                if isinstance(request, Add):
+                    room += len(request.body)
+                if end == MOST_IN_RUN or (end and room > MOST_BYTES):
+                    self.waiting[queue] = requests[end:]
+                    break
+                end += 1
+            calls.append(Call(queue, requests[:end], self._names, self.locate(queue)))
+        return calls
+
+    def link(self, node: Address) -> RedisConnection:
+        """The link to a node."""
+        link = self._links.get(node)
+        if link is None:
+            link = self._links[node] = self._nodes.link(self._nursery, node)
+        return link
+
+    def locate(self, queue: bytes) -> Address:
+        """The node that has the queue, or one that knows which it is."""
+        nodes = self._nodes
+        if not nodes.cluster:
+            return nodes.first
+        return nodes.slots.get(self._names.slot(queue)) or nodes.known[0]
+
+    async def connect(self, node: Address) -> Connection:
+        """The connection to a node; a node that could not be reached just now is not tried.
+
+        Raises:
+            RedisUnavailable: it cannot be reached.
+        """
+        link = self.link(node)
+        if not link.usable:
+            backoff = self._backoffs.get(node)
+            if backoff is not None and trio.current_time() < backoff[0]:
+                raise RedisUnavailable(str(backoff[1]), False, backoff[1].kind)
+        try:
+            return await link.connected()
+        except RedisUnavailable as error:
+            self._backoffs[node] = (trio.current_time() + BACKOFF_SECONDS, error)
+            self._nodes.forget(node)
+            raise
+
+    async def _send(self, call: Call) -> Command | RedisUnavailable:
+        """Send ``call``; returns what its reply can be waited for with, or why it was not sent."""
+        try:
+            return self.link(call.node).post(
+                await self.connect(call.node), *self._words(call, b"EVALSHA", OPERATIONS.sha)
+            )
+        except RedisUnavailable as error:
+            return error
+
+    def _words(self, call: Call, command: bytes, script: bytes) -> list[Argument]:
+        """The command that runs the script for ``call``."""
+        base = self._names.base(call.queue)
+        keys = [base + suffix for suffix in _KEYS]
+        if self._nodes.cluster:
+            # All that the script may make, also if it is not there: while a slot moves to another
+            # node, Redis lets nothing happen then that would leave a queue on both.
+            keys += [base + suffix for suffix in _MORE_KEYS]
+            for group in call.groups:
+                keys += [base + b":g:" + group + suffix for suffix in _GROUP_KEYS]
+        return [command, script, len(keys), *keys, *call.arguments]
+
+    async def _finish(
+        self, call: Call, sent: Command | RedisUnavailable
+    ) -> tuple[list[Answer], list[QueueRequest]]:
+        """Wait for the answer; see ``Call.decode``."""
+        try:
+            if isinstance(sent, RedisUnavailable):
+                raise sent
+            answers = await self._reply(call, sent)
+            done, again = call.decode(answers, self._names)
+            refused = next((result.error for _, result in done if result.error), "")
+            if refused:  # by the script, which may have done a part of what it was to do
+                self._failed(call.node, RedisError(refused.removeprefix(server_side(""))))
+            return done, again
+        except RedisUnavailable as error:
+            self._failed(call.node, error)
+            return _fail(call, str(error), error.maybe_executed), []
+        except RedisError as error:
+            self._failed(call.node, error)
+            text = error.text if error.code == "WRONGTYPE" else str(error)
+            return _fail(call, text, not _NOT_EXECUTED.search(error.text)), []
+        except ValueError as error:
+            return _fail(call, str(error), True), []
+
+    async def _reply(self, call: Call, sent: Command) -> object:
+        """The answer of the script, from wherever the queue is now."""
+        moves = tries = 0
+        words: list[Argument] = []
+        asking = False
+        while True:
+            try:
+                with trio.CancelScope(shield=True):
+                    return await self.link(call.node).reply(sent)
+            except RedisError as error:
+                if error.code == "NOSCRIPT":
+                    # Nothing was executed. The server has it from now on, until it is restarted.
+                    words = self._words(call, b"EVAL", OPERATIONS.source)
+                elif error.code in ("MOVED", "ASK"):
+                    moves += 1
+                    asking = error.code == "ASK"
+                    call.node = redirection(error, call.node)
+                    if not asking:
+                        self._nodes.learn(self._names.slot(call.queue), call.node)
+                elif error.code == "TRYAGAIN" and tries < _TRY_AGAIN:
+                    tries += 1
+                    await trio.sleep(_TRY_AGAIN_SECONDS)
+                else:
+                    raise
+            if moves > MOST_REDIRECTIONS:
+                raise RedisUnavailable(
+                    "the nodes of the cluster do not agree who serves the queue", False
+                )
+            words = words or self._words(call, b"EVALSHA", OPERATIONS.sha)
+            connection = await self.connect(call.node)
+            if asking:
+                self.link(call.node).post(connection, b"ASKING")
+            sent = self.link(call.node).post(connection, *words)
+
+
+def _fail(call: Call, text: str, executed: bool) -> list[Answer]:
+    failure = Result(error=server_side(text), unsure=executed)
+    return [(request, failure) for request in call.requests]

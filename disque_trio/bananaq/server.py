@@ -1,0 +1,221 @@
+"""A running bananaq: assembles its parts, and adds the store of events to the generic daemon."""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from disque_trio.aof.persistence import Persistence
+from disque_trio.bananaq.check import EventScanner
+from disque_trio.bananaq.commands.table import build_table
+from disque_trio.bananaq.core.broker import Broker
+from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_trio.bananaq.core.store import Store
+from disque_trio.bananaq.options import rewrite
+from disque_trio.bananaq.settings import BananaSettings
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log, Logging
+from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.commands.info import Fields
+from disque_trio.respserver.daemon import Daemon, Product
+from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.io.engine import LINGER, OTHERS_WAIT, Engine
+from disque_trio.respserver.io.links import Links
+from disque_trio.respserver.io.listeners import say_where, tcp_endpoints
+from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.io.tasks import RequeueTimer
+from disque_trio.respserver.process_host import ProcessHost, Program
+from disque_trio.respserver.reload import reload
+from disque_trio.version import VERSION
+
+if TYPE_CHECKING:
+    from disque_trio.bananaq.redis_store.store import RedisStore
+
+
+class BananaHost(ProcessHost):
+    """Gives the commands of bananaq access to its process."""
+
+    def __init__(
+        self, program: Program, settings: BananaSettings, remote: "RedisStore | None"
+    ) -> None:
+        super().__init__(program, settings, secrets.token_hex(20), settings.port, "bananaq")
+        self._own = settings
+        self._remote = remote
+
+    def write_settings(self) -> None:
+        rewrite(self._own)
+
+    def info(self) -> dict[str, Fields]:
+        sections = super().info()
+        if self._remote is not None:
+            sections["redis"] = self._remote.info()
+        return sections
+
+    def rewrite_aof(self) -> str | None:
+        if self._own.store != "embedded":
+            return "ERR the events are kept in a Redis"
+        return super().rewrite_aof()
+
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        if rewrite_aof and self._own.store != "embedded":
+            return "ERR the events are kept in a Redis"
+        return super().shutdown(rewrite_aof)
+
+
+class Server(Product):
+    """The bananaq that runs in this process.
+
+    Args:
+        settings: CONFIG SET changes them.
+        logging: where the log goes.
+        notifier: tells systemd how the daemon is.
+        activated: listening sockets that somebody else opened.
+        load: reads the settings again, for a reload; None: they cannot be read twice.
+
+    Raises:
+        StartError: the store cannot be used (from ``run``).
+        ListenError: a socket cannot be listened on (from ``run``).
+    """
+
+    def __init__(
+        self,
+        settings: BananaSettings,
+        logging: Logging,
+        notifier: Notifier | None = None,
+        activated: Sequence[socket.socket] = (),
+        load: Callable[[], BananaSettings] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.notifier = notifier or Notifier()
+        self.log: Log = logging.log
+        self._load = load
+        self._remote: RedisStore | None = None
+        store: Store
+        if settings.store == "embedded":
+            store = EmbeddedStore()
+        else:
+            store = self._remote = _redis_store(settings, self.log, self._take_answers)
+        self._host = BananaHost(self, settings, self._remote)
+        self.broker = Broker(
+            store, build_table(settings.okq_compat), self._host, time.perf_counter_ns
+        )
+        persistence = Persistence(
+            self.broker,
+            settings,
+            self.log,
+            scanner=EventScanner,
+            checker="bananaq-check-aof",
+            allowed=self._remote is None,
+        )
+        clock = Clock()
+        timer = RequeueTimer(clock)
+        engine = Engine(
+            self.broker,
+            Links(),
+            settings,
+            clock,
+            Stats(),
+            self.log,
+            persistence,
+            on_wake=timer.wake_at,
+            # The tasks that talk to a Redis get their turns at once.
+            linger=LINGER if self._remote is None else 0.0,
+            others_wait=OTHERS_WAIT if self._remote is None else 0,
+        )
+        self.daemon = Daemon(
+            self,
+            engine,
+            timer,
+            persistence,
+            settings,
+            logging,
+            self.notifier,
+            activated,
+            pidfile=settings.pidfile,
+        )
+        self.daemon.apply(list(settings.values()))
+
+    # ---- what the daemon asks for -----------------------------------------------------------
+
+    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+        places = tcp_endpoints(listeners)
+        self._host.listens(next((port for _, port in places), 0))
+        self._say_hello(listeners)
+        holds = self.broker.holds
+        doors = Doors(places, (), self.settings, self.log, holds=holds, setting="listen-addr")
+        doors.look_first()
+        return doors
+
+    async def begin(self, nursery: trio.Nursery) -> None:
+        if self._remote is not None:
+            await nursery.start(self._remote.run_forever)
+
+    def apply(self, names: Sequence[str]) -> None:
+        settings = self.settings
+        broker = self.broker
+        broker.okq = settings.okq_compat
+        broker.okq_group = settings.okq_group.encode("utf-8", "surrogateescape")
+        broker.okq_expire = settings.okq_expire * 1_000_000
+        broker.background_limit = settings.bg_qadd_pool_size * 10
+
+    def reload(self) -> None:
+        if self._load is None:
+            return
+        self.notifier.reloading()
+        fresh = reload(self._load, self.settings, self._host.config_set, self.log)
+        if fresh is not None:
+            self.settings.below = fresh.below
+        self.notifier.reloaded()
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def _take_answers(self) -> None:
+        """Handle what the store in a Redis has come up with."""
+        engine = self.daemon.engine
+        self.broker.take_answers(engine.clock.now())
+        engine.after_node()
+
+    def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
+        settings = self.settings
+        log = self.log
+        for warning in settings.warnings:
+            log.warning(warning)
+        log.notice(
+            "bananaq starts",
+            version=VERSION,
+            store=settings.store,
+            dir=os.getcwd(),  # noqa: PTH109
+            config=settings.file or "defaults",
+        )
+        say_where(listeners, settings, log, "redis-cli {where}")
+        if settings.store == "embedded" and not settings.appendonly:
+            log.notice("AOF off: events live in memory only, a restart loses them")
+
+
+def _redis_store(settings: BananaSettings, log: Log, on_news: Callable[[], None]) -> "RedisStore":
+    # Here, because most daemons keep their events themselves and start sooner without.
+    from disque_trio.bananaq.redis_store.health import Line
+    from disque_trio.bananaq.redis_store.store import RedisStore
+
+    def tell(lines: list[Line]) -> None:
+        for line in lines:
+            (log.warning if line.urgent else log.notice)(line.event, **line.fields)
+
+    first, *others = settings.redis_addr
+    return RedisStore(
+        first.host,
+        first.port,
+        others=[(other.host, other.port) for other in others],
+        cluster=settings.redis_cluster,
+        db=settings.redis_db,
+        password=settings.redis_password or None,
+        prefix=settings.redis_prefix,
+        pool_size=settings.redis_pool_size,
+        reply_seconds=settings.redis_timeout,
+        tell=tell,
+        on_news=on_news,
+    )

@@ -1,0 +1,334 @@
+"""The cluster bus: receives and sends the packets of other nodes in each turn.
+
+Packets about nodes go to the membership, those about jobs to the node. What is given to ``send``
+of a link leaves at the end of the turn, in one call of the system for each link, and only when what
+the turn noted is on disk. So one GOTJOB or ten thousand cost the same trip through the kernel.
+"""
+
+import errno
+import os
+import select
+import socket
+from collections.abc import Callable
+
+from disque_trio.cluster.buslink import BROKEN, BusLink
+from disque_trio.cluster.buslinks import BusLinks
+from disque_trio.cluster.halfpackets import LargePackets
+from disque_trio.cluster.links import LinkOwner
+from disque_trio.config import Config
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log
+from disque_trio.process.sockets import is_local
+from disque_trio.protocol.bus import (
+    FAIL,
+    MAX_CONTROL_PACKET,
+    PacketError,
+    packet_sender,
+    packet_type,
+)
+from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.respserver.io.links import Links
+from disque_trio.respserver.io.stats import Stats
+
+PATIENCE = 10_000  # ms that a new connection has until it is known to be that of a member
+MOST_UNPROVEN = 64  # connections of strangers at a time
+
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+_GONE = select.EPOLLHUP | select.EPOLLERR
+
+
+class Bus(Links):
+    """The cluster bus of one node.
+
+    Args:
+        links: the connections to other nodes.
+        membership: the other nodes; is told what happens.
+        deliver: gets sender, packet and time of each packet about jobs.
+        wants_copy: whether the node would hold a copy of the job with this id.
+        changed: called at the end of a turn when what nodes.conf says has changed.
+        config: limits, read when they matter.
+    """
+
+    def __init__(
+        self,
+        links: BusLinks,
+        membership: LinkOwner,
+        deliver: Callable[[bytes, bytes, int], None],
+        wants_copy: Callable[[bytes], bool],
+        changed: Callable[[], None],
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+        log: Log,
+    ) -> None:
+        super().__init__()
+        self.links = links
+        self.broken = links.broken
+        self.dirty = links.dirty
+        self.behind = links.behind
+        self.membership = membership
+        self._membership = membership
+        self._deliver = deliver
+        self._large = LargePackets(
+            links.halves, config, stats, membership.knows, wants_copy, links.tell_once
+        )
+        self._changed = changed
+        self._config = config
+        self._clock = clock
+        self._stats = stats
+        self._log = log
+        self._hold = links.hold
+
+    def admit(self, sock: socket.socket, ip: str, exposed: bool) -> None:
+        """Accept a connection from ``ip``. ``exposed``: the node listens on all addresses because
+        none was configured."""
+        links = self.links
+        if exposed and links.tls is None and self._config.protected_mode and not is_local(ip):
+            links.tell_once(
+                "a node of another machine was refused (protected-mode). To let it in, name the "
+                "addresses to listen on with bind, or use tls-cluster",
+                ip,
+            )
+            sock.close()
+            return
+        if len(links.unproven) >= MOST_UNPROVEN:
+            # Whoever is slow makes room: a node needs a moment only.
+            links.break_off(next(iter(links.unproven)), "too many connections of strangers")
+        link = links.take_in(sock, self._clock.now() + PATIENCE)
+        try:
+            links.prepare(link, self._parser())
+        except OSError as failure:
+            links.break_off(link, str(failure))
+
+    def _parser(self) -> PacketParser:
+        return PacketParser(self._large.wants)
+
+    def _connected(self, link: BusLink, now: int) -> None:
+        """Handle the end of an attempt to connect."""
+        problem = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem:
+            self.links.break_off(link, os.strerror(problem))
+            return
+        try:
+            if link.sock.getsockname() == link.sock.getpeername():
+                # Nobody listened, and the kernel chose the same port for this end.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, "connected to itself")
+            self.links.prepare(link, self._parser())
+        except OSError as failure:
+            self.links.break_off(link, str(failure))
+            return
+        if link.up:
+            self.links.watch(link)
+            self._membership.opened(link, now)
+        else:
+            self.links.unproven[link] = now + PATIENCE
+            self._shake_hands(link, now)
+
+    def _shake_hands(self, link: BusLink, now: int) -> None:
+        """Go on with the TLS handshake of ``link``."""
+        try:
+            wants = link.shake_hands()
+        except OSError as failure:
+            self.links.tell_once(f"no TLS on the cluster bus: {failure}", link.remote_ip)
+            self.links.break_off(link, str(failure))
+            return
+        if not link.up:
+            self.links.wait_for(link, wants)
+            return
+        self.links.watch(link)
+        if link.outgoing:
+            del self.links.unproven[link]
+            self._membership.opened(link, now)
+
+    # ---- turns -------------------------------------------------------------------------------
+
+    def tell_broken(self, now: int) -> None:
+        """Tell the membership which links are lost."""
+        broken = list(self.links.broken)
+        self.links.broken.clear()
+        for link in broken:
+            if not link.given_up:
+                self._membership.lost(link, now)
+
+    def handle(self, fd: int, mask: int, now: int) -> None:
+        """Handle an event of the socket ``fd``."""
+        link = self.links.by_fd.get(fd)
+        if link is None:
+            return
+        if self.links.reading_stopped:
+            if link.unsent and mask & _WRITE:
+                self._write_rest(link)
+            elif mask & _GONE or not link.up:
+                self.links.drop(link)
+        elif not link.connected:
+            if mask & (_WRITE | _GONE):
+                self._connected(link, now)
+        elif not link.up:
+            self._shake_hands(link, now)
+        else:
+            if mask & (_READ | _GONE):
+                self._read(link, now)
+            if mask & _WRITE and not link.closed:
+                self._write_rest(link)
+
+    def _read(self, link: BusLink, now: int) -> None:
+        """Read what has come over ``link`` and handle the whole packets in it."""
+        links = self.links
+        try:
+            data = link.receive()
+        except OSError as failure:
+            links.break_off(link, str(failure))
+            return
+        if data is None:
+            return
+        if not data:
+            links.break_off(link, "the other side closed it")
+            return
+        self._stats.cluster_input_bytes += len(data)
+        try:
+            packets = link.parser.feed(data)
+            if packets and not link.heard:
+                link.heard = True
+                if not link.outgoing:
+                    self._membership.accepted(link, now)
+            hold = self._hold
+            for packet in packets:
+                if link.closed:
+                    break
+                if hold.back and packet_type(packet) > FAIL:
+                    if hold.put_by(link, packet):
+                        links.watch_all()
+                else:
+                    self._take(link, packet, now)
+            if not link.closed:
+                links.halves.holdings.note(link, link.parser.pending)
+            if link in links.unproven:
+                if packets and self._membership.knows(packet_sender(packets[-1])):
+                    del links.unproven[link]
+                elif link.parser.pending > MAX_CONTROL_PACKET:
+                    raise PacketError("a large packet of a stranger")
+        except PacketError as problem:
+            links.tell_once(f"not a node of the cluster: {problem}", link.remote_ip)
+            links.break_off(link, str(problem))
+        except Exception:
+            self._packet_failed(link)
+        links.close_largest()
+
+    def _take(self, link: BusLink, packet: bytes, now: int) -> None:
+        """Pass ``packet`` to the membership, and on to the node if it is about jobs."""
+        sender = self._membership.receive(link, packet, now)
+        if sender:
+            self._deliver(sender, packet, now)
+
+    def roll_back(self) -> None:
+        """Discard this turn's packets about jobs, because its records are not on disk. It is as if
+        the packets were lost. Those of the membership promise nothing."""
+        for link in self.links.dirty:
+            link.queue = [packet for packet in link.queue if packet_type(packet) <= FAIL]
+
+    def hold(self) -> None:
+        """Neither send nor accept packets about jobs before ``release`` and ``take_held``, while
+        the turn's records are on their way to the disk. Heartbeats continue."""
+        self._hold.begin()
+
+    def release(self) -> None:
+        """Let packets leave again."""
+        self._hold.out = False
+
+    def take_held(self, now: int) -> None:
+        """Handle the packets that came meanwhile, and from now on each as it arrives."""
+        was_full = self._hold.is_full()
+        held = self._hold.end()
+        if was_full:
+            self.links.watch_all()
+        failed: set[BusLink] = set()
+        for link, packet in held:
+            if link not in failed:
+                try:
+                    # Also if the link was closed since: the packet came before that.
+                    self._take(link, packet, now)
+                except Exception:
+                    failed.add(link)
+                    self._packet_failed(link)
+
+    def _packet_failed(self, link: BusLink) -> None:
+        """Log a packet that could not be handled: nothing that another node sends may stop this
+        one."""
+        self._log.warning("packet failed", node=link.remote_ip, exc_info=True)
+        self.links.break_off(link, "a packet failed")
+
+    def flush(self) -> None:
+        """Send this turn's packets."""
+        stats = self._stats
+        links = self.links
+        dirty = list(links.dirty)
+        links.dirty.clear()
+        for link in dirty:
+            queue = link.queue
+            if self._hold.out:
+                queue = self._hold.pick(link)
+                if link.queue:
+                    links.dirty.append(link)
+            if not queue or link.closed:
+                continue
+            data = queue[0] if len(queue) == 1 else b"".join(queue)
+            queue.clear()
+            if link.unsent:
+                self._keep(link, data)
+                continue
+            stats.cluster_sends += 1
+            sent = link.write(data)
+            if sent == BROKEN:
+                links.break_off(link, "it cannot be written to")
+                continue
+            stats.cluster_output_bytes += sent
+            if sent < len(data):
+                link.unsent += memoryview(data)[sent:]
+                link.largest = len(data)
+                links.behind[link] = None
+                links.watch(link)
+
+    def _keep(self, link: BusLink, data: bytes) -> None:
+        """Send ``data`` when what waits already is sent. A packet larger than the limit must get
+        through, so the largest that waits does not count."""
+        link.unsent += data
+        link.largest = max(link.largest, len(data))
+        limit = self._config.cluster_link_sendbuf_limit
+        if limit and len(link.unsent) - link.largest > limit:
+            self._stats.cluster_overruns += 1
+            self._log.warning(
+                "a node does not take what is sent to it, connection dropped",
+                node=link.remote_ip,
+                unsent=len(link.unsent),
+            )
+            self.links.break_off(link, "too much waits for it")
+
+    def _write_rest(self, link: BusLink) -> None:
+        """Send what is unsent as far as the socket takes it."""
+        unsent = link.unsent
+        if unsent:
+            self._stats.cluster_sends += 1
+            with memoryview(unsent) as rest:
+                sent = link.write(rest)
+            if sent == BROKEN:
+                self.links.break_off(link, "it cannot be written to")
+                return
+            self._stats.cluster_output_bytes += sent
+            del unsent[:sent]
+        if not unsent:
+            self.links.behind.pop(link, None)
+            self.links.watch(link)
+
+    def membership_changed(self) -> None:
+        """Called when the table of nodes has changed."""
+        self._changed()
+
+    def stop_reading(self) -> None:
+        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
+        are still sent."""
+        self.links.stop_reading()
+
+    def close_all(self) -> None:
+        """Close all links, silently."""
+        self.links.close_all()

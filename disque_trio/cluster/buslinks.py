@@ -1,0 +1,223 @@
+"""Opens and closes the links of the cluster bus, and owns their sockets.
+
+The links live in the epoll descriptor of the engine. The membership learns of what happens to them
+at the beginning of a turn, never from within a call that it makes itself.
+"""
+
+import select
+import socket
+
+from disque_trio.cluster.buslink import BusLink
+from disque_trio.cluster.halfpackets import HalfPackets
+from disque_trio.cluster.links import Link
+from disque_trio.cluster.packethold import PacketHold
+from disque_trio.cluster.tls import BusTls
+from disque_trio.config import Config
+from disque_trio.process.addresses import is_loopback, plain_ip
+from disque_trio.process.logs import Log
+from disque_trio.process.sockets import keep_alive
+from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.respserver.io.poller import Poller
+from disque_trio.respserver.io.stats import Stats
+
+KEEPALIVE = 30  # s until the kernel asks whether a silent node is still there
+
+_READ = select.EPOLLIN
+_WRITE = select.EPOLLOUT
+
+
+class BusLinks:
+    """All links of one node.
+
+    Args:
+        poller: says what happens to their sockets.
+
+    Attributes:
+        tls: how links are encrypted and checked, None: not at all.
+        sources: addresses that the node listens on, wildcards left out; links go out from the one
+            that fits.
+        enabled: whether there is a bus at all.
+        by_fd: the links by file descriptor.
+        dirty: links with packets of this turn.
+        broken: links of which the membership has not been told that they broke.
+        behind: links whose socket did not take everything.
+        unproven: links on which nothing valid has come yet, and until when it may, in ms.
+        halves: what the links hold of packets that are not whole.
+        hold: what waits while the turn's records are on their way into the file.
+        reading_stopped: nothing is read any more.
+    """
+
+    def __init__(self, config: Config, stats: Stats, log: Log, poller: Poller) -> None:
+        self.tls: BusTls | None = None
+        self.sources: list[str] = []
+        self.enabled = True
+        self.by_fd: dict[int, BusLink] = {}
+        self.dirty: list[BusLink] = []
+        self.broken: list[BusLink] = []
+        self.behind: dict[BusLink, None] = {}
+        self.unproven: dict[BusLink, int] = {}
+        self.halves = HalfPackets(config, stats, log)
+        self.hold = PacketHold()
+        self.reading_stopped = False
+        self._log = log
+        self._poller = poller
+        self._epoll = poller.epoll
+        self._told: set[str] = set()  # what was said in the log once
+
+    @property
+    def count(self) -> int:
+        """The number of connections."""
+        return len(self.by_fd)
+
+    @property
+    def memory(self) -> int:
+        """The bytes that all links hold: packets that are incomplete, unsent, or put by."""
+        unsent = sum(len(link.unsent) for link in self.behind)
+        return self.halves.holdings.total + self.hold.size + unsent
+
+    # ---- new links ---------------------------------------------------------------------------
+
+    def connect(self, ip: str, port: int) -> Link:
+        """Begin to open a link to another node; see ``links.Connect``."""
+        link = BusLink(True, self.dirty, self.drop)
+        if not self.enabled:
+            self.break_off(link, "there is no bus without a port")
+            return link
+        try:
+            family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as failure:
+            self.break_off(link, str(failure))
+            return link
+        sock.setblocking(False)
+        self._add(link, sock, _WRITE)
+        try:
+            source = self._source(ip)
+            if source:
+                sock.bind((source, 0))
+            sock.connect((ip, port))
+        except BlockingIOError:
+            pass
+        except OSError as failure:
+            self.break_off(link, str(failure))
+        return link
+
+    def _source(self, ip: str) -> str:
+        """The address to connect from; empty: the kernel knows best. Others learn from it where
+        this node is, so it has to be one that the node listens on."""
+        for source in self.sources:
+            if (":" in source) == (":" in ip) and is_loopback(source) == is_loopback(ip):
+                return source
+        return ""
+
+    def take_in(self, sock: socket.socket, until: int) -> BusLink:
+        """Make a link of the connection ``sock`` of a stranger, who has time until ``until``
+        (ms)."""
+        link = BusLink(False, self.dirty, self.drop)
+        self._add(link, sock, _READ)
+        self.unproven[link] = until
+        return link
+
+    def _add(self, link: BusLink, sock: socket.socket, mask: int) -> None:
+        link.take(sock)
+        self.by_fd[link.fd] = link
+        self._epoll.register(link.fd, mask)
+
+    def prepare(self, link: BusLink, parser: PacketParser) -> None:
+        """The TCP connection is there; what comes over it is for ``parser``. Raises OSError: it is
+        gone again."""
+        link.parser = parser
+        sock = link.sock
+        link.local_ip = plain_ip(sock.getsockname()[0])
+        link.remote_ip = plain_ip(sock.getpeername()[0])
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(sock, KEEPALIVE)
+        link.connected = True
+        if self.tls is None:
+            link.up = True
+        else:
+            link.secure(self.tls)
+
+    # ---- what is waited for ------------------------------------------------------------------
+
+    def wait_for(self, link: BusLink, mask: int) -> None:
+        """Have ``link`` handled when one of the events ``mask`` happens."""
+        self._epoll.modify(link.fd, mask)
+
+    def watch(self, link: BusLink) -> None:
+        """Read from ``link``, which is up, and write what is unsent, as far as that may be."""
+        mask = 0 if self.reading_stopped or self.hold.is_full() else _READ
+        if link.unsent:
+            mask |= _WRITE
+        self._epoll.modify(link.fd, mask)
+
+    def watch_all(self) -> None:
+        """See ``watch``."""
+        for link in self.by_fd.values():
+            if link.up:
+                self.watch(link)
+
+    def stop_reading(self) -> None:
+        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
+        are still sent."""
+        if not self.reading_stopped:
+            self.reading_stopped = True
+            for link in self.by_fd.values():
+                self._epoll.modify(link.fd, _WRITE if link.unsent else 0)
+
+    # ---- the end of links --------------------------------------------------------------------
+
+    def break_off(self, link: BusLink, reason: str) -> None:
+        """Give ``link`` up; the membership learns of it in the next turn, if it knows the link at
+        all."""
+        if link.closed:
+            return
+        self._log.debug("bus link lost", node=link.remote_ip, reason=reason)
+        known = link.outgoing or link.heard
+        self.drop(link)
+        if known:
+            self.broken.append(link)
+            self._poller.ask_turn()
+
+    def drop(self, link: BusLink) -> None:
+        """Close ``link``, which may be closed."""
+        if link.closed:
+            return
+        link.closed = True
+        link.up = False
+        link.queue.clear()
+        link.unsent.clear()
+        self.halves.holdings.note(link, 0)
+        self.behind.pop(link, None)
+        self.unproven.pop(link, None)
+        if link.fd >= 0:
+            del self.by_fd[link.fd]
+            if link.sock.fileno() == link.fd:  # else a TLS that failed to begin has closed it
+                self._epoll.unregister(link.fd)
+            link.sock.close()
+
+    def close_largest(self) -> None:
+        """Close the links that hold the most, while all of them hold too much."""
+        if self.halves.holdings.over:
+            for link in self.halves.excess():
+                self.break_off(link, "too much is held")
+
+    def cron(self, now: int) -> None:
+        """Drop strangers that had all their time, and those that hold too much since less is
+        allowed; to be called a few times a second."""
+        self.close_largest()
+        if self.unproven:
+            for link, deadline in list(self.unproven.items()):
+                if now > deadline:
+                    self.break_off(link, "a stranger")
+
+    def close_all(self) -> None:
+        """Close all links, silently."""
+        for link in list(self.by_fd.values()):
+            self.drop(link)
+
+    def tell_once(self, text: str, ip: str) -> None:
+        """Whatever it is comes again each second: say it once."""
+        if text not in self._told and len(self._told) < 100:
+            self._told.add(text)
+            self._log.warning(text, address=ip)

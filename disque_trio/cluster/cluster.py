@@ -1,0 +1,259 @@
+"""Assembles the node's part in its cluster: its id, the other members and the bus.
+
+Owns nodes.conf while the process lives, and when it is written: away from the turns, since a disk
+may take its time, one write at a time, and never an older text over a newer one.
+"""
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Sequence
+from random import Random
+
+import trio
+
+from disque_trio.cluster.buslinks import BusLinks
+from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.nodes_conf import NodesConfError, parse_nodes
+from disque_trio.cluster.nodes_file import NodesFile
+from disque_trio.cluster.tls import TlsError, bus_tls
+from disque_trio.config import Config
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log
+from disque_trio.process.sockets import is_own_address, on_all_interfaces
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.listeners import tcp_endpoints
+from disque_trio.respserver.io.poller import Poller
+from disque_trio.respserver.io.stats import Stats
+
+CRON_SECONDS = 0.1
+SAVE_AGAIN_SECONDS = 1.0
+MEET_EVERY = 10  # of these times
+
+
+class ClusterError(Exception):
+    """The node cannot take part in a cluster, not even as its only member; the text says why and
+    what to do."""
+
+
+class Cluster:
+    """The cluster state that a node needs before it starts: its own id and the known members.
+
+    Args:
+        other_workers: the other processes of this server: where each can be met, and then under
+            which address it may be known.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        stats: Stats,
+        log: Log,
+        poller: Poller,
+        other_workers: Sequence[Sequence[tuple[str, int]]] = (),
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._port = config.port
+        self._dumps = 0  # texts that were made for the file so far
+        self._written = 0  # the number of the one that is in it
+        self._writing = threading.Lock()
+        self._changed = trio.Event()
+        self._other_workers = other_workers
+        self.links = BusLinks(config, stats, log, poller)
+        self.packets = PacketWriter(secrets.token_hex(20).encode(), config.port)
+        self.membership = Membership(
+            self.packets, self.links.connect, Random(), self._save_now, is_own_address
+        )
+        self.read_certificates()
+        self._path = os.path.realpath(config.cluster_config_file)
+        self._file = NodesFile(self._path)
+        try:
+            self._load()
+        except BaseException:
+            self._file.close()
+            raise
+        self.apply()
+
+    def _load(self) -> None:
+        """Load nodes.conf, or write the first one. Raises ClusterError."""
+        text = self._file.load()
+        if text.strip():
+            try:
+                self.membership.load_conf(text, self._clock.now())
+            except NodesConfError as damage:
+                raise ClusterError(
+                    f"{self._path}: {damage}. Mend the file, or remove it: then the node starts "
+                    "with a new id and has to be met again"
+                ) from damage
+            return
+        # Jobs on disk name their holders: the id must be there before the first of them.
+        problem = self.membership.save()
+        if problem:
+            raise ClusterError(f"{self._path} cannot be written: {problem}")
+
+    def read_certificates(self) -> None:
+        """Use the certificates as they are on disk now, for new connections.
+
+        Raises:
+            ClusterError: one cannot be used; those in use stay.
+        """
+        try:
+            self.links.tls = bus_tls(self._config)
+        except TlsError as problem:
+            raise ClusterError(str(problem)) from problem
+
+    def listens(self, listeners: Sequence[socket.socket], bus: Sequence[socket.socket]) -> None:
+        """Set where the node listens: for clients, and for other nodes."""
+        self._port = next((port for _, port in tcp_endpoints(listeners)), 0)
+        self.links.enabled = len(bus) > 0
+        named = [listener for listener in bus if not on_all_interfaces(listener)]
+        families = {listener.family for listener in bus if listener not in named}
+        # Where all addresses of a family are listened on, the kernel chooses best.
+        self.links.sources = [
+            listener.getsockname()[0] for listener in named if listener.family not in families
+        ]
+        self.apply()
+        if families and self._config.protected_mode and self.links.tls is None:
+            self._log.notice("the cluster bus serves nodes of this machine only (protected-mode)")
+
+    def apply(self) -> None:
+        """Apply changed settings."""
+        config = self._config
+        self.membership.heartbeat.node_timeout = config.cluster_node_timeout
+        domain = config.cluster_failure_domain
+        packets = self.packets
+        packets.ip = config.cluster_announce_ip
+        packets.port = config.cluster_announce_port or self._port
+        packets.refresh()
+        self.links.halves.apply()
+        self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))
+
+    async def run(self, engine: Engine) -> None:
+        """Keep the cluster up to date until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_saved)
+            turns = 0
+            # The first time at once: after a restart the others wait to hear from this node.
+            while True:
+                if not engine.halted:
+                    now = self._clock.now()
+                    if turns % MEET_EVERY == 0:
+                        self._meet_other_workers()
+                    turns += 1
+                    self.links.cron(now)
+                    self.membership.cron(now)
+                    engine.after_node()
+                await trio.sleep(CRON_SECONDS)
+
+    def _meet_other_workers(self) -> None:
+        """Meet the workers of this server that are not known yet."""
+        for places in self._other_workers:
+            if not self.membership.has(places):
+                self.membership.meet(*places[0])
+
+    # ---- nodes.conf -----------------------------------------------------------------------------
+
+    def _write(self, number: int, text: str) -> str | None:
+        """Put ``text`` into the file, unless a later one is there; may be called in a thread."""
+        with self._writing:
+            if number < self._written:
+                return None
+            problem = self._file.save(text)
+            if problem is None:
+                self._written = number
+            return problem
+
+    def changed(self) -> None:
+        """A turn changed what nodes.conf says: write it now. A node that is killed before that
+        comes back without those that it just met."""
+        self._changed.set()
+
+    async def _keep_saved(self) -> None:
+        """Write nodes.conf whenever it has changed, until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed = trio.Event()
+            await self._save()
+
+    async def _save(self) -> None:
+        membership = self.membership
+        self._dumps += 1
+        problem: str | None = "the node ended"
+        text = membership.dump_conf()
+        membership.config_changed = False  # what changes from here on is not in the text
+        try:
+            problem = await trio.to_thread.run_sync(self._write, self._dumps, text)
+        finally:
+            if problem is not None:
+                membership.config_changed = True
+        if problem is not None:
+            self._tell(problem)
+            await trio.sleep(SAVE_AGAIN_SECONDS)
+
+    def _save_now(self, text: str) -> str | None:
+        """CLUSTER SAVECONFIG: the caller waits for the disk."""
+        self._dumps += 1
+        return self._write(self._dumps, text)
+
+    def _tell(self, problem: str) -> None:
+        self._log.warning("nodes.conf cannot be written", file=self._path, reason=problem)
+
+    def save_changes(self) -> None:
+        """Write changes at once: the process is about to end, and with it the thread that may be
+        about to write."""
+        if self.membership.config_changed or self._written < self._dumps:
+            problem = self.membership.save()
+            if problem:
+                self._tell(problem)
+
+    def move_problem(self, directory: str) -> str | None:
+        """Why nodes.conf cannot follow the node to ``directory``, or None."""
+        name = self._config.cluster_config_file
+        path = os.path.realpath(os.path.join(directory, name))  # noqa: PTH118
+        if path == self._path or not os.path.exists(path):  # noqa: PTH110
+            return None
+        try:
+            there = NodesFile(path)
+        except OSError as problem:
+            return str(problem)
+        try:
+            text = there.load()
+            if not text.strip() or parse_nodes(text).myself.id == self.packets.id:
+                return None  # nobody's, or left behind when the node went away from there
+        except NodesConfError as problem:
+            return f"there is a damaged {name}: {problem}"
+        except OSError as problem:
+            return str(problem)
+        finally:
+            there.close()
+        return f"there is a {name} of another node"
+
+    def move(self) -> None:
+        """Follow a change of the working directory: nodes.conf belongs where the next start looks
+        for it."""
+        path = os.path.realpath(self._config.cluster_config_file)
+        if path == self._path:
+            return
+        try:
+            new = NodesFile(path)
+        except OSError as problem:
+            self._tell(str(problem))
+            return
+        with self._writing:
+            old, self._file = self._file, new
+            self._path = path
+        old.close()
+        problem_text = self.membership.save()
+        if problem_text:
+            self._tell(problem_text)
+
+    def close(self) -> None:
+        """Write changes, and release the file."""
+        self.save_changes()
+        with self._writing:
+            self._file.close()

@@ -1,0 +1,185 @@
+"""Handles MEET, PING, PONG and FAIL packets and updates the table of nodes."""
+
+from disque_trio.cluster.blacklist import Blacklist
+from disque_trio.cluster.failure import FAILING, mark_down
+from disque_trio.cluster.heartbeat import Heartbeat
+from disque_trio.cluster.links import Link
+from disque_trio.cluster.members import Member, Members, is_node_id
+from disque_trio.cluster.myself import Myself
+from disque_trio.process.addresses import is_port, plain_ip, told_ip, usefulness
+from disque_trio.protocol.bus import (
+    MEET,
+    NODE_FAIL,
+    NODE_HANDSHAKE,
+    NODE_LEAVING,
+    NODE_MEET,
+    NODE_NOADDR,
+    PONG,
+    Gossip,
+    PacketError,
+    read_fail,
+    read_gossip,
+    sender_address,
+    sender_flags,
+)
+
+MAX_HANDSHAKES = 100  # that other nodes may cause at a time
+
+
+class PacketHandlers:
+    """The handlers of packets about nodes.
+
+    Args:
+        me: this node.
+        members: the other ones.
+        heartbeat: links to them.
+        blacklist: those that are not to come back.
+    """
+
+    def __init__(
+        self, me: Myself, members: Members, heartbeat: Heartbeat, blacklist: Blacklist
+    ) -> None:
+        self._me = me
+        self._members = members
+        self._known = members.known  # the same dict throughout
+        self._heartbeat = heartbeat
+        self._blacklist = blacklist
+
+    def handle_ping(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
+        """Handle a PING, PONG or MEET. Raises PacketError."""
+        entries = read_gossip(packet)
+        if not is_node_id(sender):
+            raise PacketError("the sender has no id")
+        itself = sender == self._me.packets.id  # through a loop, or somebody copied its nodes.conf
+        if type != PONG:
+            if not itself:
+                if self._me.learn(link.local_ip, type == MEET):
+                    self._members.update()  # and which nodes are on this host
+                if type == MEET and sender not in self._known:
+                    self._greet(link, packet)
+            # A stranger that was forgotten but goes on pinging must not hear of nodes that it does
+            # not know: it would meet them, and through them come back.
+            gossip = type == MEET or sender in self._known
+            self._heartbeat.tell(link, PONG, sender, gossip)
+        member = self._members.owner(link)
+        if member is not None and not self._identify(member, link, sender, packet):
+            return
+        known = self._known.get(sender)
+        if known is None:
+            return
+        if type != PONG:
+            self._follow(known, link, packet)
+            self._heartbeat.link_back(known)
+        elif member is known:
+            self._hear_pong(known)
+        if (known.flags ^ sender_flags(packet)) & NODE_LEAVING:
+            known.flags ^= NODE_LEAVING
+            self._members.update()
+        self._hear_gossip(known, entries)
+
+    def _greet(self, link: Link, packet: bytes) -> None:
+        """Answer the MEET of an unknown node by meeting it, too."""
+        ip, port = _address(link, packet)
+        if len(self._members.handshakes) < MAX_HANDSHAKES:
+            self._heartbeat.begin_handshake(ip, port, 0)
+
+    def _identify(self, member: Member, link: Link, sender: bytes, packet: bytes) -> bool:
+        """Check which node answers on the link to ``member``. Returns whether it is the expected
+        one."""
+        if not member.flags & NODE_HANDSHAKE:
+            if member.id == sender:
+                return True
+            # Another node is at that address now. This one will say where it is when it pings.
+            self._heartbeat.unlink(member)
+            member.flags |= NODE_NOADDR
+            member.ip = ""
+            member.port = 0
+            self._members.update()
+            return False
+        known = self._known.get(sender)
+        if known is not None:
+            if not member.hearsay or not known.connected() or known.flags & FAILING:
+                self._follow(known, link, packet)
+        elif sender != self._me.packets.id and not (
+            member.hearsay and self._blacklist.has(sender, self._heartbeat.time)
+        ):
+            self._members.admit(member, sender)
+            return True
+        self._members.remove(member)
+        return False
+
+    def _hear_pong(self, member: Member) -> None:
+        """Note that ``member`` answered."""
+        member.pong_received = self._heartbeat.time
+        member.ping_sent = 0
+        member.attempts = 0
+        if member.flags & FAILING:
+            was_down = member.flags & NODE_FAIL
+            member.flags &= ~FAILING
+            self._members.update(was_down != 0)
+        member.flags &= ~NODE_MEET
+
+    def _follow(self, member: Member, link: Link, packet: bytes) -> None:
+        """Update the address of ``member`` if the ``link`` that it opened shows another one."""
+        ip, port = _address(link, packet)
+        if usefulness(ip) < usefulness(member.ip) and port == member.port and member.connected():
+            return  # it is on this machine, and was met by an address that others can use, too
+        self._move(member, link, ip, port)
+
+    def _move(self, member: Member, link: Link, ip: str, port: int) -> None:
+        if member.link is link or (ip == member.ip and port == member.port):
+            return
+        if ip and is_port(port):
+            member.ip = ip
+            member.port = port
+            member.flags &= ~NODE_NOADDR
+            self._heartbeat.unlink(member)
+            self._members.update()
+
+    def _hear_gossip(self, sender: Member, entries: list[Gossip]) -> None:
+        """Handle what ``sender`` says of third nodes."""
+        for entry in entries:
+            if entry.id == self._me.packets.id or entry.id == sender.id:
+                continue
+            member = self._known.get(entry.id)
+            if member is None:
+                if not (
+                    entry.flags & (NODE_NOADDR | NODE_HANDSHAKE)
+                    or not is_node_id(entry.id)
+                    or self._blacklist.has(entry.id, self._heartbeat.time)
+                ):
+                    self._hear_address(entry)
+                continue
+            if entry.flags & FAILING:
+                member.reports[sender.id] = self._heartbeat.time
+                self._heartbeat.judge(member)
+            elif member.reports:
+                member.reports.pop(sender.id, None)
+            if member.flags & (FAILING | NODE_NOADDR):
+                # It may be well, at another address: whoever answers there says who it is.
+                self._hear_address(entry, member)
+
+    def _hear_address(self, entry: Gossip, member: Member | None = None) -> None:
+        if member is not None and entry.ip == member.ip and entry.port == member.port:
+            return
+        if len(self._members.handshakes) < MAX_HANDSHAKES:
+            self._heartbeat.begin_handshake(told_ip(entry.ip), entry.port, NODE_MEET, hearsay=True)
+
+    def handle_fail(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
+        """Handle FAIL: most nodes have lost a node. Raises PacketError."""
+        if sender not in self._known:
+            return
+        member = self._known.get(read_fail(packet))
+        if member is not None and not member.flags & NODE_FAIL:
+            mark_down(member)
+            self._members.update()
+
+
+def _address(link: Link, packet: bytes) -> tuple[str, int]:
+    """The address of the sender of ``packet``: ip (maybe empty) and port of its clients.
+
+    What it announces counts more than what the connection shows, which may have been through a
+    translator of addresses. C nodes announce nothing.
+    """
+    announced, port = sender_address(packet)
+    return (told_ip(announced) if announced else "") or plain_ip(link.remote_ip), port

@@ -1,0 +1,125 @@
+"""The rest of the cluster as the state machine of the jobs sees it.
+
+``Peers`` is the interface; a node that runs alone uses it as it is. ``cluster.membership`` is the
+one with other nodes in it. Sending is an effect: packets leave at the end of the turn, when what
+the node noted is in its append-only file, and may be lost.
+"""
+
+from typing import NamedTuple
+
+from disque_trio.native import mypyc_attr
+
+
+class Peer(NamedTuple):
+    """A node as HELLO lists it.
+
+    Attributes:
+        id: 40 bytes. ip: text, empty until learned. port: of its clients.
+        priority: lower is better.
+    """
+
+    id: bytes
+    ip: str
+    port: int
+    priority: int
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Peers:
+    """The interface to the other nodes; used as it is, a cluster of one.
+
+    Attributes:
+        size: nodes known, this one included, handshakes not.
+        reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
+        by_host: copies are to be on different hosts, and several nodes of one count as one.
+        messages_sent, messages_received: packets of the bus.
+    """
+
+    def __init__(self) -> None:
+        self.size = 1
+        self.reachable: list[bytes] = []
+        self.by_host = False
+        self.messages_sent = 0
+        self.messages_received = 0
+        self._leaving = False
+
+    # ---- for the jobs -----------------------------------------------------------------------
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this node is about to leave the cluster: it takes no new jobs."""
+        return self._leaving
+
+    def everyone(self) -> list[bytes]:
+        """Ids of all other nodes that are known, handshakes not."""
+        return []
+
+    def knows(self, id: bytes) -> bool:
+        """Whether ``id`` is another node that is known, no handshake."""
+        return False
+
+    def places(self) -> int:
+        """How many copies of a job there could be where all nodes are well: nodes, or hosts."""
+        return self.size
+
+    def room(self, external: bool) -> int:
+        """How many copies other nodes can take now. ``external``: this one holds none, so that
+        another node of its host counts, too."""
+        return len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        """The host of the node ``id``, where ``by_host`` holds; this node's own is ``here``.
+        Empty: it is not known."""
+        return ""
+
+    def here(self) -> str:
+        """This node's own host, where ``by_host`` holds; empty until it is known."""
+        return ""
+
+    def partners(self) -> list[bytes]:
+        """One reachable node of each other host, to have this node's copies, where ``by_host``
+        holds: few pairs that have much to tell each other are cheaper than many."""
+        return []
+
+    def linked(self, id: bytes) -> bool:
+        """Whether there is a connection to the node ``id`` now."""
+        return False
+
+    def behind(self, id: bytes) -> bool:
+        """Whether the node ``id`` has not taken yet what was sent to it in earlier turns."""
+        return False
+
+    def send(self, id: bytes, packet: bytes) -> None:
+        """Send ``packet`` to the node ``id``; it is lost where there is no connection."""
+
+    # ---- for HELLO, CLUSTER and INFO -----------------------------------------------------------
+
+    def others(self) -> list[Peer]:
+        """The other nodes, those in handshake included, for HELLO."""
+        return []
+
+    def endpoint(self) -> tuple[str, int]:
+        """This node's own ip (empty until it is learned) and port."""
+        return "", 0
+
+    def describe(self) -> str:
+        """The text of CLUSTER NODES."""
+        return ""
+
+    def meet(self, ip: str, port: int) -> None:
+        """Begin a handshake with the node at ``ip`` and client port ``port``, both valid."""
+
+    def forget(self, id: bytes) -> bool:
+        """Forget the node ``id`` and do not take it in again for a minute. False: unknown."""
+        return False
+
+    def reset(self, id: bytes) -> None:
+        """Forget all other nodes; this one goes on as ``id``."""
+
+    def set_leaving(self, leaving: bool) -> None:
+        """Say, here and to the others, whether this node is about to leave."""
+        self._leaving = leaving
+
+    def save(self) -> str | None:
+        """Write what is known of the cluster to disk. Returns why that failed, or None."""
+        return None

@@ -1,0 +1,37 @@
+"""Sizes that may be given as a part of maxmemory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from disque_trio.config.types import Word, format_size, parse_integer, parse_size
+
+
+class MemoryLimit(NamedTuple):
+    """A number of bytes, or a percentage of another size; 0 of either is no limit."""
+
+    size: int = 0
+    percent: int = 0
+
+    def of(self, whole: int) -> int:
+        """Give the bytes where the other size is ``whole`` bytes; 0, no limit, where that is 0."""
+        if self.percent and whole:
+            return max(whole * self.percent // 100, 1)
+        return self.size
+
+
+class MemoryOrPercent(Word[MemoryLimit]):
+    """A number of bytes as ``Memory`` takes it, or a percentage of maxmemory."""
+
+    expected = "a size such as 100mb, or a percentage of maxmemory such as 5%"
+
+    def parse_word(self, word: str) -> MemoryLimit:
+        if word.endswith("%"):
+            return MemoryLimit(percent=parse_integer(word[:-1], 0, 100))
+        return MemoryLimit(parse_size(word))
+
+    def show(self, value: MemoryLimit) -> str:
+        return f"{value.percent}%" if value.percent else str(value.size)
+
+    def words(self, value: MemoryLimit) -> list[str]:
+        return [self.show(value) if value.percent else format_size(value.size)]

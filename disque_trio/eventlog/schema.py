@@ -1,0 +1,124 @@
+"""The vocabulary of the event log: kinds of events, their reasons, and the record of an event.
+
+The node's core notes events with these names, ``lines`` makes JSON of the records, the audit in
+``disque_trio.spark`` reads that, and a test holds docs/eventlog.md against it. Imports nothing of
+this package, so that all of them can.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+# ---- kinds ------------------------------------------------------------------------------------
+
+Kind: TypeAlias = Literal[
+    "added",
+    "replicated",
+    "copied",
+    "queued",
+    "delivered",
+    "working",
+    "nacked",
+    "acked",
+    "dequeued",
+    "exported",
+    "imported",
+    "expired",
+    "evicted",
+    "deleted",
+]
+ADDED: Final[Kind] = "added"
+REPLICATED: Final[Kind] = "replicated"
+COPIED: Final[Kind] = "copied"
+QUEUED: Final[Kind] = "queued"
+DELIVERED: Final[Kind] = "delivered"
+WORKING: Final[Kind] = "working"
+NACKED: Final[Kind] = "nacked"
+ACKED: Final[Kind] = "acked"
+DEQUEUED: Final[Kind] = "dequeued"
+EXPORTED: Final[Kind] = "exported"
+IMPORTED: Final[Kind] = "imported"
+EXPIRED: Final[Kind] = "expired"
+EVICTED: Final[Kind] = "evicted"
+DELETED: Final[Kind] = "deleted"
+
+# Kinds of lines about the log itself; they have no job.
+LogKind: TypeAlias = Literal["dropped", "segment", "started", "stopped"]
+DROPPED: Final[LogKind] = "dropped"  # events before this line are missing
+SEGMENT: Final[LogKind] = "segment"  # a file begins
+STARTED: Final[LogKind] = "started"  # the node notes events from now on
+STOPPED: Final[LogKind] = "stopped"  # the log is complete up to here, but for what was dropped
+LOG_KINDS: Final[Sequence[LogKind]] = (DROPPED, SEGMENT, STARTED, STOPPED)
+
+# ---- reasons ----------------------------------------------------------------------------------
+
+Reason: TypeAlias = Literal[
+    "",  # the kind has no reasons
+    "add",
+    "delay",
+    "retry",
+    "nack",
+    "enqueue",
+    "import",
+    "client",
+    "peer",
+    "command",
+    "fastack",
+    "collected",
+    "given-up",
+]
+NO_REASON: Final[Reason] = ""
+BY_ADD: Final[Reason] = "add"
+BY_DELAY: Final[Reason] = "delay"
+BY_RETRY: Final[Reason] = "retry"
+BY_NACK: Final[Reason] = "nack"
+BY_ENQUEUE: Final[Reason] = "enqueue"
+BY_IMPORT: Final[Reason] = "import"
+BY_CLIENT: Final[Reason] = "client"
+BY_PEER: Final[Reason] = "peer"
+BY_COMMAND: Final[Reason] = "command"
+BY_FASTACK: Final[Reason] = "fastack"
+BY_COLLECTION: Final[Reason] = "collected"
+BY_GIVING_UP: Final[Reason] = "given-up"
+
+# The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
+# at the end.
+REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
+    ADDED: (),
+    REPLICATED: (),
+    COPIED: (),
+    QUEUED: (BY_ADD, BY_DELAY, BY_RETRY, BY_NACK, BY_ENQUEUE, BY_IMPORT),
+    DELIVERED: (),
+    WORKING: (),
+    NACKED: (),
+    ACKED: (BY_CLIENT, BY_PEER),
+    DEQUEUED: (BY_COMMAND, BY_PEER),
+    EXPORTED: (),
+    IMPORTED: (),
+    EXPIRED: (),
+    EVICTED: (),
+    DELETED: (BY_COMMAND, BY_FASTACK, BY_PEER, BY_COLLECTION, BY_GIVING_UP),
+}
+
+# ---- the record -------------------------------------------------------------------------------
+
+# The fields of an event of a job: time in ms since the epoch, kind, queue (bytes), reason, id of
+# the peer (bytes), NACKs and additional deliveries of the job.
+FIELDS: Final = ("time", "event", "queue", "reason", "peer", "nacks", "deliveries")
+# Further fields where the job is new to the node: bytes of the body, copies wanted, copies, retry,
+# time to live and delay in s, and the ctime in ns.
+NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "ctime")
+# The keys of a line, in their order.
+KEYS: Final = (
+    *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
+    *NEW_JOB_FIELDS,
+)
+
+# What happens in a row is noted once for many jobs. So a list of events holds three types:
+# - str: a client, on whose behalf all that follows happens; empty: nobody's, as at the beginning;
+# - tuple: what happens: FIELDS, and NEW_JOB_FIELDS where the jobs are new. What does not apply is
+#   empty or -1, and fields behind the reason may be left out. The ctime is that of the first job;
+#   each further one's is higher by one. An "added" with a reason stands for two events: the job
+#   was also queued, for that reason;
+# - bytes: the id of a job to which that happens.
+# A tuple of two or three is of no job: time, one of LOG_KINDS, and how many events ("dropped").
+Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"

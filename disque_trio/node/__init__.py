@@ -1,0 +1,1 @@
+"""The Disque node: jobs and queues on a RESP server, in a cluster."""

@@ -1,0 +1,24 @@
+"""``disque-server``: the entry point of the command. It answers at once what needs no node, and
+imports the rest only when a node is to run.
+"""
+
+import sys
+
+from disque_trio.form import form
+from disque_trio.node.texts import USAGE
+from disque_trio.process.imports import to_stay
+from disque_trio.version import VERSION
+
+
+def main() -> int:
+    """Run the command; returns the exit status."""
+    args = sys.argv[1:]
+    if args and args[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0
+    if args and args[0] in ("-v", "--version"):
+        print(f"disque-trio {VERSION}, {form()} (Python {sys.version.split()[0]})")
+        return 0
+    with to_stay():
+        from disque_trio.node.main import main as run
+    return run(args)

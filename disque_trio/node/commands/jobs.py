@@ -1,0 +1,250 @@
+"""Job commands: GETJOB, the acknowledgements, and commands that move single jobs."""
+
+from collections.abc import Callable
+from functools import partial
+
+from disque_trio.eventlog import schema
+from disque_trio.node.commands.arguments import check_ids, find_job, find_jobs
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    QUEUED,
+    STATE_NAMES,
+    Job,
+)
+from disque_trio.node.core.node import LEAVING, Node, job_entry
+from disque_trio.resp.ints import parse_int
+from disque_trio.resp.reply import Value, encode, integer, null, null_array
+from disque_trio.respserver.batches import Batch
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
+
+
+def getjob(node: Node, client: Client, args: list[bytes]) -> None:
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]."""
+    timeout = 0
+    count = 1
+    nohang = False
+    withcounters = False
+    last = len(args) - 1
+    i = 1
+    while True:
+        if i >= last:  # FROM and a name have to come
+            raise CommandError(SYNTAX)
+        option = args[i].lower()
+        i += 1
+        if option == b"from":
+            break
+        if option == b"nohang":
+            nohang = True
+        elif option == b"withcounters":
+            withcounters = True
+        elif option == b"timeout":
+            timeout = parse_timeout(args[i])
+            i += 1
+        elif option == b"count":
+            value = parse_int(args[i])
+            if value is None or value <= 0:
+                raise CommandError("ERR COUNT must be a number greater than zero")
+            count = value
+            i += 1
+        else:
+            raise CommandError(SYNTAX)
+    names = args[i:]
+    jobs = node.get_jobs(names, count)
+    if jobs:
+        queues = node.queues.by_name
+        client.out.append(b"*%d\r\n" % len(jobs))
+        for job in jobs:
+            client.out.append(job_entry(job, queues[job.queue], withcounters))
+    elif nohang:
+        client.out.append(null_array(client.resp))
+    elif node.peers.leaving:
+        client.out.append(LEAVING)
+    else:
+        node.block(client, names, timeout, withcounters)
+    if not jobs and node.peers.size > 1:
+        for name in names:
+            node.federation.need_jobs(node.queues.by_name[name])
+
+
+def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
+    """ACKJOB id ...: acknowledge jobs; answers how many were newly acknowledged by this node."""
+    _answer_count(node, client, args, 1, _ack)
+
+
+def _answer_count(
+    node: Node,
+    client: Client,
+    args: list[bytes],
+    start: int,
+    work: Callable[[Node, list[bytes]], int],
+) -> None:
+    """Run ``work`` on the ids ``args[start:]``, at once or in slices if there are many, and answer
+    with the sum of what it returns."""
+    if len(args) - start > node.batches.size:
+        command = node.find_command(args[0])
+        assert command is not None
+        batch = Batch(client, command, args, start, check_ids, partial(work, node))
+        node.batches.begin(batch)
+    else:
+        client.out.append(integer(work(node, args[start:])))
+
+
+def _ack(node: Node, ids: list[bytes]) -> int:
+    """Acknowledge the jobs ``ids``; returns how many were not acknowledged before."""
+    acked = 0
+    jobs = find_jobs(node, ids)
+    if len(jobs) != len(ids):
+        for id in ids:
+            if node.store.jobs.get(id) is None:
+                node.ack_gc.remember_ack(id)
+    for job in jobs:
+        if job.state <= ACKED and node.ack_gc.acknowledge(job):
+            acked += 1
+    return acked
+
+
+def fastack(node: Node, client: Client, args: list[bytes]) -> None:
+    """FASTACK id ...: delete here and, as far as possible, on all other nodes."""
+    _answer_count(node, client, args, 1, partial(_delete, True, True, True))
+
+
+def deljob(node: Node, client: Client, args: list[bytes]) -> None:
+    """DELJOB [BCAST] [FORCE] id ...: delete here. The options are those of the first release:
+    BCAST also deletes at the known holders, with FORCE everywhere when it is not known here."""
+    broadcast = force = False
+    start = 1
+    while start < len(args):
+        option = args[start].lower()
+        if option == b"bcast":
+            broadcast = True
+        elif option == b"force":
+            force = True
+        else:
+            break
+        start += 1
+    _answer_count(node, client, args, start, partial(_delete, broadcast, force, False))
+
+
+def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
+    """Delete the jobs ``ids``; returns how many this node held. ``counted``: as acknowledged."""
+    check_ids(ids)
+    deleted = 0
+    for id in ids:
+        job = node.store.jobs.get(id)
+        if job is not None:
+            deleted += 1
+            if counted and job.state != ACKED:
+                node.store.total_acked += 1
+            if node.notes.eventing:
+                node.notes.note(
+                    schema.DELETED, job, schema.BY_FASTACK if counted else schema.BY_COMMAND
+                )
+            if tell_holders:
+                node.replicas.tell_deleted(id, job)
+            node.store.delete(job)
+        elif tell_all:
+            if node.notes.eventing:
+                unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)
+                node.notes.note(
+                    schema.DELETED, unknown, schema.BY_FASTACK if counted else schema.BY_COMMAND
+                )
+            node.replicas.tell_deleted(id, None)
+    return deleted
+
+
+def enqueue(node: Node, client: Client, args: list[bytes]) -> None:
+    """ENQUEUE id ...: put back into the queue; answers how many went."""
+    _answer_count(node, client, args, 1, partial(_enqueue, False))
+
+
+def nack(node: Node, client: Client, args: list[bytes]) -> None:
+    """NACK id ...: as ENQUEUE, and counted as not processed."""
+    _answer_count(node, client, args, 1, partial(_enqueue, True))
+
+
+def _enqueue(nack: bool, node: Node, ids: list[bytes]) -> int:
+    """Queue those of ``ids`` that are not queued; returns how many went."""
+    queued = 0
+    for job in find_jobs(node, ids):
+        if job.state != ACTIVE:
+            continue
+        if nack and node.notes.eventing:
+            node.notes.note(schema.NACKED, job)
+        if node.requeue.enqueue(job, nack, schema.BY_NACK if nack else schema.BY_ENQUEUE):
+            queued += 1
+    return queued
+
+
+def dequeue(node: Node, client: Client, args: list[bytes]) -> None:
+    """DEQUEUE id ...: take out of the queue; answers how many went."""
+    _answer_count(node, client, args, 1, _dequeue)
+
+
+def _dequeue(node: Node, ids: list[bytes]) -> int:
+    taken = 0
+    for job in find_jobs(node, ids):
+        if job.state == QUEUED:
+            node.store.dequeue(job)
+            if node.notes.eventing:
+                node.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)
+            taken += 1
+    return taken
+
+
+def working(node: Node, client: Client, args: list[bytes]) -> None:
+    """WORKING id: postpone the next delivery by the retry time, which is the answer in s."""
+    job = find_job(node, args[1])
+    if job is None:
+        raise CommandError("NOJOB Job not known in the context of this node.")
+    if job.state == ACKED:
+        raise CommandError("ACKED Job already acknowledged, there is nothing to postpone.")
+    created = job.ctime // 1_000_000
+    if node.now - created > (job.etime * 1000 - created) // 2:
+        raise CommandError(
+            "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone "
+            "the next delivery."
+        )
+    client.out.append(integer(node.requeue.work_on(job)))
+
+
+def show(node: Node, client: Client, args: list[bytes]) -> None:
+    """SHOW id: all fields of a job."""
+    job = find_job(node, args[1])
+    if job is None:
+        client.out.append(null(client.resp))
+    else:
+        client.out.append(encode(describe(node, job), client.resp))
+
+
+def describe(node: Node, job: Job) -> Value:
+    """All fields of ``job`` as SHOW and JSCAN REPLY all give them: names and values in turn."""
+    now = node.now
+    holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
+    confirmed: list[Value] = list(job.confirmed or [])
+    waits: Value = max(job.qtime - now, 0) if job.qtime else None
+    wakes: Value = max(job.awake - now, 0) if job.awake else None
+    return [
+        b"id", job.id,
+        b"queue", job.queue,
+        b"state", STATE_NAMES[job.state],
+        b"repl", job.repl,
+        b"ttl", max(job.etime - now // 1000, 0),
+        b"ctime", job.ctime,
+        b"delay", job.delay,
+        b"retry", job.retry,
+        b"nacks", job.nacks,
+        b"additional-deliveries", job.deliveries,
+        b"nodes-delivered", holders,
+        b"nodes-confirmed", confirmed,
+        b"next-requeue-within", waits,
+        b"next-awake-within", wakes,
+        b"body", job.body,
+    ]  # fmt: skip
+
+
+def loadjob(node: Node, client: Client, args: list[bytes]) -> None:
+    """LOADJOB, the record type of append-only files."""
+    raise CommandError("ERR LOADJOB is a special command only processed from AOF")

@@ -1,0 +1,92 @@
+"""Queue commands: length, state, inspection and pausing."""
+
+from itertools import islice
+
+from disque_trio.node.core.node import Node, job_entry
+from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.protocol.serialjob import PAUSE_NAMES
+from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError, misconf
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer
+
+
+def qlen(node: Node, client: Client, args: list[bytes]) -> None:
+    """QLEN queue: how many jobs are queued."""
+    queue = node.queues.by_name.get(args[1])
+    client.out.append(integer(0 if queue is None else queue.length))
+
+
+def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
+    """QPEEK queue count: the oldest jobs, or for a negative count the newest, without taking."""
+    count = parse_integer(args[2])
+    queue = node.queues.by_name.get(args[1])
+    if queue is None or queue.length == 0 or count == 0:
+        client.out.append(EMPTY_ARRAY)
+        return
+    jobs = queue.oldest_first() if count > 0 else queue.newest_first()
+    entries = [job_entry(job, queue, False) for job in islice(jobs, min(abs(count), queue.length))]
+    client.out.append(b"*%d\r\n" % len(entries) + b"".join(entries))
+
+
+def qstat(node: Node, client: Client, args: list[bytes]) -> None:
+    """QSTAT queue: its fields, names and values in turn."""
+    queue = node.queues.by_name.get(args[1])
+    if queue is None:
+        client.out.append(null_array(client.resp))
+    else:
+        client.out.append(encode(_describe(node, queue), client.resp))
+
+
+def _describe(node: Node, queue: Queue) -> Value:
+    sources: list[Value] = [] if queue.imports is None else list(queue.imports.sources)
+    return [
+        b"name", queue.name,
+        b"len", queue.length,
+        b"age", max(node.now - queue.ctime, 0) // 1000,
+        b"idle", max(node.now - queue.atime, 0) // 1000,
+        b"blocked", len(queue.waiters),
+        b"import-from", sources,
+        b"import-rate", node.federation.import_rate(queue),
+        b"jobs-in", queue.jobs_in,
+        b"jobs-out", queue.jobs_out,
+        b"pause", PAUSE_NAMES[queue.paused],
+    ]  # fmt: skip
+
+
+def pause(node: Node, client: Client, args: list[bytes]) -> None:
+    """PAUSE queue option ...: in, out, all, none, state, bcast. The bits add up from left to
+    right, none clears what was before it; state changes nothing."""
+    paused = 0
+    change = False
+    broadcast = False
+    for arg in args[2:]:
+        option = arg.lower()
+        if option == b"in":
+            paused |= PAUSED_IN
+            change = True
+        elif option == b"out":
+            paused |= PAUSED_OUT
+            change = True
+        elif option == b"all":
+            paused = PAUSED_IN | PAUSED_OUT
+            change = True
+        elif option == b"none":
+            paused = 0
+            change = True
+        elif option == b"bcast":
+            broadcast = True
+        elif option != b"state":
+            raise CommandError(SYNTAX)
+    queue = node.queues.by_name.get(args[1])
+    if not change:
+        paused = 0 if queue is None else queue.paused
+    elif node.write_problem:
+        # It would be forgotten at the next start, and repeating it would seem to help.
+        client.out.append(misconf(node.write_problem))
+        return
+    elif queue is not None or paused:
+        node.federation.pause(args[1], paused)
+    if broadcast:
+        node.federation.tell_paused(args[1], paused)
+    client.out.append(b"+%b\r\n" % PAUSE_NAMES[paused])

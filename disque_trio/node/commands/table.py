@@ -1,0 +1,97 @@
+"""The command table: declares every command once, with its documentation."""
+
+from typing import Final
+
+from disque_trio.node.commands import addjob, cluster, jobs, queues, scan
+from disque_trio.node.core.node import Node
+from disque_trio.respserver.command import Command
+from disque_trio.respserver.commands import diagnostics, server
+from disque_trio.respserver.commands.common import common_commands
+
+
+def build_table() -> dict[bytes, Command[Node]]:
+    """A new command table (the counters in it belong to one node), names in lower case."""
+    commands: list[Command[Node]] = [*_commands(), *common_commands()]
+    return {command.name.encode(): command for command in commands}
+
+
+_ADDJOB: Final = (
+    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
+    "[MAXLEN count] [ASYNC]"
+)
+_GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+_QSCAN: Final = (
+    "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
+    "[MAXIDLE seconds]"
+)
+_JSCAN: Final = (
+    "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
+)
+_IDS: Final = "id [id ...]"
+
+
+def _commands() -> list[Command[Node]]:
+    return [
+        # ---- jobs
+        Command("addjob", -4, "write denyoom fast", addjob.addjob, _ADDJOB,
+                "Add a job to a queue; answers its id.", "jobs"),
+        Command("getjob", -2, "write fast", jobs.getjob, _GETJOB,
+                "Take jobs from queues, waiting for one if there is none.", "jobs"),
+        Command("ackjob", -1, "write fast", jobs.ackjob, _IDS,
+                "Say that jobs were processed, so that they are never delivered again.", "jobs"),
+        Command("fastack", -1, "write fast", jobs.fastack, _IDS,
+                "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs"),
+        Command("nack", -1, "write denyoom fast", jobs.nack, _IDS,
+                "Say that jobs could not be processed: they are queued again now.", "jobs"),
+        Command("working", 2, "write fast", jobs.working, "id",
+                "Postpone the next delivery of a job by its retry time.", "jobs"),
+        Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,
+                "Queue jobs that are not queued.", "jobs"),
+        Command("dequeue", -1, "write fast", jobs.dequeue, _IDS,
+                "Take jobs out of their queue; they come back after their retry time.", "jobs"),
+        Command("deljob", -1, "write fast", jobs.deljob, f"[BCAST] [FORCE] {_IDS}",
+                "Delete jobs on this node.", "jobs"),
+        Command("show", 2, "readonly fast", jobs.show, "id",
+                "All fields of a job.", "jobs"),
+        Command("jscan", -1, "readonly", scan.jscan, _JSCAN,
+                "Walk over the jobs of this node.", "jobs"),
+        Command("loadjob", 2, "write", jobs.loadjob, "serialized-job",
+                "What append-only files consist of.", "jobs"),
+        # ---- queues
+        Command("qlen", 2, "readonly fast", queues.qlen, "queue",
+                "How many jobs are queued.", "queues"),
+        Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
+                "Look at the oldest jobs of a queue (negative count: the newest).", "queues"),
+        Command("qstat", 2, "readonly fast", queues.qstat, "queue",
+                "The state and the counters of a queue.", "queues"),
+        Command("qscan", -1, "readonly", scan.qscan, _QSCAN,
+                "Walk over the queues of this node.", "queues"),
+        Command("pause", -3, "readonly fast", queues.pause,
+                "queue option [option ...]  (in, out, all, none, state, bcast)",
+                "Stop a queue from taking or giving jobs.", "queues"),
+        # ---- connection
+        Command("hello", -1, "readonly skip_monitor fast", cluster.hello,
+                "[2|3 [AUTH username password] [SETNAME name]]",
+                "The nodes of the cluster; with a version Redis's handshake.", "connection",
+                unauthenticated=True),
+        # ---- server
+        Command("debug", -2, "admin", diagnostics.debug,
+                "FLUSHALL | SLEEP seconds | ERROR text | SEGFAULT | OOM | ASSERT | RESTART [ms] "
+                "| CRASH-AND-RECOVER [ms]",
+                "For tests.", "server"),
+        Command("restart", 1, "admin readonly", server.restart, "",
+                "Replace the process by a new one that goes on with jobs and queues.", "server"),
+        Command("cluster", -2, "admin readonly", cluster.cluster,
+                "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
+                "| FORGET id | MEET ip port",
+                "Look at and change the cluster.", "cluster"),
+        # ---- names of the first release
+        Command("getjobs", -2, "write fast", jobs.getjob, _GETJOB,
+                "Another name of GETJOB.", "jobs", alias_of="getjob"),
+        Command("queue", -1, "write denyoom fast", jobs.enqueue, _IDS,
+                "Another name of ENQUEUE.", "jobs", alias_of="enqueue"),
+        Command("scanjobs", -1, "readonly", scan.jscan, _JSCAN,
+                "Another name of JSCAN.", "jobs", alias_of="jscan"),
+        Command("scanqueues", -1, "readonly", scan.qscan, _QSCAN,
+                "Another name of QSCAN.", "queues", alias_of="qscan"),
+    ]  # fmt: skip

@@ -1,0 +1,242 @@
+"""Garbage collection of acknowledged jobs: tells every node that may hold a copy, and keeps the job
+here until all of them have confirmed.
+
+The node that is told by a client (ACKJOB) marks the job acknowledged and tells all that may hold
+a copy (SETACK). Each confirms (GOTACK), and when all have, they are told to forget it (DELJOB) and
+it is forgotten here. Until then it is kept and the others are told again, ever more slowly; so a
+holder that was cut off hears of it when it is back.
+
+Nodes may know of different holders. SETACK and DELJOB say which the sender knows of, in 16 bits;
+who knows of others keeps the job and goes on by itself until these have confirmed as well. C nodes
+only tell how many they know of, and forget the job everywhere when these have confirmed; to them
+who knows more does not confirm before it has collected the job itself.
+
+An acknowledge for a job that this node does not hold is kept as a dummy: a job without a body and
+without holders. All nodes are told until one says that it knows the job, and so takes over.
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, Job
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import JobMessage, PacketWriter
+from disque_trio.rng import Rng
+
+FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
+MAX_GAP: Final = 180_000
+MAX_ATTEMPTS: Final = 10
+_SPREAD: Final = 500  # ms; half of it to either side
+
+
+class AckGc:
+    """Garbage collection of acknowledged jobs across all nodes that hold them.
+
+    Args:
+        store: the jobs.
+        tombstones: those that have ended.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+        rng: for times that are spread on purpose.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        tombstones: Tombstones,
+        peers: Peers,
+        packets: PacketWriter,
+        rng: Rng,
+    ) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._replicas = store.replicas
+        self._tombstones = tombstones
+        self._peers = peers
+        self._packets = packets
+        self._random = rng.random
+
+    # ---- what a client says -----------------------------------------------------------------
+
+    def acknowledge(self, job: Job) -> bool:
+        """Mark ``job`` as processed. Returns False if it was acknowledged before."""
+        store = self._store
+        news = job.state != ACKED
+        if news and self._notes.eventing:
+            self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
+        if job.delivered is None and job.state in (ACTIVE, QUEUED):
+            store.total_acked += 1
+            store.delete(job)  # the only copy
+            return True
+        if news:
+            store.total_acked += 1
+            store.mark_acked(job)
+        self.collect(job)
+        return news
+
+    def remember_ack(self, id: bytes) -> None:
+        """Remember that a client acknowledged the job ``id``, which this node does not hold, for
+        the nodes that do. Does nothing for at-most-once jobs, and on a node that is alone or
+        leaving."""
+        try:
+            minutes = int(id[36:40], 16)
+        except ValueError:
+            return
+        if self._peers.size == 1 or self._peers.leaving or not minutes & 1:
+            return
+        store = self._store
+        now = self._machine.now
+        # The id has whole minutes, the rest of the last one is cut off.
+        etime = now // 1000 + (minutes + 1) * 60
+        job = Job(id, b"", None, 0, now * 1_000_000, etime, 0, 0, store.dump_number)
+        job.state = ACKED
+        job.delivered = ()
+        store.register(job)
+        if self._notes.eventing:
+            self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
+        store.evictable[id] = job
+        self.collect(job)
+
+    # ---- collecting -------------------------------------------------------------------------
+
+    def collect(self, job: Job) -> None:
+        """Tell every node that may hold the acknowledged ``job`` and has not confirmed; forget the
+        job when all have."""
+        missing = self._not_confirmed(job)
+        if not missing and not self._machine.write_problem:
+            self._finish(job)
+            return
+        packet = self._replicas.setack(job)
+        for id in missing:
+            self._peers.send(id, packet)
+        self._collect_later(job)
+
+    def _collect_later(self, job: Job) -> None:
+        """Schedule the next attempt to collect ``job``, later each time."""
+        gap = min(FIRST_GAP << int(job.gc_retry), MAX_GAP)
+        if job.gc_retry < MAX_ATTEMPTS:
+            job.gc_retry += 1
+        gap += int(self._random() * _SPREAD) - _SPREAD // 2
+        self._store.timers.move(job, min(self._machine.now + gap, job.etime * 1000 + 1000))
+
+    def _not_confirmed(self, job: Job) -> list[bytes]:
+        """The nodes that may still bring ``job`` back, without those removed from the cluster for
+        good."""
+        peers = self._peers
+        confirmed = job.confirmed or []
+        if job.delivered == ():
+            return [id for id in peers.everyone() if id not in confirmed]
+        holders = job.delivered or ()
+        return [id for id in holders if peers.knows(id) and id not in confirmed]
+
+    def _finish(self, job: Job) -> None:
+        """Forget ``job`` on all nodes, since none can bring it back."""
+        if job.delivered:
+            mark = self._replicas.sets.mark(job.delivered)
+            self._replicas.tell(job, self._packets.about_job(bus.DELJOB, job.id, 0, 0, mark))
+        self._end(job)
+
+    def _end(self, job: Job) -> None:
+        """Forget the acknowledged ``job``, but remember for a while that it ended."""
+        self._tombstones.add(job.id)
+        if self._notes.eventing:
+            self._notes.note(schema.DELETED, job, schema.BY_COLLECTION)
+        self._store.delete(job)
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def on_setack(self, sender: bytes, message: JobMessage) -> None:
+        """Handle SETACK: another node knows that the job was processed."""
+        store = self._store
+        replicas = self._replicas
+        id = message.id
+        holders_known = message.aux
+        job = store.jobs.get(id)
+        if job is None:
+            if not self._machine.write_problem:
+                self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 0))
+            return
+        news = job.state != ACKED
+        if news:
+            self._hear(job)
+        if job.delivered == ():
+            # A dummy here as well: no copy. If the sender knows better it takes over.
+            self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 0))
+            if holders_known:
+                store.delete(job)
+            return
+        if holders_known:
+            replicas.add(job, sender)
+        holders = replicas.of(job)
+        if message.mark:
+            confirm = True
+            collect = message.mark != replicas.sets.mark(holders)
+        else:
+            # A dummy of the sender, or a C node, which forgets the job everywhere as soon as all
+            # that it knows of have confirmed.
+            confirm = len(holders) <= holders_known or holders_known == 0
+            collect = len(holders) > holders_known
+        # Not before it is on disk: a crash would bring the job back. The sender asks again.
+        if confirm and not self._machine.write_problem:
+            self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 1))
+        if collect:
+            if holders_known:
+                self._note_confirmed(job, sender)
+            if news or holders_known == 0 or not confirm:
+                self.collect(job)
+        elif news:
+            self._collect_later(job)
+
+    def on_deljob(self, sender: bytes, message: JobMessage) -> None:
+        """Handle DELJOB: all holders that ``sender`` knows of have confirmed."""
+        job = self._store.jobs.get(message.id)
+        if job is None:
+            return
+        if job.state == ACKED and job.delivered and message.mark:
+            self._note_confirmed(job, sender)
+            if message.mark != self._replicas.sets.mark(job.delivered):
+                # Others may hold it that the sender never heard of.
+                if not self._not_confirmed(job):
+                    self._finish(job)
+                return
+            self._end(job)
+            return
+        if self._notes.eventing:
+            self._notes.note(schema.DELETED, job, schema.BY_PEER)
+        self._store.delete(job)
+
+    def on_gotack(self, sender: bytes, message: JobMessage) -> None:
+        """Handle GOTACK: a node confirms the acknowledgement."""
+        known = message.aux
+        job = self._store.jobs.get(message.id)
+        if job is None:
+            return
+        if job.state != ACKED:
+            self._hear(job)
+        if job.delivered == () and known:
+            self._store.delete(job)  # there is one that knows the job, and cares for it
+            return
+        if known and sender not in (job.delivered or ()):
+            self._replicas.add(job, sender)
+        self._note_confirmed(job, sender)
+        if not self._machine.write_problem and not self._not_confirmed(job):
+            self._finish(job)
+        elif not job.awake:
+            self._collect_later(job)
+
+    def _hear(self, job: Job) -> None:
+        """Note that ``job`` was acknowledged on another node, which is new to this one."""
+        if self._notes.eventing:
+            self._notes.note(schema.ACKED, job, schema.BY_PEER)
+        self._store.mark_acked(job)
+
+    def _note_confirmed(self, job: Job, id: bytes) -> None:
+        """Note that the node ``id`` knows that ``job`` was acknowledged."""
+        if job.confirmed is None:
+            job.confirmed = [id]
+        elif id not in job.confirmed:
+            job.confirmed.append(id)

@@ -1,0 +1,121 @@
+"""Records what happens to jobs for the event log.
+
+``disque_trio.eventlog.schema`` defines the record. Events are noted only while ``eventing`` is
+true. Mostly the same thing happens to many jobs in a row, as with commands that come in a pipeline:
+it is noted once, followed by the ids of the jobs.
+"""
+
+from disque_trio.eventlog.schema import Event, Kind, Reason
+from disque_trio.node.core.job import Job
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.machine import Machine
+
+
+class EventNotes:
+    """Collects the events of one node's jobs.
+
+    Args:
+        machine: whose time and client the events are noted with.
+
+    Attributes:
+        eventing: events are noted.
+        events: the events since the driver took them last: it takes the list and leaves an empty
+            one.
+        peer: id of the node that this one reacts to, empty: none.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.eventing = False
+        self.events: list[Event] = []
+        self.peer = b""
+        self._machine = machine
+        # What was noted last, and of which job. A job's own facts never change.
+        self._last: Job | None = None
+        self._time = 0
+        self._event = ""
+        self._reason = ""
+        self._label = ""
+        self._peer = b""
+        self._nacks = 0
+        self._deliveries = 0
+        self._size = 0
+        self._holders: tuple[bytes, ...] | None = None
+
+    @property
+    def now(self) -> int:
+        """The time of the node, ms since the epoch."""
+        return self._machine.now
+
+    def note(self, event: Kind, job: Job, reason: Reason = "", new: bool = False) -> None:
+        """Note that ``event`` happened to ``job``.
+
+        Args:
+            reason: why; an "added" with a reason is two events, as nearly every job has them: the
+                job was also queued, for that reason.
+            new: the job is new to this node.
+        """
+        events = self.events
+        if not events:
+            self._event = self._label = ""  # who gets this list knows nothing of the last one
+        machine = self._machine
+        now = machine.now
+        client = machine.client
+        label = "" if client is None else client.label or self._name(client)
+        last = self._last
+        # Field by field, since that costs a compiled node next to nothing; and what is equal is
+        # mostly one object.
+        if (
+            event is not self._event
+            or last is None
+            or now != self._time
+            or reason is not self._reason
+            or self.peer is not self._peer
+            or job.queue is not last.queue
+            or job.nacks != self._nacks
+            or job.deliveries != self._deliveries
+            or (
+                new
+                and (
+                    job.ctime != last.ctime + 1
+                    or job.etime != last.etime
+                    or job.retry != last.retry
+                    or job.delay != last.delay
+                    or job.repl != last.repl
+                    or job.delivered is not self._holders
+                    or len(job.body or b"") != self._size
+                )
+            )
+        ):
+            self._time = now
+            peer = self._peer = self.peer
+            self._event = event
+            self._reason = reason
+            self._nacks = job.nacks
+            self._deliveries = job.deliveries
+            what: tuple[int | str | bytes, ...] = (
+                now,
+                event,
+                job.queue,
+                reason,
+                peer,
+                job.nacks,
+                job.deliveries,
+            )
+            if new:
+                size = self._size = len(job.body or b"")
+                holders = self._holders = job.delivered
+                copies = 1 if holders is None else len(holders)
+                ttl = max(job.etime - now // 1000, 0)
+                what += (size, job.repl, copies, job.retry, ttl, job.delay, job.ctime)
+            events.append(what)
+        if label is not self._label:
+            self._label = label
+            events.append(label)
+        self._last = job
+        events.append(job.id)
+
+    def _name(self, client: Client) -> str:
+        """The name of ``client`` in the log: its own, or the address it connected from."""
+        name = client.name.decode("utf-8", "backslashreplace")
+        client.label = name or self._machine.host.address(client)
+        return client.label

@@ -1,0 +1,212 @@
+"""Gets jobs from other nodes for consumers that wait on this one.
+
+A node whose clients wait on an empty queue asks others for its jobs (NEEDJOBS); whoever has some
+gives a part of them (YOURJOBS), and whoever has none gives the next one that it gets (see
+``exports``). When to ask whom is said by ``need_jobs``.
+"""
+
+from heapq import heappop, heappush
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.exports import ASKED_ALL, Exports
+from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
+from disque_trio.node.core.need_jobs import Imports
+from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.store import WARNING_TIME, JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
+
+
+class Federation:
+    """Moves the jobs of a queue to where their consumers are.
+
+    Args:
+        store: the jobs.
+        aof_codec: makes their records for the journal.
+        codec: reads those of other nodes.
+        exports: the jobs that others want.
+        tombstones: the jobs that have ended.
+        peers: the rest of the cluster.
+
+    Attributes:
+        questions: heap of the queues for which clients wait: when to ask again (ms), a number, the
+            queue.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        aof_codec: AofCodec,
+        codec: BusCodec,
+        exports: Exports,
+        tombstones: Tombstones,
+        peers: Peers,
+    ) -> None:
+        self.questions: list[tuple[int, int, Queue]] = []
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._queues = store.queues
+        self._replicas = store.replicas
+        self._aof_codec = aof_codec
+        self._codec = codec
+        self._exports = exports
+        self._tombstones = tombstones
+        self._peers = peers
+        self._question_number = 0
+        self._asks = False  # this node may ask others, and did so for all who wait
+        self._sweep_at = 0
+
+    def import_rate(self, queue: Queue) -> int:
+        """The number of jobs per second that ``queue`` gets from other nodes."""
+        return 0 if queue.imports is None else queue.imports.rate(self._machine.now)
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def need_jobs(self, queue: Queue) -> None:
+        """Ask nodes that may have jobs of ``queue``, which is empty here, for some, no more often
+        than the pacing allows. Repeats itself while clients wait."""
+        if not self._may_ask():
+            return  # cron comes when it may
+        imports = queue.imports
+        if imports is None:
+            imports = queue.imports = Imports()
+        if imports.ask_all(self._machine.now):
+            self._replicas.tell_of_queue(self._peers.everyone(), bus.NEEDJOBS, queue.name, 1)
+        self._ask_sources(queue, imports, False)
+        if queue.waiters:
+            self._ask_later(queue, imports)
+
+    def _may_ask(self) -> bool:
+        """Whether this node may ask others for jobs now."""
+        return self._peers.size > 1 and not self._peers.leaving and not self._machine.write_problem
+
+    def cron(self, now: int) -> None:
+        """Run the periodic work, a few times a second."""
+        may_ask = self._may_ask()
+        if may_ask and not self._asks:
+            # It met others, or can take jobs again.
+            for queue in self._queues.index.values():
+                if queue.waiters and not queue.length:
+                    self.need_jobs(queue)
+        self._asks = may_ask
+        if now >= self._sweep_at:
+            self._sweep_at = now + ASKED_ALL
+            self._exports.forget_old(now)
+
+    def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
+        """Ask the nodes that gave jobs of ``queue`` lately for more, if it is time to."""
+        count = imports.ask_sources(self._machine.now, at_once)
+        if count:
+            self._replicas.tell_of_queue(list(imports.sources), bus.NEEDJOBS, queue.name, count)
+
+    def emptied(self, queue: Queue) -> None:
+        """Ask for more when the last job of ``queue`` was taken while jobs stream in, before the
+        next client finds it empty."""
+        imports = queue.imports
+        if imports is None or not self._may_ask():
+            return
+        if queue.waiters or imports.streams(self._machine.now):
+            self._ask_sources(queue, imports, True)
+        if queue.waiters:
+            self._ask_later(queue, imports)
+
+    def _ask_later(self, queue: Queue, imports: Imports) -> None:
+        """Schedule the next request, for when clients still wait then."""
+        due = max(imports.next_question(), self._machine.now + 1)
+        if imports.due == 0 or due < imports.due:
+            imports.due = due
+            self._question_number += 1
+            heappush(self.questions, (due, self._question_number, queue))
+
+    def ask_due(self, now: int) -> None:
+        """Ask for the queues whose time has come."""
+        while self.questions and self.questions[0][0] <= now:
+            due, _, queue = heappop(self.questions)
+            imports = queue.imports
+            if imports is None or imports.due != due:
+                continue  # it was asked earlier
+            imports.due = 0
+            if queue.waiters and not queue.length:
+                self.need_jobs(queue)
+
+    # ---- taking -----------------------------------------------------------------------------
+
+    def on_yourjobs(self, sender: bytes, message: JobsMessage) -> None:
+        """Handle YOURJOBS: queue the jobs that another node gives."""
+        for data in message.jobs:
+            job = self._codec.decode(data)
+            if job is None:
+                raise PacketError("a YOURJOBS with something that is no job")
+            self._take_in(sender, job)
+
+    def _take_in(self, sender: bytes, new: Job) -> None:
+        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended."""
+        store = self._store
+        replicas = self._replicas
+        job = store.jobs.get(new.id)
+        if job is not None and job.state == ACKED:
+            replicas.tell_acked(sender, job)
+            return
+        if job is None and self._tombstones.refuse(sender, new.id):
+            return
+        if job is None:
+            job = new
+            store.register(job)
+            if self._machine.journaling:
+                self._aof_codec.note(job)
+        else:
+            for id in new.delivered or ():
+                replicas.add(job, id)
+            if job.state != ACTIVE or job.retry == 0:
+                return
+        if job.retry:
+            replicas.add(job, sender)
+        job.flags &= ~FLAG_DELIVERED
+        store.put(job)
+        if self._notes.eventing:
+            self._notes.note(schema.IMPORTED, job, new=True)
+            self._notes.note(schema.QUEUED, job, schema.BY_IMPORT)
+        self._keep_time(job)
+        queue = self._queues.by_name[job.queue]
+        if queue.imports is None:
+            queue.imports = Imports()
+        queue.imports.received(sender, self._machine.now, queue.jobs_out)
+
+    def _keep_time(self, job: Job) -> None:
+        """Go on with the retry time of ``job`` where its other holders are: they do not know that
+        it is here, and would queue it again after the time that they count from its creation."""
+        if job.retry and job.delivered is not None and len(job.delivered) > 2:
+            first = job.ctime // 1_000_000 + (job.delay + job.retry) * 1000
+            if first <= self._machine.now + 2 * WARNING_TIME:
+                self._replicas.tell_queued(job)
+            elif first < job.qtime:
+                job.qtime = first
+                self._store.schedule(job)
+
+    # ---- pausing ----------------------------------------------------------------------------
+
+    def pause(self, name: bytes, paused: int) -> None:
+        """Set the pause bits of the queue ``name`` here."""
+        self._queues.pause(name, paused)
+        if not paused & PAUSED_OUT and name in self._exports.asked_for:
+            self._exports.offer(name)
+
+    def tell_paused(self, name: bytes, paused: int) -> None:
+        """Set the pause bits of the queue ``name`` on all other nodes."""
+        self._replicas.tell_of_queue(self._peers.everyone(), bus.PAUSE, name, paused)
+
+    def on_pause(self, sender: bytes, message: QueueMessage) -> None:
+        """Handle PAUSE: a client of another node used PAUSE with BCAST."""
+        paused = message.aux & 3
+        if paused or message.queue in self._queues.by_name:
+            self.pause(message.queue, paused)
+
+    def flush(self) -> None:
+        """Forget everything: all jobs and queues are gone."""
+        self._exports.flush()
+        self.questions.clear()

@@ -1,0 +1,174 @@
+"""Jobs: their fields, their states and their ids.
+
+Owns the fields of a job and the format of its id; what happens to jobs is ``store``'s.
+"""
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from disque_trio.native import mypyc_attr
+
+if TYPE_CHECKING:
+    from mypy_extensions import i16, i32, i64, u8
+
+
+WAIT_REPL: Final = 0  # waits for its copies to be confirmed; its producer waits with it
+ACTIVE: Final = 1  # held, not in a queue: delayed, delivered, or a copy
+QUEUED: Final = 2  # held and in the queue of this node
+ACKED: Final = 3  # processed; kept until all copies are known to be
+GONE: Final = 4  # left the memory of this node; never seen on the wire
+
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked"]
+
+FLAG_QUEUED_BEFORE: Final = 1  # the next time in the queue is a further delivery
+FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued again
+FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
+FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
+
+# In files and on the bus flags have 8 bits; what is above them never leaves this node.
+FLAGS_CARRIED: Final = 0b1111_1000  # mean nothing here; they go wherever the job goes
+FLAGS_ON_BUS: Final = FLAG_QUEUED_BEFORE | FLAGS_CARRIED
+FLAGS_FROM_FILES: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAGS_CARRIED
+FLAGS_IN_FILES: Final = 0b1111_1111
+
+UINT32_MAX: Final = 2**32 - 1
+UINT16_MAX: Final = 2**16 - 1
+MAX_ID_MINUTES: Final = 0xFFFF
+
+# What a job costs beside its body, bytes: the record with its numbers, its id, its places in
+# the registry, in the timers and in a queue. Measured on CPython 3.11 (resident memory of a
+# node that holds a million jobs): 460 to 490 uncompiled, 310 to 330 compiled. One number for both,
+# so that a node does not hold more than it should in either form.
+JOB_OVERHEAD: Final = 480
+
+
+# No job refers to what refers to it, so the collector need not know of jobs, which saves its 16
+# bytes before each. That holds for the compiled form; Python itself cannot be told.
+@mypyc_attr(acyclic=True)
+class Job:
+    """One job as this node holds it.
+
+    Attributes:
+        id: 40 bytes, see ``JobIds``.
+        queue: name of its queue.
+        body: what the producer sent; None only for an acknowledged job that was never seen.
+        state: WAIT_REPL, ACTIVE, QUEUED, ACKED or GONE.
+        flags: FLAG_* bits.
+        repl: copies that the producer asked for.
+        ctime: creation, ms since the epoch times a million, strictly rising per node.
+        etime: when it expires, s since the epoch.
+        delay: s before it is queued first.
+        retry: s after which it is queued again unless acknowledged, 0: never (at most once).
+        nacks, deliveries: negative acknowledges; deliveries beyond the first for other reasons.
+        qtime: when it is queued (again), ms since the epoch, 0: never.
+        awake: when the timers look at it next, ms since the epoch, 0: not in the timers.
+        dump: number of the last dump that it is in.
+        slot: its place in the timers' bucket.
+        delivered: nodes that may hold a copy, this one mostly among them; None: this one alone.
+            Empty for an acknowledge of a job that was never seen here.
+        confirmed: nodes that confirmed what is asked at the moment: that they hold a copy
+            (WAIT_REPL) or that they know of the acknowledge (ACKED). None: none.
+        gc_retry: attempts so far to bring the acknowledge to all holders.
+    """
+
+    __slots__ = (
+        "awake",
+        "body",
+        "confirmed",
+        "ctime",
+        "delay",
+        "delivered",
+        "deliveries",
+        "dump",
+        "etime",
+        "flags",
+        "gc_retry",
+        "id",
+        "nacks",
+        "qtime",
+        "queue",
+        "repl",
+        "retry",
+        "slot",
+        "state",
+    )
+
+    def __init__(
+        self,
+        id: bytes,
+        queue: bytes,
+        body: bytes | None,
+        repl: int,
+        ctime: int,
+        etime: int,
+        delay: int,
+        retry: int,
+        dump: int = 0,
+    ) -> None:
+        # Compiled, numbers of a known width stand in the record itself. The order is that of the
+        # record: pointers first, the narrowest last, so that there are no gaps.
+        self.id = id
+        self.queue = queue
+        self.body = body
+        self.delivered: tuple[bytes, ...] | None = None
+        self.confirmed: list[bytes] | None = None
+        self.ctime = ctime  # a damaged file may hold one of 64 bits
+        self.etime: i64 = etime
+        self.delay: i64 = delay
+        self.retry: i64 = retry
+        self.qtime: i64 = 0
+        self.awake: i64 = 0
+        self.slot: i32 = 0
+        self.dump: i32 = dump
+        self.repl: i32 = repl
+        self.nacks: i32 = 0
+        self.deliveries: i32 = 0
+        self.flags: i16 = 0  # signed: ~FLAG is
+        self.state: u8 = ACTIVE
+        self.gc_retry: u8 = 0
+
+
+class JobIds:
+    """Makes the ids of one node: ``D-`` node ``-`` random ``-`` ttl.
+
+    node is the first 8 characters of the node's id; random is 144 bits in base64; ttl is the
+    time to live in whole minutes, 4 hex digits, its lowest bit set for jobs that are delivered
+    at least once and clear for those delivered at most once (retry 0). So a node can tell when
+    an id that it never saw may be forgotten, and whether an acknowledge for it matters.
+
+    Args:
+        node_id: 40 bytes.
+        entropy: called with a number of bytes, returns so many random ones.
+    """
+
+    _POOLED = 256
+
+    def __init__(self, node_id: bytes, entropy: Callable[[int], bytes]) -> None:
+        self._prefix = b"D-" + node_id[:8] + b"-"
+        self._entropy = entropy
+        self._pool = b""
+        self._used = 0
+        self._endings: dict[int, bytes] = {}
+
+    def make(self, ttl: int, retry: int) -> bytes:
+        """A new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
+        ending = self._endings.get(ttl if retry else -ttl)
+        if ending is None:
+            ending = self._ending(ttl, retry)
+        start = self._used
+        if start == len(self._pool):
+            # One call for many: 18 bytes are 24 characters without padding.
+            self._pool = b64encode(self._entropy(18 * self._POOLED))
+            start = 0
+        self._used = start + 24
+        return self._prefix + self._pool[start : start + 24] + ending
+
+    def _ending(self, ttl: int, retry: int) -> bytes:
+        """The end of an id, which tells how long its job lives and whether it is retried."""
+        minutes = min(ttl // 60, MAX_ID_MINUTES)
+        minutes = minutes | 1 if retry else minutes & ~1
+        if len(self._endings) >= 1000:
+            self._endings.clear()
+        ending = self._endings[ttl if retry else -ttl] = b"-%04x" % minutes
+        return ending

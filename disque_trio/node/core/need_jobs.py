@@ -1,0 +1,120 @@
+"""Decides when a node asks others for the jobs of a queue, and how many it asks for.
+
+Owns the pacing of NEEDJOBS and the import rate of a queue. All nodes are asked now and then for one
+job, to find out who has some; those that gave jobs lately are asked often and for more. Both slow
+down while nothing comes.
+"""
+
+from typing import Final
+
+# ms for which a node that gave jobs counts as a source, and an import rate holds
+WINDOW: Final = 5_000
+ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between questions to all nodes
+SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between questions to sources
+COUNT_MIN, COUNT_MAX = 5, 100  # jobs asked of a source
+
+
+class Imports:
+    """The import statistics of one queue: which nodes gave jobs, how fast, and when to ask again.
+
+    Attributes:
+        sources: nodes that gave jobs, with the time of the last ones, ms.
+        due: when the queue is looked at again because clients wait, ms, 0: it is not.
+    """
+
+    __slots__ = (
+        "_all_asked",
+        "_all_tries",
+        "_count",
+        "_last_count",
+        "_last_start",
+        "_left",
+        "_sources_asked",
+        "_sources_tries",
+        "_start",
+        "_taken",
+        "due",
+        "sources",
+    )
+
+    def __init__(self) -> None:
+        self.sources: dict[bytes, int] = {}
+        self.due = 0
+        self._all_asked = 0
+        self._all_tries = 0
+        self._sources_asked = 0
+        self._sources_tries = 0
+        self._start = 0  # of the current window of the rate, and jobs in it
+        self._count = 0
+        self._last_start = 0  # of the window before
+        self._last_count = 0
+        self._left = 0  # jobs that came and had not been taken when ``_taken`` jobs were
+        self._taken = 0
+
+    def rate(self, now: int) -> int:
+        """Jobs a second that come from other nodes; 0 when none came for 5 s."""
+        if self._start == 0 or now - self._start > WINDOW:
+            return 0
+        elapsed = max(now - self._last_start, 50)
+        return -(-(self._last_count + self._count) * 1000 // elapsed)
+
+    def streams(self, now: int) -> bool:
+        """Whether jobs arrive in quick succession, so that it is worth asking for more ahead."""
+        return self._last_count + self._count >= COUNT_MIN and self.rate(now) > 0
+
+    def left(self, now: int, taken: int) -> int:
+        """How many jobs that came from other nodes may still be in the queue; after 5 s they are
+        this node's own. ``taken``: the jobs that ever left the queue."""
+        return max(self._left - (taken - self._taken), 0) if self.rate(now) else 0
+
+    def received(self, sender: bytes, now: int, taken: int) -> None:
+        """Count a job from ``sender``."""
+        self._left = self.left(now, taken) + 1
+        self._taken = taken
+        if now - self._start > 1000:
+            # Without a window before, the rate begins with this one.
+            self._last_start = self._start or now
+            self._last_count = self._count
+            self._start = now
+            self._count = 0
+        self._count += 1
+        if sender not in self.sources:
+            self._all_tries = 0
+        self.sources[sender] = now
+        self._sources_tries = 0
+
+    def ask_all(self, now: int) -> bool:
+        """Whether all nodes are to be asked now; if so it counts as done."""
+        if self._all_asked and now - self._all_asked < self._all_gap():
+            return False
+        self._all_asked = now
+        self._all_tries += 1
+        return True
+
+    def ask_sources(self, now: int, at_once: bool) -> int:
+        """How many jobs each source is to be asked for now (it counts as done then), 0: not now.
+        ``at_once``: the queue has just become empty while jobs stream in."""
+        for source in [s for s, time in self.sources.items() if now - time > WINDOW]:
+            del self.sources[source]
+        if not self.sources:
+            return 0
+        if not at_once and now - self._sources_asked < self._sources_gap():
+            return 0
+        self._sources_asked = now
+        self._sources_tries += 1
+        return min(max(self.rate(now) // len(self.sources), COUNT_MIN), COUNT_MAX)
+
+    def next_question(self) -> int:
+        """When to look again while clients wait, ms."""
+        next_all = self._all_asked + self._all_gap()
+        if self.sources:
+            return min(next_all, self._sources_asked + self._sources_gap())
+        return next_all
+
+    def _all_gap(self) -> int:
+        """The time between two questions to all nodes, ms."""
+        return min(ALL_MIN << min(self._all_tries, 4), ALL_MAX)
+
+    def _sources_gap(self) -> int:
+        """The time between two questions to sources, ms."""
+        return min(SOURCES_MIN << min(self._sources_tries, 7), SOURCES_MAX)

@@ -1,0 +1,391 @@
+"""The node: the state machine driven by clients, other nodes and time.
+
+Owns the dispatch of packets and of what is due, and the clients that wait for jobs. What serves
+clients in general is in ``respserver.machine``; what happens to jobs is done by the objects that
+the node puts together.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.events import EventNotes
+from disque_trio.node.core.exports import Exports
+from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, WAIT_REPL, Job, JobIds
+from disque_trio.node.core.placement import Placement
+from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.replication import Replication
+from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.waits import ReplicationWaits
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import (
+    JobMessage,
+    JobsMessage,
+    PacketError,
+    PacketWriter,
+    QueueMessage,
+)
+from disque_trio.resp.reply import null_array
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import AnyCommand, Command
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.machine import Machine
+from disque_trio.rng import Rng
+
+MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
+TIDIED: Final = 16  # shards of the registry looked at in a cron: all of them within seconds
+
+LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+
+
+class Node(Machine):
+    """The state machine of one Disque node.
+
+    Args:
+        id: 40 lower-case hex characters.
+        commands: the command table, names in lower case.
+        host: what is around the state machine (see ``host``).
+        peers: the rest of the cluster.
+        entropy: gives so many random bytes, for job ids.
+        rng: for times that are spread on purpose.
+        clock: monotonic ns, for the durations that SLOWLOG and commandstats show.
+        maxmemory: bytes of jobs and queues, 0: no limit.
+        packets: makes this node's packets; whoever knows the port sets it there.
+
+    Attributes:
+        notes: the events of jobs, for an event log.
+        queues: all queues.
+        replicas: who may hold the jobs.
+        waits: the clients that wait for copies.
+        store: the jobs.
+        exports: the jobs that other nodes want.
+        replication: adds jobs and copies them.
+        requeue: queues jobs again.
+        ack_gc: ends jobs that were acknowledged.
+        federation: moves jobs to their consumers.
+        bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
+        bad_packets: packets of other nodes that were malformed.
+    """
+
+    def __init__(
+        self,
+        id: bytes,
+        commands: "dict[bytes, Command[Node]]",
+        host: Host,
+        peers: Peers,
+        entropy: Callable[[int], bytes],
+        rng: Rng,
+        clock: Callable[[], int],
+        maxmemory: int = 0,
+        packets: PacketWriter | None = None,
+    ) -> None:
+        super().__init__("disque", "jobs", commands, host, clock, maxmemory)
+        self.peers = peers
+        packets = self.packets = packets or PacketWriter(id, 0)
+        self.notes = EventNotes(self)
+        self.queues = Queues(self)
+        self.waits = ReplicationWaits(self)
+        replicas = self.replicas = Replicas(id, peers, packets)
+        store = self.store = JobStore(
+            self, self.notes, self.queues, replicas, self.waits, entropy, rng
+        )
+        aof_codec = self.aof_codec = AofCodec(store)
+        codec = self.bus_codec = BusCodec(store)
+        placement = Placement(peers, replicas, rng)
+        tombstones = Tombstones(peers, packets)
+        exports = self.exports = Exports(store, codec, peers, packets)
+        self.replication = Replication(
+            store, aof_codec, codec, placement, exports, tombstones, peers, packets
+        )
+        self.requeue = Requeue(store, exports, peers, packets)
+        self.ack_gc = AckGc(store, tombstones, peers, packets, rng)
+        self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
+        self.bad_packets = 0
+        self._entropy = entropy
+        self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
+            bus.GOTJOB: self.replication.on_gotjob,
+            bus.ENQUEUE: self.replication.on_enqueue,
+            bus.QUEUED: self.requeue.on_queued,
+            bus.WILLQUEUE: self.requeue.on_willqueue,
+            bus.WORKING: self.requeue.on_working,
+            bus.SETACK: self.ack_gc.on_setack,
+            bus.GOTACK: self.ack_gc.on_gotack,
+            bus.DELJOB: self.ack_gc.on_deljob,
+        }
+        self._about_queue: dict[int, Callable[[bytes, QueueMessage], None]] = {
+            bus.NEEDJOBS: self.exports.on_needjobs,
+            bus.PAUSE: self.federation.on_pause,
+        }
+        self._with_jobs: dict[int, Callable[[bytes, JobsMessage], None]] = {
+            bus.REPLJOB: self.replication.on_repljob,
+            bus.YOURJOBS: self.federation.on_yourjobs,
+        }
+
+    @property
+    def id(self) -> bytes:
+        """The node's id."""
+        return self.replicas.own
+
+    def renew_id(self) -> None:
+        """Change the node's id: CLUSTER RESET HARD."""
+        id = self._entropy(20).hex().encode()
+        self.replicas.renew(id)
+        self.store.ids = JobIds(id, self._entropy)
+
+    # ---- what the driver calls ------------------------------------------------------------
+
+    def receive(self, sender: bytes, packet: bytes, now: int) -> None:
+        """Handle a packet of the types 4 to 15 from the known node ``sender``."""
+        self.now = now
+        if self.loading:
+            return  # a partly loaded node must not answer
+        self.notes.peer = sender
+        try:
+            self._dispatch(sender, packet)
+        except PacketError:
+            self.bad_packets += 1
+        self.notes.peer = b""
+        if self.queues.ready:
+            self.serve_waiting()
+
+    def _dispatch(self, sender: bytes, packet: bytes) -> None:
+        type = bus.packet_type(packet)
+        if type in self._about_job:
+            self._about_job[type](sender, bus.read_about_job(packet))
+        elif type in self._with_jobs:
+            self._with_jobs[type](sender, bus.read_jobs(packet))
+        elif type in self._about_queue:
+            self._about_queue[type](sender, bus.read_about_queue(packet))
+
+    def set_leaving(self, leaving: bool) -> None:
+        """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""
+        self.peers.set_leaving(leaving)
+        if leaving:
+            self.unblock_all()
+
+    def tick(self, now: int) -> None:
+        """Do the work due at ``now``: queue jobs again, expire them, end waits. At most 100 jobs a
+        call: if there is more to do, ``next_wake`` is in the past afterwards."""
+        self.now = now
+        self.client = None
+        self.notes.peer = b""
+        for job in self.store.timers.due(now, MAX_JOBS_PER_TICK):
+            if job.state != GONE:  # what one job causes can end another
+                self._job_due(job)
+        if self.waits.by_job:
+            self.replication.try_more(now)
+        if self.federation.questions:
+            self.federation.ask_due(now)
+        if self.exports.later:
+            self.exports.offer_due(now)
+        self.serve_waiting()
+        self.end_waits(now)
+        if self.store.freeing is not None:
+            self.store.free_some()
+
+    def _job_due(self, job: Job) -> None:
+        """Handle a job from the timers: expire it, push its acknowledgement on, or queue it."""
+        store = self.store
+        state = job.state
+        over = self.now - job.etime * 1000
+        # A delay just below the time to live leaves less time than the timers are late; such a
+        # job still gets its place in the queue for the second until it is dropped.
+        if over >= 1000 or (
+            over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state in (WAIT_REPL, ACKED))
+        ):
+            store.total_expired += 1
+            if self.notes.eventing:
+                self.notes.note(schema.EXPIRED, job)
+            store.delete(job)
+        elif state == ACKED:
+            self.ack_gc.collect(job)
+        elif state == WAIT_REPL:
+            store.schedule(job)
+        else:
+            self.requeue.due(job)
+
+    def next_wake(self) -> int:
+        """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
+        due = self.store.timers.next_due()
+        end = self.next_wait_end()
+        if end and (due == 0 or end < due):
+            due = end
+        if self.waits.attempts:
+            attempt = self.waits.next_due()
+            if attempt and (due == 0 or attempt < due):
+                due = attempt
+        questions = self.federation.questions
+        if questions and (due == 0 or questions[0][0] < due):
+            due = questions[0][0]
+        later = self.exports.later
+        if later and (due == 0 or later[0][0] < due):
+            due = later[0][0]
+        if self.store.freeing is not None:
+            return self.now
+        return due
+
+    def cron(self, now: int) -> None:
+        """Run the periodic work, a few times a second."""
+        self.now = now
+        self.federation.cron(now)
+        self.queues.evict_idle()
+        self.store.jobs.tidy(TIDIED)
+
+    def forget_client(self, client: Client) -> None:
+        super().forget_client(client)
+        if client.in_flight:
+            self.replication.cancel_all(client)
+
+    def may_overlap(self, request: list[bytes]) -> bool:
+        """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a
+        further ADDJOB, unless it asks how long the queue is, which these will change."""
+        overlaps = request[0] == b"ADDJOB" or request[0].lower() == b"addjob"
+        for option in request[4:]:
+            if len(option) == 6 and option.lower() == b"maxlen":
+                overlaps = False
+        return overlaps
+
+    # ---- the append-only file -----------------------------------------------------------------
+
+    def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
+        return self.aof_codec.load_record(record, queue_jobs)
+
+    def start_dump(self) -> None:
+        self.aof_codec.start_dump()
+
+    def dump_step(self, count: int, room: int) -> tuple[list[bytes], bool]:
+        return self.aof_codec.dump_step(count, room)
+
+    # ---- clients that wait ------------------------------------------------------------------
+
+    def get_jobs(self, names: list[bytes], count: int) -> list[Job]:
+        """Deliver up to ``count`` jobs: one a queue, left to right, and again until enough."""
+        queues = self.queues
+        store = self.store
+        found: list[Job] = []
+        while True:
+            before = len(found)
+            for name in names:
+                queue = queues.by_name.get(name)
+                if queue is None:
+                    queue = queues.create(name)
+                elif queue.length and not queue.paused & PAUSED_OUT:
+                    found.append(store.take_job(queue))
+                    if queue.length == 0 and queue.imports is not None:
+                        self.federation.emptied(queue)
+                    if len(found) == count:
+                        return found
+            if len(found) == before:
+                return found
+
+    def block(self, client: Client, names: list[bytes], timeout: int, withcounters: bool) -> None:
+        """Block ``client`` until one of the queues ``names`` has a job, ``timeout`` ms (0: for
+        ever)."""
+        self.begin_wait(client, names, timeout)
+        client.withcounters = withcounters
+        queues = self.queues
+        for name in names:
+            queue = queues.by_name.get(name)
+            if queue is None:
+                queue = queues.create(name)
+            queue.waiters[client] = None
+
+    def after_command(self) -> None:
+        if self.queues.ready:
+            self.serve_waiting()
+
+    def serve_waiting(self) -> None:
+        """Give jobs of the queues that got some to the clients that wait for them."""
+        ready = self.queues.ready
+        while ready:
+            queue = ready.pop(0)
+            while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
+                client = next(iter(queue.waiters))
+                self.client = client
+                job = self.store.take_job(queue)
+                self.client = None
+                self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
+                if self.journaling and job.retry == 0 and client.out:
+                    self.uncommitted.append((client, len(client.out) - 1, len(client.out)))
+            if queue.length == 0 and queue.imports is not None:
+                self.federation.emptied(queue)
+
+    def end_wait(self, client: Client) -> None:
+        """End the wait of ``client``, which must be blocked, without a job."""
+        self.unblock(client, LEAVING if self.peers.leaving else null_array(client.resp))
+
+    def time_out(self, client: Client) -> None:
+        self.unblock(client, null_array(client.resp))
+
+    def unblock_all(self) -> None:
+        """End all waits: with an error when the node is leaving, else empty."""
+        for queue in self.queues.index.values():
+            for client in list(queue.waiters):
+                self.end_wait(client)
+
+    def stop_waiting(self, client: Client) -> None:
+        for name in client.waits_for:
+            self.queues.by_name[name].waiters.pop(client, None)
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def make_room(self, command: AnyCommand) -> bool:
+        self.store.evict(self.memory.evict_above)
+        return super().make_room(command)
+
+    def noted(self) -> int:
+        return len(self.notes.events)
+
+    def held(self) -> int:
+        return self.store.jobs.count
+
+    def counts(self) -> "dict[str, dict[str, str | int | float]]":
+        store = self.store
+        return {
+            "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
+            "jobs": {"registered_jobs": store.jobs.count},
+            "queues": {"registered_queues": self.queues.index.count},
+            "stats": {
+                "total_jobs_added": store.total_added,
+                "total_jobs_delivered": store.total_delivered,
+                "total_jobs_acked": store.total_acked,
+                "total_jobs_requeued": store.total_requeued,
+                "total_jobs_expired": store.total_expired,
+                "total_jobs_evicted": store.total_evicted,
+            },
+        }
+
+    def reset_stats(self) -> None:
+        super().reset_stats()
+        self.store.reset_stats()
+
+    def flush(self) -> None:
+        """Forget all jobs and queues, and end the waits of all clients."""
+        self.unblock_all()
+        self.federation.flush()
+        self.replication.flush()
+        self.journal.clear()
+        self.flushed = True
+        self.store.flush()
+
+
+def job_entry(job: Job, queue: Queue, withcounters: bool) -> bytes:
+    """``job`` as GETJOB gives it: queue, id and body, and the counters if asked for."""
+    body = job.body
+    if body is None:
+        body = b""
+    if withcounters:
+        return (
+            b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n"
+            b"$21\r\nadditional-deliveries\r\n:%d\r\n"
+        ) % (queue.reply_head, job.id, len(body), body, job.nacks, job.deliveries)
+    return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.reply_head, job.id, len(body), body)

@@ -1,0 +1,156 @@
+"""A queue: jobs in order, and the clients blocked on it.
+
+Owns the order (creation time, then id) and the counters of a queue; who may put jobs in or
+take them out is ``node``'s.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.need_jobs import Imports
+from disque_trio.respserver.client import Client
+
+PAUSED_IN: Final = 1
+PAUSED_OUT: Final = 2
+
+# What a queue costs beside its jobs, bytes.
+QUEUE_OVERHEAD: Final = 800
+
+_CHUNK: Final = 512
+
+
+def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
+    """The number of the first chunk that does not end before ``job``."""
+    # A loop of our own: bisect would call a function for each look.
+    ctime = job.ctime
+    low = 0
+    high = len(chunks)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunks[middle][-1]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _place(chunk: list[Job], job: Job) -> int:
+    """Where in ``chunk`` the first job is that does not come before ``job``."""
+    ctime = job.ctime
+    low = 0
+    high = len(chunk)
+    while low < high:
+        middle = (low + high) >> 1
+        other = chunk[middle]
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class Queue:
+    """The queued jobs of one name, oldest first, and the clients blocked on it.
+
+    Nearly all jobs come in the order of their creation and leave at the front. The others (put
+    back by a retry, or made on a node whose clock differs) go to their place in between. So the
+    jobs stand in chunks of at most 512: putting at the end and taking the first touch one chunk,
+    the rest is a binary search for the chunk and one inside it.
+
+    Attributes:
+        name: the queue's name.
+        ctime, atime: creation and last use, ms since the epoch.
+        paused: PAUSED_IN and PAUSED_OUT bits.
+        jobs_in, jobs_out: jobs ever put in and taken out for any reason.
+        waiters: clients blocked on this queue, first come first.
+        imports: what this node knows of jobs of this queue elsewhere; None: never asked.
+        reply_head: the constant start of a GETJOB entry, up to the id's length line.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "atime",
+        "ctime",
+        "imports",
+        "jobs_in",
+        "jobs_out",
+        "length",
+        "name",
+        "paused",
+        "reply_head",
+        "waiters",
+    )
+
+    def __init__(self, name: bytes, now: int) -> None:
+        self.name = name
+        self.ctime = now
+        self.atime = now
+        self.paused = 0
+        self.jobs_in = 0
+        self.jobs_out = 0
+        self.length = 0
+        self.waiters: dict[Client, None] = {}
+        self.imports: Imports | None = None
+        self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
+        self._chunks: list[list[Job]] = []
+
+    def push(self, job: Job) -> None:
+        """Put ``job`` in its place."""
+        self.length += 1
+        self.jobs_in += 1
+        chunks = self._chunks
+        if not chunks:
+            chunks.append([job])
+            return
+        chunk = chunks[-1]
+        last = chunk[-1]
+        if job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id):
+            if len(chunk) < _CHUNK:
+                chunk.append(job)
+            else:
+                chunks.append([job])
+            return
+        index = _chunk_of(chunks, job)
+        chunk = chunks[index]
+        chunk.insert(_place(chunk, job), job)
+        if len(chunk) > _CHUNK:
+            chunks.insert(index + 1, chunk[_CHUNK // 2 :])
+            del chunk[_CHUNK // 2 :]
+
+    def pop(self) -> Job:
+        """Take the oldest job out. The queue must not be empty."""
+        self.length -= 1
+        self.jobs_out += 1
+        chunk = self._chunks[0]
+        job = chunk.pop(0)
+        if not chunk:
+            del self._chunks[0]
+        return job
+
+    def remove(self, job: Job) -> None:
+        """Take ``job``, which must be in the queue, out."""
+        self.length -= 1
+        self.jobs_out += 1
+        chunks = self._chunks
+        index = _chunk_of(chunks, job)
+        chunk = chunks[index]
+        del chunk[_place(chunk, job)]
+        if not chunk:
+            del chunks[index]
+
+    def oldest_first(self) -> Iterator[Job]:
+        """The queued jobs as GETJOB would give them."""
+        return (job for chunk in self._chunks for job in chunk)
+
+    def newest_first(self) -> Iterator[Job]:
+        """The queued jobs the other way round."""
+        return (job for chunk in reversed(self._chunks) for job in reversed(chunk))
+
+    def hand_over(self) -> list[list[Job]]:
+        """Empty the queue and return its jobs."""
+        self.jobs_out += self.length
+        self.length = 0
+        chunks, self._chunks = self._chunks, []
+        return chunks

@@ -1,0 +1,86 @@
+"""Creates, pauses and removes the queues of a node."""
+
+from disque_trio.node.core.queue import QUEUE_OVERHEAD, Queue
+from disque_trio.node.core.registry import Registry
+from disque_trio.protocol.serialjob import paused_queue
+from disque_trio.respserver.machine import Machine
+
+
+class Queues:
+    """All queues of one node.
+
+    Args:
+        machine: whose time, memory account and journal these queues use.
+
+    Attributes:
+        by_name: the queues.
+        index: the same, to walk over them.
+        ready: queues that may have both jobs and waiting clients.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.by_name: dict[bytes, Queue] = {}
+        self.index: Registry[Queue] = Registry()
+        self.ready: list[Queue] = []
+        self._machine = machine
+        self._idle_cursor = 0
+
+    def create(self, name: bytes) -> Queue:
+        """Make the queue ``name``, which must not exist."""
+        queue = self.by_name[name] = Queue(name, self._machine.now)
+        self.index.put(name, queue)
+        self._machine.memory.used += QUEUE_OVERHEAD + len(name)
+        return queue
+
+    def destroy(self, queue: Queue) -> None:
+        """Forget ``queue``, which must be empty and have no client waiting."""
+        del self.by_name[queue.name]
+        self.index.drop(queue.name)
+        self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)
+
+    def pause(self, name: bytes, paused: int) -> None:
+        """Set the pause bits of the queue ``name``, which is made if need be."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            queue = self.create(name)
+        machine = self._machine
+        if machine.journaling and paused != queue.paused:
+            machine.journal.append(paused_queue(name, paused))
+        queue.paused = paused
+        queue.atime = machine.now
+        if queue.waiters:
+            self.ready.append(queue)
+
+    def evict_idle(self, steps: int = 200) -> int:
+        """Forget queues that are empty, unpaused, unwatched and idle; visits about ``steps``.
+
+        Idle means 300 s, 10 s above 75% of the memory, 2 s above 95%. Goes on while at least one
+        in ten goes. Returns how many went.
+        """
+        gone = 0
+        while True:
+            level = self._machine.memory.level()
+            idle = 300_000 if level == 0 else 10_000 if level == 1 else 2_000
+            self._idle_cursor, queues = self.index.scan(self._idle_cursor, steps)
+            here = 0
+            for queue in queues:
+                if self._is_idle(queue, idle):
+                    self.destroy(queue)
+                    here += 1
+            gone += here
+            if here * 10 < steps:
+                return gone
+
+    def _is_idle(self, queue: Queue, idle: int) -> bool:
+        return (
+            queue.length == 0
+            and not queue.waiters
+            and not queue.paused
+            and self._machine.now - queue.atime >= idle
+        )
+
+    def hand_over(self) -> list[dict[bytes, Queue]]:
+        """Forget all queues, for which no client may be waiting, and return them."""
+        queues = [self.by_name, *self.index.hand_over()]
+        self.by_name = {}
+        return queues

@@ -1,0 +1,133 @@
+"""Keeps track of the nodes that may hold a job, and tells them about its state."""
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.replica_sets import ReplicaSets
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.serialjob import encode_job
+
+
+class Replicas:
+    """Knows which nodes hold the jobs of this node and sends them messages about these; about a job
+    that only this node holds it sends none.
+
+    Args:
+        own: this node's id.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+
+    Attributes:
+        own: this node's id.
+        alone: the set of this node only.
+        sets: all sets of nodes.
+    """
+
+    def __init__(self, own: bytes, peers: Peers, packets: PacketWriter) -> None:
+        self.own = own
+        self.alone: tuple[bytes, ...] = (own,)
+        self.sets = ReplicaSets()
+        self._peers = peers
+        self._packets = packets
+
+    def renew(self, own: bytes) -> None:
+        """Change the id of this node to ``own``."""
+        self.own = own
+        self.alone = (own,)
+
+    # ---- who --------------------------------------------------------------------------------
+
+    def of(self, job: Job) -> tuple[bytes, ...]:
+        """The nodes that may hold ``job``."""
+        return self.alone if job.delivered is None else job.delivered
+
+    def add(self, job: Job, id: bytes) -> None:
+        """Add the node ``id`` to the holders of ``job``."""
+        holders = self.alone if job.delivered is None else job.delivered
+        if id not in holders:
+            job.delivered = self.sets.add(holders, id)
+
+    def serialize(self, job: Job, flags: int, etime: int, body: bytes) -> bytes:
+        """Serialise ``job`` with the nodes that may hold it. What files and other nodes are told
+        differently is given: ``flags``, ``etime`` (s) and ``body``."""
+        return encode_job(
+            job.id,
+            job.state,
+            flags,
+            job.repl,
+            etime,
+            job.ctime,
+            job.delay,
+            job.retry,
+            job.nacks,
+            job.deliveries,
+            job.queue,
+            body,
+            self.sets.encode(self.alone if job.delivered is None else job.delivered),
+        )
+
+    def read(self, raw: bytes) -> tuple[bytes, ...] | None:
+        """The nodes whose ids stand one behind the other in ``raw``, and this one; None: this node
+        alone."""
+        if raw == self.own:
+            return None
+        ids = self.sets.read(raw)
+        return ids if self.own in ids else self.sets.add(ids, self.own)
+
+    # ---- what they are told -----------------------------------------------------------------
+
+    def tell(self, job: Job, packet: bytes) -> None:
+        """Send ``packet`` to all other nodes that may hold ``job``."""
+        if job.delivered is not None:
+            for id in job.delivered:
+                if id != self.own:
+                    self._peers.send(id, packet)
+
+    def tell_requeued(self, job: Job, nack: bool) -> None:
+        """Tell the other holders that ``job`` was queued again: they count it and postpone their
+        own time."""
+        if job.delivered is not None:
+            flags = bus.INCR_NACKS if nack else bus.INCR_DELIVERIES
+            self.tell(job, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
+
+    def tell_queued(self, job: Job) -> None:
+        """Tell the other holders that ``job`` is in the queue of this node, so that they need not
+        queue it."""
+        if job.delivered is not None:
+            self.tell(job, self._packets.about_job(bus.QUEUED, job.id))
+
+    def tell_willqueue(self, job: Job) -> None:
+        """Tell the other holders that this node is about to queue ``job`` again unless one of them
+        objects."""
+        self.tell(job, self._packets.about_job(bus.WILLQUEUE, job.id))
+
+    def tell_working(self, job: Job) -> None:
+        """Tell the other holders that a worker has ``job``: its retry time starts anew."""
+        if job.delivered is not None:
+            self.tell(job, self._packets.about_job(bus.WORKING, job.id))
+
+    def tell_deleted(self, id: bytes, job: Job | None) -> None:
+        """Delete the copies of ``job``; when it is not known here (None), all nodes are asked."""
+        packet = self._packets.about_job(bus.DELJOB, id)
+        if job is not None:
+            self.tell(job, packet)
+        else:
+            for node in self._peers.everyone():
+                self._peers.send(node, packet)
+
+    def setack(self, job: Job) -> bytes:
+        """Make the packet that announces the acknowledgement of ``job``."""
+        holders = self.alone if job.delivered is None else job.delivered
+        mark = self.sets.mark(holders) if holders else 0
+        return self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
+
+    def tell_acked(self, id: bytes, job: Job) -> None:
+        """Tell the node ``id``, which does not know it, that ``job`` was acknowledged."""
+        self._peers.send(id, self.setack(job))
+
+    def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:
+        """Send NEEDJOBS or PAUSE to ``nodes``, unless the name is longer than others take."""
+        if len(queue) <= bus.MAX_QUEUE_NAME:
+            packet = self._packets.about_queue(type, queue, aux)
+            for id in nodes:
+                self._peers.send(id, packet)

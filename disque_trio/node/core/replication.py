@@ -1,0 +1,307 @@
+"""Replicates new jobs to other nodes, and replies to the producer once enough copies exist.
+
+A job that is to have copies is in WAIT_REPL while its producer waits: it is sent (REPLJOB) to
+random reachable nodes, each confirms it (GOTJOB), and every 50 ms one more node is tried until
+enough have. Only then it is queued here, or, when this node must not hold it (it is leaving, or
+short of memory), on one of the others (ENQUEUE).
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.aof_codec import LARGE_BODY, AofCodec
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.exports import Exports
+from disque_trio.node.core.job import (
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_RESERVED,
+    FLAG_WILLQUEUE,
+    WAIT_REPL,
+    Job,
+)
+from disque_trio.node.core.placement import Placement
+from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.waits import RETRY_GAP, ReplicationWait
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.serialjob import loadjob
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+
+MAX_RETRY_GAP: Final = 400  # ms between attempts to get a job confirmed, once all nodes were tried
+
+_TIMEOUT: Final = error(
+    b"NOREPL Timeout reached before replicating to the requested number of nodes"
+)
+
+
+class Replication:
+    """Adds jobs with the requested number of copies, and stores copies for other nodes.
+
+    Args:
+        store: the jobs.
+        aof_codec: makes their records for the journal.
+        codec: serialises them.
+        placement: chooses nodes.
+        exports: the jobs that other nodes want.
+        tombstones: the jobs that have ended.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        aof_codec: AofCodec,
+        codec: BusCodec,
+        placement: Placement,
+        exports: Exports,
+        tombstones: Tombstones,
+        peers: Peers,
+        packets: PacketWriter,
+    ) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._replicas = store.replicas
+        self._waits = store.waits
+        self._aof_codec = aof_codec
+        self._codec = codec
+        self._placement = placement
+        self._exports = exports
+        self._tombstones = tombstones
+        self._peers = peers
+        self._packets = packets
+
+    # ---- ADDJOB -----------------------------------------------------------------------------
+
+    def place(self, job: Job) -> None:
+        """Queue a new job, at once or after its delay, and note it in the journal."""
+        store = self._store
+        machine = self._machine
+        store.total_added += 1
+        if self._notes.eventing:
+            self._notes.note(
+                schema.ADDED, job, schema.NO_REASON if job.delay else schema.BY_ADD, new=True
+            )
+        if job.delay:
+            job.qtime = machine.now + job.delay * 1000
+            store.schedule(job)
+        else:
+            store.put(job)
+        if machine.journaling:
+            body = job.body
+            if body is None or len(body) < LARGE_BODY:  # not by a call more: this is ADDJOB
+                machine.journal.append(loadjob(self._aof_codec.serialize(job)))
+            else:
+                self._aof_codec.note(job)
+        if self._exports.asked_for:
+            self._exports.offer(job.queue)
+
+    def add_async(self, job: Job) -> None:
+        """Queue ``job``, which was just made, and send its copies without waiting for them."""
+        chosen = self._placement.choose(job, job.repl - 1, False)
+        if chosen:
+            job.delivered = self._replicas.sets.of((self._replicas.own, *chosen))
+            self.send_copy(job, chosen, bus.NOREPLY)
+        self.place(job)
+
+    def add_sync(self, client: Client, job: Job, external: bool, timeout: int) -> None:
+        """Send copies of ``job``; ``client`` gets its reply when enough nodes have confirmed, or
+        after ``timeout`` ms (0: it waits for ever)."""
+        needed = job.repl if external else job.repl - 1
+        job.state = WAIT_REPL
+        self._waits.begin(client, job, needed, external, timeout)
+        chosen = self._placement.choose(job, needed, external)
+        holders = tuple(chosen) if external else (self._replicas.own, *chosen)
+        job.delivered = self._replicas.sets.of(holders)
+        job.confirmed = []
+        self._store.schedule(job)
+        self.send_copy(job, chosen, 0)
+
+    def send_copy(self, job: Job, nodes: list[bytes], flags: int) -> None:
+        """Send REPLJOB to ``nodes``."""
+        if nodes:
+            packet = self._packets.jobs(bus.REPLJOB, [self._codec.encode(job)], flags)
+            for id in nodes:
+                self._peers.send(id, packet)
+
+    def _replicated(self, job: Job) -> None:
+        """Reply to the producer of ``job`` and queue it: enough nodes have confirmed."""
+        machine = self._machine
+        notes = self._notes
+        store = self._store
+        wait = self._waits.end(job, b"+" + job.id + b"\r\n")
+        before = machine.client
+        machine.client = wait.client
+        notes.peer = b""  # the last of several that confirmed is nobody special
+        if notes.eventing:
+            notes.note(schema.REPLICATED, job, new=True)
+        if wait.external:
+            chosen = self._placement.choose_one(job.confirmed or [])
+            self._peers.send(chosen, self._packets.about_job(bus.ENQUEUE, job.id, job.delay))
+            if notes.eventing:
+                notes.note(schema.ADDED, job, new=True)
+            if job.retry == 0:
+                # Nobody else may ever queue it.
+                packet = self._packets.about_job(bus.DELJOB, job.id)
+                for id in job.delivered or ():
+                    if id not in (self._replicas.own, chosen):
+                        self._peers.send(id, packet)
+            store.total_added += 1
+            store.delete(job)
+        else:
+            job.confirmed = None
+            job.state = ACTIVE
+            self.place(job)
+            wait.journaled = machine.journaling
+        machine.client = before
+
+    def _cancel(self, wait: ReplicationWait, reply: bytes) -> None:
+        """Give up the job of ``wait``, and its copies as far as possible."""
+        job = wait.job
+        if self._notes.eventing:
+            self._notes.note(schema.DELETED, job, schema.BY_GIVING_UP)
+        self._waits.end(job, reply)
+        self._replicas.tell_deleted(job.id, job)
+        self._store.delete(job)
+
+    def cancel_all(self, client: Client) -> None:
+        """Cancel the waits of ``client``, which has disconnected."""
+        for wait in self._waits.of_client(client):
+            self._cancel(wait, b"")
+
+    def try_more(self, now: int) -> None:
+        """Send unconfirmed copies to one more node each, and once more to those that have not
+        answered."""
+        waits = self._waits
+        while (wait := waits.due(now)) is not None:
+            if wait.deadline and now >= wait.deadline:
+                self._cancel(wait, _TIMEOUT)
+            else:
+                waits.attempts.append((now + RETRY_GAP, wait))
+                self._try_once_more(wait, now)
+
+    def _try_once_more(self, wait: ReplicationWait, now: int) -> None:
+        """Send the job of ``wait`` to one more node, and again to those that are silent."""
+        own = self._replicas.own
+        sets = self._replicas.sets
+        job = wait.job
+        holders = job.delivered or ()
+        confirmed = job.confirmed or []
+        # What still waits in a connection need not be put behind it once more.
+        silent = [
+            id for id in holders if id != own and id not in confirmed and not self._peers.behind(id)
+        ]
+        chosen = self._placement.choose(job, 1, wait.external)
+        if own not in holders:
+            # It is held elsewhere only, but while it takes so long somebody may process it: the
+            # acknowledge has to find its producer.
+            holders = job.delivered = sets.add(holders, own)
+            self.send_copy(job, list(confirmed), bus.NOREPLY)
+        if chosen:
+            job.delivered = sets.add(holders, chosen[0])
+            # The ones that have it get to know of the new holder.
+            self.send_copy(job, list(confirmed), bus.NOREPLY)
+            self.send_copy(job, [*silent, chosen[0]], 0)
+        elif now >= wait.repeat:
+            # Everybody was told. What is lost has to be said again, but a node that does not read
+            # must not be buried under it.
+            self.send_copy(job, silent, 0)
+            wait.gap = min(2 * wait.gap, MAX_RETRY_GAP)
+            wait.repeat = now + wait.gap
+
+    def flush(self) -> None:
+        """Cancel all waits for copies, on all nodes, before all jobs are forgotten."""
+        for job in self._waits.removed_all():
+            self._replicas.tell_deleted(job.id, job)
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def wants_copy(self, id: bytes) -> bool:
+        """Whether a copy of the job ``id`` would be taken, as far as its id tells. It is asked
+        before a large one has come."""
+        if self._peers.leaving or self._machine.write_problem:
+            return False
+        memory = self._machine.memory
+        return memory.used <= memory.external_above or self._store.jobs.get(id) is not None
+
+    def on_repljob(self, sender: bytes, message: JobsMessage) -> None:
+        """Handle REPLJOB: hold a copy, unless there is a reason not to."""
+        jobs = message.jobs
+        if len(jobs) != 1:
+            raise PacketError("a REPLJOB with several jobs")
+        machine = self._machine
+        store = self._store
+        if self._peers.leaving or machine.write_problem:
+            return
+        new = self._codec.decode(jobs[0])
+        if new is None:
+            raise PacketError("a REPLJOB without a job")
+        job = store.jobs.get(new.id)
+        if job is None and self._tombstones.refuse(sender, new.id):
+            return
+        if job is None:
+            memory = machine.memory
+            if memory.used > memory.external_above or self._is_paused_in(new.queue):
+                return
+            # The next time in a queue is a further delivery: it is queued elsewhere first.
+            new.flags |= FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
+            store.register(new)
+            if self._notes.eventing:
+                self._notes.note(schema.COPIED, new, new=True)
+            if new.retry:
+                new.flags |= FLAG_WILLQUEUE
+                new.qtime = store.retry_time(new) + new.delay * 1000
+            store.schedule(new)
+            if machine.journaling:
+                self._aof_codec.note(new)
+        else:
+            # All else is as it came first, here as on a C node.
+            for id in new.delivered or ():
+                self._replicas.add(job, id)
+        if not message.flags & bus.NOREPLY:
+            self._peers.send(sender, self._packets.about_job(bus.GOTJOB, new.id, 1))
+
+    def _is_paused_in(self, name: bytes) -> bool:
+        queue = self._store.queues.by_name.get(name)
+        return queue is not None and queue.paused & PAUSED_IN != 0
+
+    def on_gotjob(self, sender: bytes, message: JobMessage) -> None:
+        """Handle GOTJOB: a node confirms a copy."""
+        wait = self._waits.by_job.get(message.id)
+        if wait is None:
+            return
+        job = wait.job
+        confirmed = job.confirmed
+        if confirmed is None or sender in confirmed:
+            return
+        confirmed.append(sender)
+        self._replicas.add(job, sender)
+        if self._placement.enough(confirmed, wait.needed, wait.external):
+            self._replicated(job)
+
+    def on_enqueue(self, sender: bytes, message: JobMessage) -> None:
+        """Handle ENQUEUE: queue a job that its creator does not hold itself."""
+        delay = message.aux
+        store = self._store
+        job = store.jobs.get(message.id)
+        if job is None or job.state != ACTIVE or self._is_paused_in(job.queue):
+            return
+        if job.retry == 0 and job.flags & FLAG_DELIVERED:
+            return
+        job.flags &= ~(FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE | FLAG_RESERVED)
+        if delay:
+            job.qtime = self._machine.now + delay * 1000
+            store.schedule(job)
+        else:
+            store.put(job)
+            if self._notes.eventing:
+                self._notes.note(schema.QUEUED, job, schema.BY_ADD)
+            if self._exports.asked_for:
+                self._exports.offer(job.queue)

@@ -1,0 +1,352 @@
+"""The job store of one node: moves jobs through queues and timers, and counts their memory.
+
+Owns the life of a job on one node. ADDJOB makes a job ACTIVE and queues it, at once or after its
+delay. GETJOB takes it out of the queue (ACTIVE again). Unless it is acknowledged before its
+``qtime``, it goes back to its old place in the queue (at-least-once), or stays ACTIVE for good
+(retry 0, at-most-once). ACKJOB ends it; its time to live ends it in any case.
+
+What several nodes do with a job together is built on this: its copies in ``replication``, who
+queues it again in ``requeue``, its end in ``ack_gc``, its way to another node in ``federation``.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+from zlib import crc32
+
+from disque_trio.eventlog import schema
+from disque_trio.node.core.events import EventNotes
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
+    FLAG_WILLQUEUE,
+    GONE,
+    JOB_OVERHEAD,
+    QUEUED,
+    UINT32_MAX,
+    WAIT_REPL,
+    Job,
+    JobIds,
+)
+from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
+from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.registry import SHARD_SHIFT, Registry
+from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.timers import JobTimers
+from disque_trio.node.core.waits import ReplicationWaits
+from disque_trio.protocol.serialjob import SerialJob, deljob
+from disque_trio.respserver.machine import Machine
+from disque_trio.rng import Rng
+
+TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
+WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
+MAX_EVICTIONS: Final = 1_000  # a command; so that lowering maxmemory does not stop the node
+MANY_NAMES: Final = 1_000
+
+
+class JobStore:
+    """Holds the jobs of one node and changes their states.
+
+    Args:
+        machine: whose time, memory account and journal the store uses.
+        notes: the events of jobs.
+        queues: all queues.
+        replicas: the other nodes that may hold jobs.
+        waits: the clients that wait for copies.
+        entropy: gives so many random bytes, for job ids.
+        rng: for times that are spread on purpose.
+
+    Attributes:
+        jobs: all jobs. timers: when to look at which.
+        ids: makes the ids of new jobs.
+        evictable: jobs that may be deleted without breaking a promise, the longest known first:
+            acknowledged ones, and at-most-once ones that were delivered.
+        evicts: maxmemory-policy is acks (else noeviction).
+        freeing: what was flushed and still takes memory; None: nothing.
+        dump_number: of the dump that is under way, or of the last one (see ``aof_codec``).
+        total_added, total_delivered, total_acked, total_requeued, total_expired, total_evicted:
+            what INFO stats shows.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        notes: EventNotes,
+        queues: Queues,
+        replicas: Replicas,
+        waits: ReplicationWaits,
+        entropy: Callable[[int], bytes],
+        rng: Rng,
+    ) -> None:
+        self.machine = machine
+        self.notes = notes
+        self.queues = queues
+        self.replicas = replicas
+        self.waits = waits
+        self.jobs: Registry[Job] = Registry()
+        self.timers = JobTimers()
+        self.ids = JobIds(replicas.own, entropy)
+        self.evictable: dict[bytes, Job] = {}
+        self.evicts = True
+        self.freeing: LazyFree | None = None
+        self.dump_number = 0
+        self.reset_stats()
+        self._memory = machine.memory
+        self._random = rng.random
+        self._last_ctime = 0
+        self._last_etime = 0
+        self._last_retry = 0
+        self._names: dict[bytes, bytes] = {}
+
+    def reset_stats(self) -> None:
+        """Set all counters to zero."""
+        self.total_added = 0
+        self.total_delivered = 0
+        self.total_acked = 0
+        self.total_requeued = 0
+        self.total_expired = 0
+        self.total_evicted = 0
+
+    # ---- jobs: in ---------------------------------------------------------------------------
+
+    def make_job(
+        self, queue: bytes, body: bytes, repl: int, delay: int, retry: int, ttl: int
+    ) -> Job:
+        """Register a new job, ACTIVE and in no queue, and held by this node alone.
+
+        ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
+        """
+        now = self.machine.now
+        ctime = now * 1_000_000
+        if ctime <= self._last_ctime:
+            ctime = self._last_ctime + 1
+        self._last_ctime = ctime
+        id = self.ids.make(ttl, retry)
+        etime = now // 1000 + ttl
+        if etime > UINT32_MAX:
+            etime = UINT32_MAX
+        # Most jobs have these of the one before. Uncompiled, each number is an object of 32 bytes.
+        if etime == self._last_etime:
+            etime = self._last_etime
+        else:
+            self._last_etime = etime
+        if retry == self._last_retry:
+            retry = self._last_retry
+        else:
+            if retry > UINT32_MAX:
+                retry = UINT32_MAX
+            self._last_retry = retry
+        job = Job(
+            id,
+            queue,
+            body,
+            repl,
+            ctime,
+            etime,
+            delay if delay < UINT32_MAX else UINT32_MAX,
+            retry,
+            self.dump_number,
+        )
+        jobs = self.jobs
+        jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
+        jobs.count += 1
+        self._memory.used += JOB_OVERHEAD + len(body)
+        return job
+
+    def register(self, job: Job) -> None:
+        """Hold ``job``, which came from another node or from a file."""
+        self.jobs.put(job.id, job)
+        if job.etime == self._last_etime:  # as in make_job
+            job.etime = self._last_etime
+        else:
+            self._last_etime = job.etime
+        if job.retry == self._last_retry:
+            job.retry = self._last_retry
+        else:
+            self._last_retry = job.retry
+        self._memory.used += JOB_OVERHEAD
+        if job.body is not None:
+            self._memory.used += len(job.body)
+
+    def job_of(self, found: SerialJob, etime: int, ctime: int) -> Job:
+        """A job that was read from elsewhere, not registered, ACTIVE."""
+        name = self._one_name(found.queue)
+        delay = found.delay
+        retry = found.retry
+        job = Job(
+            found.id, name, found.body, found.repl, ctime, etime, delay, retry, self.dump_number
+        )
+        job.nacks = found.nacks
+        job.deliveries = found.deliveries
+        return job
+
+    def _one_name(self, name: bytes) -> bytes:
+        """Intern the queue name, so that all jobs of the queue share one object."""
+        queue = self.queues.by_name.get(name)
+        if queue is not None:
+            return queue.name
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) >= MANY_NAMES:
+                self._names.clear()
+            known = self._names[name] = name
+        return known
+
+    def put(self, job: Job) -> None:
+        """Put ``job`` into its queue, and schedule its return there after the retry time."""
+        job.state = QUEUED
+        job.flags |= FLAG_QUEUED_BEFORE
+        self.postpone(job)
+        queues = self.queues
+        queue = queues.by_name.get(job.queue)
+        if queue is None:
+            queue = queues.create(job.queue)
+        queue.push(job)
+        queue.atime = self.machine.now
+        if queue.waiters:
+            queues.ready.append(queue)
+
+    def dequeue(self, job: Job) -> None:
+        """Take ``job``, which must be queued, out of its queue."""
+        queue = self.queues.by_name[job.queue]
+        queue.remove(job)
+        queue.atime = self.machine.now
+        job.state = ACTIVE
+
+    # ---- jobs: out --------------------------------------------------------------------------
+
+    def take_job(self, queue: Queue) -> Job:
+        """Deliver the oldest job of ``queue``, which must not be empty."""
+        self.total_delivered += 1
+        job = self.hand_out(queue)
+        if self.notes.eventing:
+            self.notes.note(schema.DELIVERED, job)
+        return job
+
+    def hand_out(self, queue: Queue) -> Job:
+        """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""
+        machine = self.machine
+        job = queue.pop()
+        queue.atime = machine.now
+        job.state = ACTIVE
+        job.flags |= FLAG_DELIVERED
+        if job.retry == 0:
+            self.evictable[job.id] = job
+            if machine.journaling:
+                # It will never be delivered again: a restart must not even know it.
+                machine.journal.append(deljob(job.id))
+        elif job.qtime - machine.now < job.retry * 500:
+            # It waited for so long that some holder, this one perhaps, would soon queue it again
+            # for another worker. C Disque lets that happen.
+            self.postpone(job)
+            self.replicas.tell_working(job)
+        return job
+
+    def mark_acked(self, job: Job) -> None:
+        """Mark ``job``, which is not acknowledged yet, so that it is never delivered again."""
+        if job.state == WAIT_REPL:
+            # It was processed before it had its copies: its producer may know.
+            self.waits.end(job, b"+" + job.id + b"\r\n")
+            self.total_added += 1
+            if self.notes.eventing:
+                self.notes.note(schema.ADDED, job, new=True)
+        elif self.machine.journaling:
+            self.machine.journal.append(deljob(job.id))
+        if job.state == QUEUED:
+            self.dequeue(job)
+        job.state = ACKED
+        job.confirmed = None
+        self.evictable[job.id] = job
+
+    def delete(self, job: Job) -> None:
+        """Forget ``job`` altogether."""
+        if job.state == QUEUED:
+            self.dequeue(job)
+        if self.machine.journaling and job.state == ACTIVE:
+            self.machine.journal.append(deljob(job.id))
+        if job.state == WAIT_REPL:
+            self.waits.job_removed(job)
+        job.state = GONE
+        self.timers.remove(job)
+        id = job.id
+        jobs = self.jobs
+        del jobs.shards[crc32(id) >> SHARD_SHIFT][id]
+        jobs.count -= 1
+        body = job.body
+        self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
+        if self.evictable:
+            self.evictable.pop(id, None)
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def retry_time(self, job: Job) -> int:
+        """When ``job`` is queued again unless it is acknowledged, ms; 0: never."""
+        if job.retry == 0:
+            return 0
+        spread = int(self._random() * TIME_ERROR) - TIME_ERROR // 2
+        return self.machine.now + job.retry * 1000 + spread
+
+    def postpone(self, job: Job) -> None:
+        """Postpone the next queueing of ``job`` until after its retry time."""
+        if job.retry:
+            job.flags |= FLAG_WILLQUEUE
+        job.qtime = self.retry_time(job)
+        self.schedule(job)
+
+    def schedule(self, job: Job) -> None:
+        """Look at ``job`` when it has to be queued or announced, or a second after it expires."""
+        awake = job.etime * 1000 + 1000
+        due = job.qtime
+        if due:
+            if job.delivered is not None:
+                due -= self.ahead(job)
+            if due < awake:
+                awake = due
+        if job.awake:
+            self.timers.move(job, awake)
+        else:
+            self.timers.add(job, awake)
+
+    def ahead(self, job: Job) -> int:
+        """How long before its time ``job`` is looked at, ms."""
+        if job.delivered is None:
+            return 0
+        if job.state == QUEUED:
+            # Say so before the others begin to ask.
+            return min(2 * WARNING_TIME, job.retry * 500)
+        return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
+
+    # ---- memory -----------------------------------------------------------------------------
+
+    def evict(self, wanted: int) -> None:
+        """Delete acknowledged jobs and delivered at-most-once jobs, oldest first, and with no
+        job left idle queues, until no more than ``wanted`` bytes are used."""
+        if not self.evicts:
+            return
+        memory = self._memory
+        for job in list(islice(self.evictable.values(), MAX_EVICTIONS)):
+            if memory.used <= wanted:
+                break
+            self.total_evicted += 1
+            if self.notes.eventing:
+                self.notes.note(schema.EVICTED, job)
+            self.delete(job)
+        if self.jobs.count == 0 and memory.used > wanted:
+            self.queues.evict_idle()
+
+    def flush(self) -> None:
+        """Forget all jobs and queues; no client may be waiting."""
+        freeing = self.freeing = self.freeing or LazyFree()
+        jobs = [*self.jobs.hand_over(), self.evictable]
+        freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
+        self.evictable = {}
+        self._memory.clear()
+        self.free_some()
+
+    def free_some(self) -> None:
+        """Free some of the flushed jobs and queues."""
+        if self.freeing is not None and not self.freeing.free(FREED_AT_ONCE):
+            self.freeing = None

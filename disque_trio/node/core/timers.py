@@ -1,0 +1,97 @@
+"""Timers for jobs, in buckets of time.
+
+Most jobs are added, taken and acknowledged long before their time, so putting a job in and
+taking it out must both be cheap and leave nothing behind. A heap makes taking out costly or lazy
+(a job acknowledged at once would be kept until its retry time). Here time is cut into buckets
+of 32 ms; a bucket is a list in which each job knows its place, so it leaves by changing places
+with the last one. Only the numbers of buckets are in a heap.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.node.core.job import Job
+
+# Uncompiled, a number is an object of 32 bytes; these are there once.
+_MANY: Final = 8192
+_SLOTS: Final = list(range(_MANY))
+
+_SHIFT: Final = 5  # a bucket is 32 ms: a job is looked at no later than this after its time
+
+
+class JobTimers:
+    """Holds the jobs of a node by the time of their next check."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[Job]] = {}
+        self._order: list[int] = []  # heap of the buckets' numbers
+
+    def add(self, job: Job, awake: int) -> None:
+        """Look at ``job``, which must not be in the timers, at ``awake`` (ms, not 0)."""
+        job.awake = awake
+        number = awake >> _SHIFT
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            self._buckets[number] = [job]
+            job.slot = 0
+            heappush(self._order, number)
+        else:
+            slot = len(bucket)
+            job.slot = _SLOTS[slot] if slot < _MANY else slot
+            bucket.append(job)
+
+    def remove(self, job: Job) -> None:
+        """Forget ``job``; nothing happens when it is not in the timers."""
+        if job.awake == 0:
+            return
+        bucket = self._buckets[job.awake >> _SHIFT]
+        last = bucket.pop()
+        if last is not job:
+            bucket[job.slot] = last
+            last.slot = job.slot
+        job.awake = 0
+
+    def move(self, job: Job, awake: int) -> None:
+        """Look at ``job`` at ``awake`` instead."""
+        if job.awake >> _SHIFT == awake >> _SHIFT and job.awake:
+            job.awake = awake
+            return
+        self.remove(job)
+        self.add(job, awake)
+
+    def next_due(self) -> int:
+        """When ``due`` has something to give, ms; 0: never."""
+        order = self._order
+        buckets = self._buckets
+        while order:
+            if buckets[order[0]]:
+                return (order[0] + 1) << _SHIFT
+            del buckets[heappop(order)]
+        return 0
+
+    def due(self, now: int, limit: int) -> list[Job]:
+        """Take out up to ``limit`` jobs whose time has come by ``now`` (ms).
+
+        Buckets are given whole, when their last millisecond has passed.
+        """
+        found: list[Job] = []
+        order = self._order
+        while order and (order[0] + 1) << _SHIFT <= now and len(found) < limit:
+            bucket = self._buckets[order[0]]
+            room = limit - len(found)
+            if len(bucket) <= room:
+                found += bucket
+                del self._buckets[heappop(order)]
+            else:
+                found += bucket[-room:]
+                del bucket[-room:]
+        for job in found:
+            job.awake = 0
+        return found
+
+    def hand_over(self) -> list[list[Job]]:
+        """Forget all jobs, which must not be added again, and return them."""
+        buckets = list(self._buckets.values())
+        self._buckets.clear()
+        self._order.clear()
+        return buckets

@@ -1,0 +1,93 @@
+"""Adapts the process of a node to the interface that its commands use."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from socket import socket
+from typing import Protocol
+
+from disque_trio.cluster.cluster import Cluster
+from disque_trio.config import Config, rewrite
+from disque_trio.eventlog.recorder import EventLog
+from disque_trio.node.worker import Worker
+from disque_trio.process.restart import replace_process
+from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.commands.info import Fields
+from disque_trio.respserver.process_host import ProcessHost, Program
+
+
+class NodeProgram(Program, Protocol):
+    """The interface of the program that ``NodeHost`` belongs to."""
+
+    event_log: EventLog
+
+    def restart_problem(self) -> str | None:
+        """Why a new process could not go on for this one, or None."""
+
+
+class NodeHost(ProcessHost):
+    """Gives the commands of a node access to its process.
+
+    Args:
+        program: what is around the node; not used before it is whole.
+        config: CONFIG SET changes it.
+        run_id: 40 hex characters, of this process.
+        cluster: the node's part in its cluster.
+        worker: which of the processes of a server this is, if it has several.
+        notifier: tells systemd how the node is.
+        activated: listening sockets that are not the node's own; a new process cannot open them.
+    """
+
+    def __init__(
+        self,
+        program: NodeProgram,
+        config: Config,
+        run_id: str,
+        cluster: Cluster,
+        worker: Worker | None,
+        notifier: Notifier,
+        activated: Sequence[socket],
+    ) -> None:
+        super().__init__(program, config, run_id, config.port, "disque")
+        self._node_program = program
+        self._config = config
+        self._cluster = cluster
+        self._worker = worker
+        self._notifier = notifier
+        self._activated = activated
+
+    def move_problem(self, directory: str) -> str:
+        return super().move_problem(directory) or self._cluster.move_problem(directory) or ""
+
+    def write_settings(self) -> None:
+        if self._worker is None:
+            super().write_settings()
+        else:
+            rewrite(self._worker.shared(self._config))
+
+    def restart(self) -> str | None:
+        daemon = self._node_program.daemon
+        problem = self._node_program.restart_problem()
+        if problem is not None:
+            return f"ERR RESTART is not possible: {problem}"
+        if daemon.persistence.dump_now():
+            return "ERR Errors trying to RESTART. Check logs."
+        daemon.engine.halt()
+        daemon.restart()
+        return None
+
+    def crash(self, restart: bool, delay: int) -> None:
+        if restart:
+            self._cluster.save_changes()
+            time.sleep(delay / 1000)
+            # The node's own sockets close on exec; the new process binds them again.
+            replace_process(self._notifier, self._config.started_in, self._activated)
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def info(self) -> dict[str, Fields]:
+        sections = super().info()
+        sections["clients"]["cluster_connections"] = self._cluster.links.count
+        sections["memory"]["mem_cluster_links"] = self._cluster.links.memory
+        sections["persistence"] |= self._node_program.event_log.info()
+        return sections

@@ -1,0 +1,199 @@
+"""``disque-server``: parses the command line and runs the node. ``command`` is the entry point."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+
+import trio
+
+from disque_trio.config import (
+    TABLE,
+    Config,
+    ConfigError,
+    check_settings_file,
+    load_settings,
+    load_settings_text,
+    parse_arguments,
+)
+from disque_trio.node.server import Server
+from disque_trio.node.supervisor import Supervisor
+from disque_trio.node.texts import INSTALL_HINTS, USAGE
+from disque_trio.node.worker import Worker, WorkerError, check_workers, take_worker
+from disque_trio.process.logs import Logging
+from disque_trio.process.restart import (
+    Handover,
+    command_line,
+    replace_process,
+    take_handover,
+)
+from disque_trio.process.systemd import Notifier, SocketError, adopt_sockets
+from disque_trio.respserver.daemon import StartError
+from disque_trio.respserver.io.listeners import ListenError
+
+
+def main(args: list[str]) -> int:
+    """Run the node, or what else the command line asks for; returns the exit status."""
+    if args and args[0] == "--check-config":
+        return _check(args[1:])
+    if args == ["--install-hints"]:
+        print(INSTALL_HINTS, end="")
+        return 0
+    # Until it is listened to, SIGHUP would end the process, and at a RESTART as well: what holds
+    # now holds again when the node has stopped, and goes over to the program that replaces it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    worker = take_worker(os.environ)
+    load = _loader(args, Path.cwd(), worker)
+    try:
+        config = load()
+    except ConfigError as problem:
+        print(f"disque-server: the configuration is wrong\n{problem}", file=sys.stderr)
+        return 1
+    try:
+        os.chdir(config.dir)
+    except OSError as problem:
+        print(f"disque-server: dir {config.dir}: {problem.strerror}", file=sys.stderr)
+        return 1
+    handover = take_handover(os.environ)
+    several = worker is None and config.processes > 1
+    if several and args[:1] == ["-"]:
+        print("disque-server: with processes the settings have to be in a file", file=sys.stderr)
+        return 1
+    if config.daemonize and handover is None:
+        _daemonize(config.logfile)
+    try:
+        logging = Logging(
+            config.loglevel,
+            config.log_format,
+            config.logfile,
+            config.syslog_ident if config.syslog_enabled else None,
+            config.syslog_facility,
+        )
+    except OSError as problem:
+        print(f"disque-server: logfile {config.logfile}: {problem.strerror}", file=sys.stderr)
+        return 1
+    if several:
+        return _run_several(config, logging)
+    return _run(config, logging, None if args[:1] == ["-"] else load, handover, worker)
+
+
+def _check(args: list[str]) -> int:
+    """``--check-config``: print what is wrong with a file; returns the exit status."""
+    if len(args) != 1:
+        print(USAGE, end="", file=sys.stderr)
+        return 1
+    problems: list[Exception] = [*check_settings_file(Config, args[0])]
+    if not problems:
+        config = load_settings(Config, args[0])
+        try:
+            if config.processes > 1:
+                check_workers(config)
+        except WorkerError as wrong:
+            problems.append(WorkerError(f"{args[0]}: {wrong}"))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        return 1
+    print(f"{args[0]}: ok")
+    return 0
+
+
+def _loader(args: list[str], directory: Path, worker: Worker | None) -> Callable[[], Config]:
+    """Loads the settings now and at a reload, when the node has gone to its ``dir``: arguments
+    and file may name things relative to where it was started."""
+
+    def load() -> Config:
+        with chdir(directory):
+            config = _load(args)
+        return config if worker is None else worker.settings(config)
+
+    return load
+
+
+def _load(args: list[str]) -> Config:
+    """The settings of the file, if one is named, and of the options behind it."""
+    if args and not args[0].startswith("--"):
+        overrides = parse_arguments(TABLE, args[1:])
+        if args[0] == "-":
+            return load_settings_text(Config, sys.stdin.read(), overrides)
+        return load_settings(Config, args[0], overrides)
+    return load_settings(Config, None, parse_arguments(TABLE, args))
+
+
+def _daemonize(logfile: str) -> None:
+    """Go on in the background, without a terminal."""
+    sys.stdout.flush()
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+def _run_several(config: Config, logging: Logging) -> int:
+    """Run several processes to their end."""
+    notifier = Notifier(os.environ)
+    try:
+        check_workers(config)
+        supervisor = Supervisor(
+            command=command_line(),
+            cwd=Path(config.started_in),
+            count=config.processes,
+            directory=Path(config.dir),
+            once=config.aof_enqueue_jobs_once,
+            passed=adopt_sockets(os.environ),
+            notifier=notifier,
+            log=logging.log,
+            pidfile=config.pidfile if config.daemonize else "",
+        )
+        return trio.run(supervisor.run)
+    except (WorkerError, SocketError, OSError) as problem:
+        return _cannot_start(problem, logging, notifier)
+    finally:
+        notifier.close()
+        logging.close()
+
+
+def _cannot_start(problem: Exception, logging: Logging, notifier: Notifier) -> int:
+    logging.log.warning("cannot start", reason=str(problem))
+    notifier.status(f"cannot start: {problem}")
+    print(f"disque-server: cannot start: {problem}", file=sys.stderr)
+    return 1
+
+
+def _run(
+    config: Config,
+    logging: Logging,
+    load: Callable[[], Config] | None,
+    handover: Handover | None,
+    worker: Worker | None,
+) -> int:
+    """Run the node to its end, or until another process takes the place of this one."""
+    notifier = Notifier(os.environ)
+    if worker is not None and "LISTEN_FDS" in os.environ:
+        os.environ["LISTEN_PID"] = str(os.getpid())  # who started it could not know
+    try:
+        activated = adopt_sockets(os.environ)
+        server = Server(config, logging, notifier, activated, load, handover, worker)
+        trio.run(server.daemon.run)
+    except (StartError, ListenError, SocketError, OSError) as problem:
+        return _cannot_start(problem, logging, notifier)
+    finally:
+        notifier.close()
+        logging.close()
+    daemon = server.daemon
+    if daemon.restarting:
+        try:
+            replace_process(
+                notifier, config.started_in, daemon.activated, daemon.own, daemon.stopped_at
+            )
+        except OSError as problem:
+            print(f"disque-server: cannot restart: {problem}", file=sys.stderr)
+            return 1
+    return 0

@@ -1,0 +1,300 @@
+"""A running node: assembles its parts, and adds the bus, the event log and the worker processes to
+the generic daemon.
+"""
+
+import os
+import random
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from disque_trio.aof.persistence import Persistence
+from disque_trio.cluster.bus import Bus
+from disque_trio.cluster.cluster import Cluster, ClusterError
+from disque_trio.cluster.listeners import accept_nodes, open_bus_listeners
+from disque_trio.config import Config, ConfigError
+from disque_trio.eventlog.recorder import EventLog, Settings
+from disque_trio.form import form
+from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.node import Node
+from disque_trio.node.host import NodeHost
+from disque_trio.node.worker import Worker
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log, Logging
+from disque_trio.process.restart import Handover
+from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.command import Command
+from disque_trio.respserver.daemon import Daemon, Product, StartError
+from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_endpoints
+from disque_trio.respserver.io.poller import Poller
+from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.io.tasks import RequeueTimer
+from disque_trio.respserver.reload import reload
+from disque_trio.version import VERSION
+
+
+class Server(Product):
+    """The Disque node that runs in this process.
+
+    Args:
+        config: the settings; CONFIG SET changes them.
+        logging: where the log goes.
+        notifier: tells systemd how the node is.
+        passed: listening sockets that the process was given.
+        load: reads the configuration again; None: it cannot be read twice.
+        handover: from the process that this one goes on for. Jobs and queues then come from the
+            file, whether it is on or not.
+        worker: which of the processes of a server this is, if it has several.
+
+    Raises:
+        StartError: a command that is renamed does not exist, or there is something wrong with
+            nodes.conf or the certificates of the cluster.
+        OSError: nodes.conf is in use by another process, or cannot be written.
+        ListenError: a socket cannot be listened on (from ``run``).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        logging: Logging,
+        notifier: Notifier | None = None,
+        passed: Sequence[socket.socket] = (),
+        load: Callable[[], Config] | None = None,
+        handover: Handover | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        self.config = config
+        self.notifier = notifier or Notifier()
+        self.log: Log = logging.log
+        self._load = load
+        self._worker = worker
+        self._requeue = config.aof_enqueue_jobs_once or handover is not None
+        self._bus_listeners: list[socket.socket] = []
+        foreign = len(passed) if handover is None else handover.foreign
+        activated = passed[:foreign]
+        commands = _rename(build_table(), config.rename_commands)
+        stats, clock, poller = Stats(), Clock(), Poller()
+        other_workers = worker.other_workers(config) if worker is not None else ()
+        try:
+            self.cluster = Cluster(config, clock, stats, self.log, poller, other_workers)
+        except ClusterError as problem:
+            raise StartError(str(problem)) from problem
+        membership = self.cluster.membership
+        self._host = NodeHost(
+            self, config, secrets.token_hex(20), self.cluster, worker, self.notifier, activated
+        )
+        self.node = Node(
+            id=self.cluster.packets.id,
+            commands=commands,
+            host=self._host,
+            peers=membership,
+            entropy=os.urandom,
+            rng=random.Random(),
+            clock=time.perf_counter_ns,
+            maxmemory=config.maxmemory,
+            packets=self.cluster.packets,
+        )
+        self.bus = Bus(
+            self.cluster.links,
+            membership,
+            self.node.receive,
+            self.node.replication.wants_copy,
+            self.cluster.changed,
+            config,
+            clock,
+            stats,
+            self.log,
+        )
+        self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
+        persistence = Persistence(self.node, config, self.log)
+        timer = RequeueTimer(clock)
+        self.engine = Engine(
+            self.node,
+            self.bus,
+            config,
+            clock,
+            stats,
+            self.log,
+            persistence,
+            poller,
+            timer.wake_at,
+            self.event_log.turn,
+        )
+        self.daemon = Daemon(
+            self,
+            self.engine,
+            timer,
+            persistence,
+            config,
+            logging,
+            self.notifier,
+            activated,
+            passed[foreign:],
+            config.pidfile if config.daemonize else "",
+            self._requeue,
+            handover.time if handover is not None else 0,
+        )
+        self.daemon.apply(list(config.values()))
+
+    def restart_problem(self) -> str | None:
+        """The reason why a new process could not continue for this one, or None. Checked while the
+        node still runs, as far as it can be known."""
+        if self._load is None:
+            return "the configuration came from the standard input"
+        try:
+            new = self._load()
+            _rename(build_table(), new.rename_commands)
+        except (ConfigError, OSError, StartError) as problem:
+            return "the configuration is wrong: " + "; ".join(str(problem).splitlines())
+        config = self.config
+        for name in ("dir", "appendfilename", "cluster-config-file"):
+            if new.get(name) != config.get(name):
+                return f"{name} is not the same in the configuration"
+        if not os.access(sys.executable, os.X_OK):
+            return f"{sys.executable} cannot be run"
+        return None
+
+    # ---- what the daemon asks for -----------------------------------------------------------
+
+    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+        bus = self._bus_listeners = open_bus_listeners(self.config, listeners)
+        clients, nodes = tcp_endpoints(listeners), tcp_endpoints(bus)
+        self._host.listens(next((port for _, port in clients), 0))
+        self.cluster.listens(listeners, bus)
+        self._say_hello(listeners)
+        tls = self.cluster.links.tls is not None
+        doors = Doors(clients, nodes, self.config, self.log, tls=tls)
+        doors.look_first(self.config.processes, self._worker.number if self._worker else 0)
+        return doors
+
+    async def begin(self, nursery: trio.Nursery) -> None:
+        nursery.start_soon(self.event_log.run)
+        if self._worker is not None:
+            nursery.start_soon(self._watch_supervisor)
+
+    def loaded(self) -> None:
+        if self._requeue:
+            self._reset_once()
+
+    def serve(self, nursery: trio.Nursery) -> None:
+        # Other nodes wait, too, until all is loaded: half of the jobs is no node.
+        nursery.start_soon(self.cluster.run, self.engine)
+        for listener in self._bus_listeners:
+            nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
+
+    async def end(self) -> None:
+        await self.event_log.close()
+
+    def close(self) -> None:
+        self.event_log.abandon()
+        self.cluster.close()
+        close_listeners(self._bus_listeners)
+
+    def apply(self, names: Sequence[str]) -> None:
+        config = self.config
+        self.node.store.evicts = config.maxmemory_policy == "acks"
+        self.cluster.apply()
+        if "dir" in names:
+            os.chdir(config.dir)
+            self.cluster.move()
+        self.event_log.apply(self._event_log_settings())
+
+    def reload(self) -> None:
+        if self._load is None or not self.config.file:
+            return
+        self.notifier.reloading()
+        reload(self._load_all, self.config, self._host.config_set, self.log)
+        self.notifier.reloaded()
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def _load_all(self) -> Config:
+        """Read the configuration and the certificates again. Raises ConfigError, OSError."""
+        assert self._load is not None
+        fresh = self._load()
+        try:
+            self.cluster.read_certificates()
+        except ClusterError as problem:
+            raise ConfigError(str(problem)) from problem
+        return fresh
+
+    async def _watch_supervisor(self) -> None:
+        """Who started this process holds the other end of its standard input."""
+        await trio.lowlevel.wait_readable(0)
+        self.daemon.stop("the process that looks after this one is gone")
+
+    def _reset_once(self) -> None:
+        """Reset the setting that restored the queues: the next start must not do it again."""
+        config = self.config
+        was_set = config.aof_enqueue_jobs_once
+        config.aof_enqueue_jobs_once = False
+        if not config.appendonly:
+            self.daemon.persistence.file.set_aside()
+        if was_set and config.file:
+            try:
+                self._host.write_settings()
+            except (ConfigError, OSError) as problem:
+                self.log.warning(
+                    "aof-enqueue-jobs-once could not be reset in the file: do it by hand",
+                    reason=str(problem),
+                )
+
+    def _event_log_settings(self) -> Settings | None:
+        config = self.config
+        if not config.event_log:
+            return None
+        return Settings(
+            directory=Path(config.dir, config.event_log_dir),
+            segment_size=config.event_log_segment_size,
+            segment_seconds=config.event_log_segment_seconds,
+            compress=config.event_log_compress,
+            keep_hours=config.event_log_keep_hours,
+            max_size=config.event_log_max_size,
+        )
+
+    def _say_hello(self, listeners: Sequence[socket.socket]) -> None:
+        config = self.config
+        log = self.log
+        log.notice(
+            "disque-trio starts",
+            version=f"{VERSION}, {form()}",
+            node=self.node.id.decode(),
+            dir=os.getcwd(),  # noqa: PTH109
+            config=config.file or "defaults",
+        )
+        say_where(listeners, config, log, "disque {where}  (or: redis-cli {where})")
+        if config.appendonly:
+            log.notice(
+                "AOF on: jobs are kept on disk",
+                file=config.appendfilename,
+                fsync=config.appendfsync,
+            )
+        else:
+            log.notice("AOF off: jobs live in memory only, a restart loses them")
+
+
+def _rename(
+    commands: dict[bytes, Command[Node]], renamed: dict[str, str]
+) -> dict[bytes, Command[Node]]:
+    """The table with ``rename-command`` carried out; an empty new name removes the command.
+
+    Raises:
+        StartError: there is no such command, or the new name is taken.
+    """
+    for old, new in renamed.items():
+        command = commands.pop(old.lower().encode("utf-8", "surrogateescape"), None)
+        if command is None:
+            raise StartError(f"rename-command: there is no command {old!r}")
+        name = new.lower().encode("utf-8", "surrogateescape")
+        if name in commands:
+            raise StartError(f"rename-command: {new!r} is a command already")
+        if name:
+            commands[name] = command
+    return commands

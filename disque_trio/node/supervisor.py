@@ -1,0 +1,388 @@
+"""The supervisor: starts the workers of a server with several processes and restarts those that
+fail.
+
+It serves nobody. Each worker is a node of its own, started with the same command line; they find
+each other (``cluster``). Here they are started, listened to, and started again; signals are
+passed on, and systemd is told how all of them are. A process that ends in good order, by SHUTDOWN
+or a signal of its own, ends all of them. If this process is killed, or fails, the others see the
+end of their standard input, and stop.
+
+They say how they are as a service says it to systemd, to a socket with an abstract name: there is
+no file that could be removed, or be left over.
+
+One task a process, one for the signals, one for the watchdogs.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from disque_trio.node.worker import VARIABLE, announce
+from disque_trio.process.logs import Log
+from disque_trio.process.process import make_directory, remove_pidfile, write_pidfile
+from disque_trio.process.systemd import Notifier
+
+FIRST_PAUSE, LAST_PAUSE = 0.1, 10.0  # s before a process that ended is started again
+LONG_RUN = 60.0  # s after which the pauses are short again
+_LAST_WAIT = 30.0  # s that the processes have to stop when this one fails
+_CREDENTIALS = struct.Struct("3i")  # process, user and group that sent a message
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+class Process:
+    """A worker process as the supervisor sees it.
+
+    Attributes:
+        number: counted from 0.
+        messages: where it says how it is.
+        ready: it has served. rests: it says that it stops, starts anew or reads its settings,
+            which may take a while. stops: it says that it stops.
+        told: a signal has told it to stop. hangup: it is to get SIGHUP when it serves.
+        hung: how often the watchdog has tried to end it.
+        heard: when it last said that it is well (trio's time), or became ready.
+        ended: set when it is gone.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        popen: "subprocess.Popen[bytes]",
+        lifeline: int,
+        messages: socket.socket,
+    ) -> None:
+        self.number = number
+        self.popen = popen
+        self.messages = messages
+        self._lifeline = lifeline  # the end of its standard input that is held open here
+        self.ready = False
+        self.rests = False
+        self.stops = False
+        self.told = False
+        self.hangup = False
+        self.hung = 0
+        self.heard = 0.0
+        self.ended = trio.Event()
+
+    def let_go(self) -> None:
+        """Close its standard input, which tells it to end."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+class Supervisor:
+    """Starts, watches and stops the workers.
+
+    Args:
+        command: starts one, in the directory ``cwd``.
+        count: how many.
+        directory: of the first one; the others have directories in it.
+        once: jobs are to be put back into their queues at the first start.
+        passed: listening sockets that the first one gets.
+        pidfile: gets the id of this process while they serve; empty: there is none.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        count: int,
+        directory: Path,
+        once: bool,
+        passed: Sequence[socket.socket],
+        notifier: Notifier,
+        log: Log,
+        pidfile: str = "",
+    ) -> None:
+        self._command = list(command)
+        self._cwd = cwd
+        self._count = count
+        self._directory = directory
+        self._once = once
+        self._passed = passed
+        self._notifier = notifier
+        self._log = log
+        self._running: dict[int, Process] = {}
+        self._served: set[int] = set()  # those that have been ready
+        self._stopping = trio.Event()
+        self._interrupted = False  # a signal has told this process to stop
+        self._status = 0
+        self._problem: OSError | None = None  # what they could not start for
+        self._pidfile = Path(pidfile).absolute() if pidfile else None
+
+    async def run(self) -> int:
+        """Run the workers until all have ended; returns the exit status.
+
+        Raises:
+            OSError: a directory or the pidfile cannot be written, or the program cannot be
+                started. All that had been started have ended.
+        """
+        for number in range(1, self._count):
+            make_directory(self._directory / str(number))
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._watch_signals)
+                nursery.start_soon(self._watch_health)
+                async with trio.open_nursery() as keeping:
+                    for number in range(self._count):
+                        keeping.start_soon(self._keep, number)
+                nursery.cancel_scope.cancel()
+        finally:
+            if self._pidfile:
+                remove_pidfile(self._pidfile)
+        self._log.notice("all processes have ended", status=self._status)
+        if self._problem is not None:
+            raise self._problem
+        return self._status
+
+    def _stop(self, reason: str, status: int = 0) -> None:
+        """Make all workers stop cleanly."""
+        if not self._stopping.is_set():
+            self._log.notice("stopping all processes", reason=reason)
+            self._notifier.stopping()
+            self._stopping.set()
+            self._status = status
+        for process in self._running.values():
+            # What it says may have come, but not have been read: one that stops already would
+            # take the signal as the second one, and not wait for anything.
+            self._take_in(process)
+            if not (process.told or process.stops):
+                self._tell_to_stop(process)
+
+    def _tell_to_stop(self, process: Process) -> None:
+        process.told = True
+        process.popen.send_signal(signal.SIGTERM)
+
+    def _fail(self, problem: OSError) -> None:
+        """Stop all workers and end with ``problem``."""
+        self._problem = self._problem or problem
+        self._stop(str(problem), 1)
+
+    def _reload(self, process: Process) -> None:
+        """Pass SIGHUP on to each worker as soon as it handles the signal: before, it would end the
+        worker."""
+        process.hangup = not process.ready or process.rests
+        if not process.hangup:
+            process.popen.send_signal(signal.SIGHUP)
+
+    async def _watch_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.open_signal_receiver(*_SIGNALS) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGCHLD:
+                    for process in self._running.values():
+                        if process.popen.poll() is not None:
+                            process.ended.set()
+                elif number == signal.SIGHUP:
+                    self._notifier.reloading()
+                    for process in self._running.values():
+                        self._take_in(process)
+                        self._reload(process)
+                    self._notifier.reloaded()
+                elif not self._interrupted:
+                    self._interrupted = True
+                    self._stop(signal.Signals(number).name)
+                else:
+                    # A second one is the processes' business, too: they end at once then.
+                    for process in self._running.values():
+                        self._tell_to_stop(process)
+
+    # ---- one process ----------------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> None:
+        """Run worker ``number``, and restart it until all are to end."""
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            started = trio.current_time()
+            status: int | None = None
+            reason = ""
+            try:
+                status = await self._run(number)
+            except OSError as problem:
+                # The system has no room for one more, say. That may pass.
+                if number not in self._served and not self._stopping.is_set():
+                    self._fail(problem)
+                reason = str(problem)
+            if self._stopping.is_set():
+                if status not in (None, 0, -signal.SIGTERM):  # it came before the process listened
+                    self._status = 1
+                return
+            if status == 0:
+                self._stop(f"process {number} was stopped")
+                return
+            if number not in self._served:
+                # It never worked: its own words are in the log, and trying again mends nothing.
+                self._stop(f"process {number} cannot start", 1)
+                self._notifier.status(f"process {number} cannot start: see the log")
+                return
+            if trio.current_time() - started > LONG_RUN:
+                pause = FIRST_PAUSE
+            self._log.warning(
+                "a process has ended and is started again",
+                process=number,
+                status=status,
+                reason=reason,
+                pause=pause,
+            )
+            self._tell()
+            with trio.move_on_after(pause):
+                await self._stopping.wait()
+            pause = min(2 * pause, LAST_PAUSE)
+
+    async def _run(self, number: int) -> int:
+        """Start process ``number`` and wait for its end; returns its exit status.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messages:
+            messages.setblocking(False)
+            # Others can see the name, and send to it: who has sent a message is asked for.
+            messages.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            name = f"disque-{os.getpid()}-{number}-{secrets.token_hex(8)}"
+            messages.bind("\0" + name)
+            process = self._start(number, "@" + name, messages)
+            self._running[number] = process
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._hear, process)
+                    # It may have ended before it was known here.
+                    if process.popen.poll() is None:
+                        await process.ended.wait()
+                    nursery.cancel_scope.cancel()
+                self._take_in(process)  # its last words
+            finally:
+                self._give_up(process)
+                del self._running[number]
+        return process.popen.returncode
+
+    def _give_up(self, process: Process) -> None:
+        """Let ``process`` go. If it still runs, this one fails: all are to stop in good order, for
+        which they need no signal."""
+        if process.popen.poll() is None:
+            for other in self._running.values():
+                other.let_go()
+            try:
+                process.popen.wait(_LAST_WAIT)
+            except subprocess.TimeoutExpired:
+                self._log.warning("a process does not stop", process=process.number)
+        process.let_go()
+
+    def _start(self, number: int, address: str, messages: socket.socket) -> Process:
+        """Start worker ``number``, which sends its messages to ``address``. Raises OSError."""
+        once = self._once and number not in self._served
+        environ = {**os.environ, VARIABLE: announce(number, once), "NOTIFY_SOCKET": address}
+        if self._notifier.watchdog:
+            environ["WATCHDOG_USEC"] = str(int(self._notifier.watchdog * 1e6))
+        passed = [] if number else [sock.fileno() for sock in self._passed]
+        if passed:
+            environ["LISTEN_FDS"] = str(len(passed))
+        # A process of its own, not a thread's child: its end must not hang on a thread's. And not
+        # in this process's group, so that Ctrl-C reaches it through here, once.
+        source, lifeline = os.pipe()
+        try:
+            popen = subprocess.Popen(
+                self._command,
+                stdin=source,
+                cwd=self._cwd,
+                env=environ,
+                pass_fds=passed,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(lifeline)
+            raise
+        finally:
+            os.close(source)
+        return Process(number, popen, lifeline, messages)
+
+    async def _hear(self, process: Process) -> None:
+        """Handle the messages of ``process`` as they arrive."""
+        while True:
+            await trio.lowlevel.wait_readable(process.messages)
+            self._take_in(process)
+
+    def _take_in(self, process: Process) -> None:
+        """Handle a message of ``process``, in the protocol of systemd."""
+        while True:
+            try:
+                text, extras, _, _ = process.messages.recvmsg(
+                    4096, socket.CMSG_SPACE(_CREDENTIALS.size)
+                )
+            except OSError:  # there is no more
+                return
+            if not any(_sender(extra) == process.popen.pid for extra in extras):
+                continue
+            for line in text.decode("utf-8", "replace").splitlines():
+                name, _, value = line.partition("=")
+                if name == "WATCHDOG":
+                    process.heard = trio.current_time()
+                elif name == "READY":
+                    self._is_ready(process)
+                elif name in ("RELOADING", "STOPPING"):
+                    process.rests = True
+                    process.stops = process.stops or name == "STOPPING"
+                elif name == "EXTEND_TIMEOUT_USEC" and value.isdigit():
+                    self._notifier.extend(int(value))
+
+    def _is_ready(self, process: Process) -> None:
+        """Note that ``process`` serves, and tell systemd when all of them do for the first time."""
+        process.heard = trio.current_time()
+        process.rests = process.stops
+        was_ready, process.ready = process.ready, True
+        if process.hangup:
+            self._reload(process)
+        if was_ready:
+            return
+        first_time = len(self._served) < self._count
+        self._served.add(process.number)
+        if first_time and len(self._served) == self._count:
+            self._log.notice("all processes serve", processes=self._count)
+            # Now that nothing is missing it is known that no other server has the ports.
+            try:
+                if self._pidfile:
+                    write_pidfile(self._pidfile)
+            except OSError as problem:
+                self._fail(problem)
+                return
+            self._notifier.ready()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell systemd how many workers serve."""
+        serving = sum(process.ready for process in self._running.values())
+        self._notifier.status(f"{serving} of {self._count} processes serve")
+
+    async def _watch_health(self) -> None:
+        """Terminate workers that hang, and tell systemd that the supervisor does not."""
+        limit = self._notifier.watchdog
+        if not limit:
+            return
+        while True:
+            await trio.sleep(limit / 4)
+            now = trio.current_time()
+            for process in self._running.values():
+                if process.ready and not process.rests and now - process.heard > limit:
+                    self._log.warning("a process hangs and is ended", process=process.number)
+                    # The first signal makes it say where it stood, the second one cannot be held.
+                    process.popen.send_signal(signal.SIGKILL if process.hung else signal.SIGABRT)
+                    process.hung += 1
+                    process.heard = now
+            self._notifier.feed()
+
+
+def _sender(extra: tuple[int, int, bytes]) -> int:
+    """The id of the process that sent a message, by what came with it; 0: that is not said."""
+    level, kind, data = extra
+    if (level, kind) != (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+        return 0
+    return int(_CREDENTIALS.unpack(data)[0])

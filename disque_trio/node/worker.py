@@ -1,0 +1,151 @@
+"""A worker: one process of a server that has several, with its own number and settings.
+
+Owns the environment variable by which the ``supervisor`` tells a worker its number,
+and the rules for what each has for itself: ports, directory, unix socket, log file. The first one
+has what is configured, so a server that had one process keeps its jobs, its id and its port.
+"""
+
+import socket
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+from disque_trio.config import Config
+from disque_trio.process.addresses import MAX_PORT, is_loopback, plain_ip
+
+VARIABLE = "DISQUE_PROCESS"
+_ONCE = "once"
+_ANYWHERE = ("", "0.0.0.0", "::", "*")
+# Settings that differ. What is SET is that of one process and is not written to the file.
+OWN = (
+    "port",
+    "dir",
+    "unixsocket",
+    "logfile",
+    "daemonize",
+    "cluster-announce-port",
+    "tls-cert-file",
+    "tls-key-file",
+    "tls-ca-cert-file",
+)
+
+
+class WorkerError(ValueError):
+    """The settings cannot be combined with several processes; the text says why."""
+
+
+def announce(number: int, once: bool) -> str:
+    """What ``VARIABLE`` says to process ``number``. ``once``: jobs are to be put back into their
+    queues at this start, whatever the file says by the time the process reads it."""
+    return f"{number} {_ONCE}" if once else str(number)
+
+
+def take_worker(environ: MutableMapping[str, str]) -> "Worker | None":
+    """Which process this is; None: the only one. What holds for this start alone is taken out of
+    ``environ``, the rest stays for a process that replaces this one."""
+    words = environ.get(VARIABLE, "").split()
+    if not words or not words[0].isdigit():
+        return None
+    environ[VARIABLE] = words[0]
+    return Worker(int(words[0]), _ONCE in words[1:])
+
+
+def check_workers(config: Config) -> None:
+    """Raises WorkerError where the settings leave no place for all processes."""
+    last = config.port + config.processes - 1
+    if not config.port:
+        raise WorkerError("processes: they talk over the cluster bus, so they need a port")
+    if max(last, config.cluster_announce_port + config.processes - 1) > MAX_PORT:
+        raise WorkerError(f"processes: the last one would have a port above {MAX_PORT}")
+
+
+class Worker:
+    """The settings of worker ``number``, counted from 0.
+
+    Args:
+        once: jobs are to be put back into their queues at this start.
+    """
+
+    def __init__(self, number: int, once: bool = False) -> None:
+        self.number = number
+        self._once = once
+        self._configured: dict[str, Any] = {}
+
+    def settings(self, configured: Config) -> Config:
+        """The settings of this worker."""
+        self._configured = {name: configured.get(name) for name in OWN}
+        values = configured.values() | self._differing(configured)
+        return Config(values, file=configured.file, started_in=configured.started_in)
+
+    def _differing(self, configured: Config) -> dict[str, Any]:
+        """The settings that this worker does not share with the others."""
+        differing: dict[str, Any] = {"daemonize": False}
+        if self._once:
+            differing["aof-enqueue-jobs-once"] = True
+            self._once = False  # not when the settings are read again
+        number = self.number
+        if not number:
+            return differing
+        directory = configured.dir
+        differing["dir"] = str(Path(directory, str(number)))
+        differing["port"] = configured.port + number
+        if configured.cluster_announce_port:
+            differing["cluster-announce-port"] = configured.cluster_announce_port + number
+        for name in ("unixsocket", "logfile"):
+            path = configured.get(name)
+            if path:
+                where = Path(directory, path)
+                differing[name] = str(where.with_name(f"{where.stem}-{number}{where.suffix}"))
+        for name in ("tls-cert-file", "tls-key-file", "tls-ca-cert-file"):
+            if configured.get(name):
+                differing[name] = str(Path(directory, configured.get(name)))
+        return differing
+
+    def shared(self, running: Config) -> Config:
+        """The settings as they are for all processes, to be written to the file."""
+        values = running.values() | self._configured
+        return Config(values, file=running.file, started_in=running.started_in)
+
+    def other_workers(self, own: Config) -> list[list[tuple[str, int]]]:
+        """Where the other processes are, given the settings of this one: the address at which each
+        can be met, then the one that it announces, if it does."""
+        ip = meeting_ip(own)
+        first = own.port - self.number
+        announced = own.cluster_announce_port - self.number if own.cluster_announce_port else first
+        return [
+            [(ip, first + n), (own.cluster_announce_ip or ip, announced + n)]
+            for n in range(own.processes)
+            if n != self.number
+        ]
+
+
+def meeting_ip(config: Config) -> str:
+    """The address at which the processes meet, and which others hear of: one that is of use to
+    other machines, if there is one and they may use it."""
+    named = [ip for ip in map(_resolved, config.bind) if ip]
+    beyond = [ip for ip in named if not is_loopback(ip)]
+    if beyond or (named and len(named) == len(config.bind)):
+        return beyond[0] if beyond else named[0]
+    if config.protected_mode and not config.tls_cluster:
+        return "127.0.0.1"  # the bus takes nobody else
+    return _outward() or "127.0.0.1"
+
+
+def _resolved(name: str) -> str:
+    """The ip of a ``bind``; empty where it stands for all, or for nothing."""
+    if name in _ANYWHERE:
+        return ""
+    try:
+        return plain_ip(str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]))
+    except OSError:
+        return ""
+
+
+def _outward() -> str:
+    """The address that connections to other machines come from; empty without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])

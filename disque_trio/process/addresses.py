@@ -1,0 +1,56 @@
+"""Validates addresses of nodes, and decides which of them others can use.
+
+The bus of a node listens 10000 above the port of its clients, so that port is at most 55535.
+"""
+
+from ipaddress import IPv6Address, ip_address
+
+BUS_OFFSET = 10_000
+MAX_PORT = 65_535 - BUS_OFFSET
+
+
+def plain_ip(text: str) -> str:
+    """The ip literal ``text`` in its usual spelling; empty where it is none.
+
+    An IPv4 address that came over an IPv6 socket (``::ffff:…``) is given as the IPv4 one, so that
+    one node does not seem to have two. The zone of a link-local address is kept, if it is one that
+    the system can be asked for.
+    """
+    if not (text.isascii() and text.isprintable()):
+        return ""  # ip_address takes any zone
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)
+
+
+def told_ip(text: str) -> str:
+    """As ``plain_ip`` for what another node says: only addresses that one can connect to from
+    another machine count, so none with a zone, no multicast and no "any" address."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return ""
+    if "%" in text or address.is_multicast or address.is_unspecified:
+        return ""
+    return plain_ip(text)
+
+
+def is_loopback(ip: str) -> bool:
+    """Whether ``ip``, in its usual spelling, leads nowhere but to the same machine."""
+    return ip.startswith("127.") or ip == "::1"
+
+
+def usefulness(ip: str) -> int:
+    """How many can use the address: 0 nobody (empty), 1 this machine, 2 others."""
+    if not ip:
+        return 0
+    return 1 if is_loopback(ip) else 2
+
+
+def is_port(port: int) -> bool:
+    """Whether a node can have this port for its clients."""
+    return 1 <= port <= MAX_PORT

@@ -1,0 +1,37 @@
+"""The clock of the node: wall-clock time without its jumps.
+
+Jobs carry wall-clock times, since nodes compare them, but a clock that somebody sets back by an
+hour must not stop all retries for an hour, nor expire what is not due when it is set forward. So
+the node's clock runs with the kernel's boot clock, which never jumps and goes on while the
+machine sleeps, and drifts towards the wall clock by at most 50 ms a second.
+"""
+
+import time
+
+_MAX_SLEW = 0.05
+
+
+class Clock:
+    """``now()`` is ms since the epoch."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - self._boot()
+        self._slewed_ns = self._boot()
+
+    @staticmethod
+    def _boot() -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def now(self) -> int:
+        """The time of the node in ms since the epoch; never goes back."""
+        return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + self._offset_ns) // 1_000_000
+
+    def slew(self) -> float:
+        """Move towards the wall clock as far as the time since the last call allows. Returns
+        how far the wall clock is ahead (s); to be called a few times a second."""
+        boot = self._boot()
+        room = int((boot - self._slewed_ns) * _MAX_SLEW)
+        self._slewed_ns = boot
+        ahead = time.time_ns() - boot - self._offset_ns
+        self._offset_ns += max(-room, min(room, ahead))
+        return ahead / 1e9

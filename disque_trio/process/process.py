@@ -1,0 +1,79 @@
+"""System calls of a server process: descriptors, directories, a file with its pid."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from disque_trio.disk import sync_directory
+from disque_trio.process.logs import Log
+
+RESERVED_FILES = 256  # descriptors for everything but clients, such as two for each other node
+
+
+def allow_clients(maxclients: int, log: Log) -> int:
+    """Raise the limit of open files to what ``maxclients`` needs, as far as the system allows.
+    Returns how many clients there can be then."""
+    wanted = maxclients + RESERVED_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return maxclients
+    try:
+        most = max(hard, wanted) if hard != resource.RLIM_INFINITY else hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (OSError, ValueError):
+        soft = hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            maxclients = max(soft - RESERVED_FILES, 1)
+            log.warning(
+                "the system allows too few open files: maxclients is lowered",
+                maxclients=maxclients,
+                allowed=soft,
+            )
+    return maxclients
+
+
+@contextmanager
+def pidfile(name: str) -> Iterator[None]:
+    """The process id in the file ``name``, if that is not empty, for as long as the server runs.
+    It is written when the sockets are there, so that a second server, which finds them taken,
+    leaves the file of the first alone."""
+    if not name:
+        yield
+        return
+    path = Path(name).absolute()
+    write_pidfile(path)
+    try:
+        yield
+    finally:
+        remove_pidfile(path)
+
+
+def write_pidfile(path: Path) -> None:
+    """Write the process id to ``path``. Raises OSError."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(f"{os.getpid()}\n")
+    new.replace(path)  # who waits for the file must not find it empty
+
+
+def remove_pidfile(path: Path) -> None:
+    """Remove ``path`` unless it is gone, or has the id of another process."""
+    try:
+        if path.read_text().strip() == str(os.getpid()):
+            path.unlink()
+    except (OSError, ValueError):
+        pass  # the server has stopped, and that is what counts
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory ``path`` unless there is one, to stay also when the power fails.
+
+    Raises:
+        OSError: it cannot be made, or something else has its name.
+    """
+    if path.is_dir():
+        return
+    path.mkdir()
+    sync_directory(path.parent)

@@ -1,0 +1,41 @@
+"""Helpers for the TCP sockets of clients and other nodes."""
+
+import socket
+
+from disque_trio.process.addresses import is_loopback, plain_ip
+
+WILDCARDS = ("0.0.0.0", "::")
+
+
+def is_local(ip: str) -> bool:
+    """Whether a peer with the address ``ip`` is on this machine for sure."""
+    return is_loopback(plain_ip(ip))
+
+
+def is_own_address(ip: str) -> bool:
+    """Whether ``ip`` is an address of this machine."""
+    if is_loopback(ip):
+        return True
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing. Only to an own address the system would send from that address; bind
+            # can be allowed for those of others.
+            probe.connect((ip, 9))
+        except OSError:
+            return False
+        return str(probe.getsockname()[0]) == ip
+
+
+def on_all_interfaces(listener: socket.socket) -> bool:
+    """Whether anybody who reaches the machine reaches ``listener``: no address was named."""
+    return listener.family != socket.AF_UNIX and listener.getsockname()[0] in WILDCARDS
+
+
+def keep_alive(sock: socket.socket, seconds: int) -> None:
+    """Let the kernel ask a silent peer every ``seconds`` whether it is there (0: never)."""
+    if seconds:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(seconds // 3, 1))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -1,0 +1,9 @@
+"""Connections to a Redis: one server, a cluster of them, or one behind sentinels.
+
+``Server`` and ``Sentinels`` say where it is, ``Options`` how to connect.
+"""
+
+from disque_trio.redis.servers import Options, Sentinels, Server
+from disque_trio.respclient.addresses import Address
+
+__all__ = ["Address", "Options", "Sentinels", "Server"]

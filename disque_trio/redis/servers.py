@@ -1,0 +1,203 @@
+"""Addresses of a Redis, and how to connect to it.
+
+Owns TCP, TLS and unix sockets, the log in, and asking sentinels where the primary is.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import trio
+
+from disque_trio.redis.errors import RedisError, RedisUnavailable
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Connection, OnPush, Reply, open_stream, why
+from disque_trio.respclient.errors import ConnectionLost, DisqueError
+
+CONNECT_SECONDS = 5.0
+
+Credentials = Callable[[], Awaitable[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to connect to a server.
+
+    Attributes:
+        db: number of the database. username, password: to log in with; None or empty: that of the
+            default user, no log in. credentials: gives both anew for each connection, instead.
+        tls: by TLS. connect_seconds: in which the server has to take the connection.
+        commands: to send first, after the log in. They have to succeed.
+    """
+
+    db: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    credentials: Credentials | None = None
+    tls: ssl.SSLContext | None = None
+    connect_seconds: float = CONNECT_SECONDS
+    commands: tuple[tuple[Argument, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A Redis, or a cluster of them. addresses: of the server, or of nodes of the cluster, of which
+    the first that can be reached is taken."""
+
+    addresses: tuple[Address, ...]
+    options: Options
+
+    async def connect(
+        self,
+        nursery: trio.Nursery,
+        node: Address | None,
+        seconds: float,
+        on_push: OnPush | None = None,
+    ) -> Connection:
+        """A new connection; its tasks run in ``nursery``.
+
+        Args:
+            node: of the cluster, to connect to instead.
+            seconds: for the log in, when the connection is there. on_push: see ``Connection``.
+
+        Raises:
+            RedisUnavailable
+        """
+        if node is not None:
+            # The nodes of a cluster know no databases.
+            options = replace(self.options, db=0)
+            return (await _connect(nursery, node, options, seconds, on_push))[0]
+        failure: RedisUnavailable | None = None
+        for address in self.addresses:
+            try:
+                return (await _connect(nursery, address, self.options, seconds, on_push))[0]
+            except RedisUnavailable as error:
+                failure = failure or error
+        raise failure or RedisUnavailable("no address of a Redis is known", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentinels:
+    """The Redis that sentinels call the primary of a service.
+
+    Attributes:
+        sentinels: who to ask, one after the other. service: as they call it. options: for Redis.
+    """
+
+    sentinels: tuple[Server, ...]
+    service: str
+    options: Options
+
+    async def connect(self, nursery: trio.Nursery, _: Address | None, seconds: float) -> Connection:
+        """As ``Server.connect``. Raises ``RedisUnavailable`` also if it is no primary any more."""
+        primary = await self._primary()
+        options = replace(self.options, commands=(*self.options.commands, (b"ROLE",)))
+        connection, replies = await _connect(nursery, primary, options, seconds)
+        kind = cast("list[bytes]", replies[-1])[0].decode()
+        if kind != "master":
+            connection.close()
+            text = f"Primary {self.service} at {primary} reports a role of {kind!r}"
+            raise RedisUnavailable(text, False, "refusing")
+        return connection
+
+    async def _primary(self) -> Address:
+        failure: Exception | None = None
+        for sentinel in self.sentinels:
+            try:
+                reply = await self._ask(sentinel)
+            except RedisUnavailable as error:
+                failure = failure or error
+                continue
+            if reply:
+                host, port = cast("list[bytes]", reply)
+                return Address(host.decode(), int(port))
+        what = f"no sentinel knows {self.service!r}"
+        raise RedisUnavailable(f"{what}: {failure}" if failure else what, False) from failure
+
+    async def _ask(self, sentinel: Server) -> Reply:
+        """What one of them says, over a connection for that alone. Raises ``RedisUnavailable``."""
+        failure = RedisUnavailable("no connection in time", False)
+        replies: list[Reply] = []
+        async with trio.open_nursery() as nursery:
+            with trio.move_on_after(CONNECT_SECONDS):
+                try:
+                    connection = await sentinel.connect(nursery, None, CONNECT_SECONDS)
+                    command = (b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self.service)
+                    replies = await _replies(connection, [command])
+                except RedisUnavailable as error:
+                    failure = error  # kept out of the nursery, which would wrap it in a group
+            nursery.cancel_scope.cancel()
+        if not replies:
+            raise failure
+        return replies[0]
+
+
+async def _connect(
+    nursery: trio.Nursery,
+    address: Address,
+    options: Options,
+    seconds: float,
+    on_push: OnPush | None = None,
+) -> tuple[Connection, list[Reply]]:
+    """A connection that is logged in, and the replies to its first commands."""
+    try:
+        with trio.fail_after(options.connect_seconds):
+            stream = await _open(address, options.tls)
+    except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+        text = f"Unable to establish a connection to {address} ({why(error)})"
+        raise RedisUnavailable(text, False) from error
+    connection = Connection(stream, address, RedisError, on_push)
+    nursery.start_soon(connection.run)
+    try:
+        with trio.fail_after(seconds):
+            return connection, await _replies(connection, await _log_in(options))
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, trio.TooSlowError):
+            raise RedisUnavailable(f"{address} does not answer", False, "hung") from error
+        raise
+
+
+async def _open(address: Address, tls: ssl.SSLContext | None) -> trio.abc.Stream:
+    stream = await open_stream(address)
+    if tls is None or address.path:
+        return stream
+    # Redis ends connections without the good-bye of TLS, as servers of HTTP do.
+    secure = trio.SSLStream(stream, tls, server_hostname=address.host, https_compatible=True)
+    try:
+        await secure.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+    return secure
+
+
+async def _log_in(options: Options) -> list[tuple[Argument, ...]]:
+    username, password = options.username, options.password
+    if options.credentials is not None:
+        username, password = await options.credentials()
+    hello: tuple[Argument, ...] = (b"HELLO", 3)
+    if username or password:
+        hello += (b"AUTH", username or "default", password or b"")
+    select = [(b"SELECT", options.db)] if options.db else []
+    return [hello, *select, *options.commands]
+
+
+async def _replies(connection: Connection, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+    """The replies to the first commands of a connection.
+
+    Raises:
+        RedisUnavailable: it broke, or one of them is an error.
+    """
+    replies = await connection.execute_many(commands)
+    for reply in replies:
+        if isinstance(reply, ConnectionLost):
+            text = f"Unable to establish a connection to {reply}"
+            raise RedisUnavailable(text, False) from reply
+        if isinstance(reply, DisqueError):
+            # Who comes when there are too many finds nobody; others are told why they may not.
+            full = "max number of clients" in str(reply)
+            raise RedisUnavailable(f"{reply}", False, "down" if full else "refusing") from reply
+    return replies

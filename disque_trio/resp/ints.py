@@ -1,0 +1,37 @@
+"""Parses integers as clients write them."""
+
+from typing import Final
+
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+
+
+def parse_int(text: bytes) -> int | None:
+    """Return the signed 64-bit integer that ``text`` spells, or None.
+
+    The rules are those of C's ``strtoll`` in base 10 over the whole string, as Disque uses it:
+    an optional sign and digits, no space before, nothing behind, an empty string is 0.
+    """
+    if text.isdigit():
+        # Longer than 19 digits may still be small ("000…1"); int() of thousands of digits is
+        # slow and refused by Python, so the zeros go first.
+        if len(text) > 18:
+            text = text.lstrip(b"0")
+            if len(text) > 19:
+                return None
+            value = int(text) if text else 0
+            return value if value <= INT64_MAX else None
+        return int(text)
+    if not text:
+        return 0
+    sign = text[0]
+    digits = text[1:]
+    if sign not in b"+-" or not digits.isdigit():
+        return None
+    digits = digits.lstrip(b"0")
+    if len(digits) > 19:
+        return None
+    value = int(digits) if digits else 0
+    if sign == 45:
+        value = -value
+    return value if INT64_MIN <= value <= INT64_MAX else None

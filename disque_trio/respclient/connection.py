@@ -1,0 +1,295 @@
+"""One RESP connection that any number of tasks may use at once.
+
+Owns a socket, the commands waiting to be written and those waiting for their reply. Two tasks
+serve it (``Connection.run``): a writer that sends all that has piled up in one go, and a reader
+that hands the replies out in order. A caller only ever waits on an event of its own, so cancelling
+it can neither cut a request in half nor shift a reply to somebody else: the reply of a caller that
+is gone is read and dropped.
+"""
+
+import os
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import hiredis
+import trio
+
+from disque_trio.resp.command import Argument, encode_command
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.errors import (
+    ConnectionLost,
+    DisqueError,
+    ProtocolError,
+    ReplyError,
+    reply_error,
+)
+
+Reply: TypeAlias = "int | bytes | list[Reply] | DisqueError | None"
+OnPush: TypeAlias = Callable[[list[Reply]], None]
+
+_RECEIVE_BYTES = 65536
+_NOT_YET = object()
+
+
+class Batch:
+    """Commands sent as one, and the replies that came so far; ``count``: of all that will come."""
+
+    __slots__ = ("count", "data", "done", "replies", "sent")
+
+    def __init__(self, commands: Sequence[Sequence[Argument]], count: int) -> None:
+        self.data = b"".join([encode_command(command) for command in commands])
+        self.count = count
+        self.replies: list[Reply] = []
+        self.done = trio.Event()
+        self.sent = False
+
+
+class Connection:
+    """A connection over ``stream`` to the server at ``address``; needs ``run`` to be running.
+
+    Args:
+        error: makes the exception for the text of an error reply.
+        on_push: called with each push message of RESP3, by a task of ``run``. Without it such a
+            message ends the connection, as does any reply that nobody asked for.
+
+    Attributes:
+        ended: set when the connection is of no more use.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        address: Address,
+        error: Callable[[str], ReplyError] = reply_error,
+        on_push: OnPush | None = None,
+    ) -> None:
+        self.address = address
+        self.ended = trio.Event()
+        self._stream = stream
+        self._on_push = on_push
+        self._reader = hiredis.Reader(
+            protocolError=ProtocolError, replyError=error, notEnoughData=_NOT_YET
+        )
+        self._outbox: list[Batch] = []
+        self._awaiting: deque[Batch] = deque()
+        self._wake = trio.Event()
+        self._scope = trio.CancelScope()
+        self._hanging_up = False
+        self._lost: str | None = None
+
+    @property
+    def closed(self) -> bool:
+        """True when the connection is of no more use."""
+        return self._lost is not None
+
+    async def run(self) -> None:
+        """Serve the connection until it breaks or is closed. Never raises on account of it."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    nursery.start_soon(self._read)
+        finally:
+            self.close()
+            await trio.aclose_forcefully(self._stream)
+
+    def close(self, reason: str = "the connection was closed") -> str:
+        """Close the connection; who still waits for a reply gets ``ConnectionLost``.
+
+        Returns:
+            Why it is closed: ``reason``, unless it was closed before.
+        """
+        if self._lost is None:
+            self._lost = reason
+            self.ended.set()
+        self._scope.cancel()
+        for batch in (*self._awaiting, *self._outbox):
+            missing = batch.count - len(batch.replies)
+            batch.replies += [self._loss(batch.sent) for _ in range(missing)]
+            batch.done.set()
+        self._awaiting.clear()
+        self._outbox.clear()
+        return self._lost
+
+    def submit(self, commands: Sequence[Sequence[Argument]]) -> Batch:
+        """Queue commands for sending at once, without waiting.
+
+        Raises:
+            TypeError, ValueError: a command cannot be encoded.
+        """
+        batch = Batch(commands, len(commands))
+        if self._lost is not None:
+            batch.replies = [self._loss(False) for _ in commands]
+            batch.done.set()
+        elif not commands:
+            batch.done.set()
+        else:
+            self._outbox.append(batch)
+            self._wake.set()
+        return batch
+
+    def send(self, *command: Argument) -> None:
+        """Queue a command that push messages answer and no reply, such as SUBSCRIBE."""
+        if self._lost is None:
+            self._outbox.append(Batch([command], 0))
+            self._wake.set()
+
+    async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
+        """Send commands as one pipeline and return their replies in order.
+
+        Errors, a lost connection included, stand in the list in place of the reply. When the
+        caller is cancelled, commands that were not yet written are not sent any more.
+        """
+        batch = self.submit(commands)
+        try:
+            await batch.done.wait()
+        except trio.Cancelled:
+            self.withdraw(batch)
+            raise
+        return batch.replies
+
+    async def execute(self, *command: Argument) -> Reply:
+        """Send one command and return its reply.
+
+        Raises:
+            ReplyError: the node answered with an error.
+            ConnectionLost: the connection broke before the reply came.
+        """
+        [reply] = await self.execute_many([command])
+        if isinstance(reply, DisqueError):
+            raise reply
+        return reply
+
+    def withdraw(self, batch: Batch) -> bool:
+        """Take back a batch that has not been written. False if it is too late."""
+        if batch.sent:
+            return False
+        if batch in self._outbox:
+            self._outbox.remove(batch)
+        return True
+
+    def hang_up(self) -> None:
+        """Tell the node that no more commands follow, and still listen for replies. Over TCP and
+        unix sockets only."""
+        self._hanging_up = True
+        self._wake.set()
+
+    def _loss(self, sent: bool) -> ConnectionLost:
+        return ConnectionLost(f"{self.address}: {self._lost}", maybe_executed=sent)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                while not self._outbox:
+                    if self._hanging_up:
+                        assert isinstance(self._stream, trio.abc.HalfCloseableStream)
+                        await self._stream.send_eof()
+                        return
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                batches, self._outbox = self._outbox, []
+                self._awaiting.extend([batch for batch in batches if batch.count])
+                data = b"".join([batch.data for batch in batches])
+                for batch in batches:
+                    batch.sent = True
+                    batch.data = b""
+                await self._stream.send_all(data)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            # The reader finds the reason, after it has read what the node said before.
+            return
+
+    async def _read(self) -> None:
+        reason = "the node closed the connection"
+        try:
+            while data := await self._stream.receive_some(_RECEIVE_BYTES):
+                self._reader.feed(bytes(data))
+                while (reply := self._reader.gets()) is not _NOT_YET:
+                    if self._on_push is not None and isinstance(reply, hiredis.PushNotification):
+                        self._on_push(reply)
+                    elif self._awaiting:
+                        self._deliver(reply)
+                    elif self._on_push is None:
+                        reason = f"a reply that nobody asked for: {reply}"
+                        return
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            reason = why(error)
+        except ProtocolError as error:
+            reason = f"not RESP: {error}"
+        finally:
+            self.close(reason)
+
+    def _deliver(self, reply: Reply) -> None:
+        batch = self._awaiting[0]
+        batch.replies.append(reply)
+        if len(batch.replies) == batch.count:
+            self._awaiting.popleft()
+            batch.done.set()
+
+
+class Connector:
+    """Opens connections that are ready for commands.
+
+    Args:
+        nursery: where connections are served; it outlives all commands.
+        password: sent with AUTH on every new connection, or None.
+        timeout: seconds for one connection to be ready.
+    """
+
+    def __init__(self, nursery: trio.Nursery, password: str | None, timeout: float) -> None:
+        self.timeout = timeout
+        self._nursery = nursery
+        self._password = password
+
+    async def open(self, address: Address) -> Connection:
+        """Open a connection.
+
+        Raises:
+            ConnectionLost: the server cannot be reached in time, or hung up; the text is the
+                reason alone.
+            ReplyError: it refused the password or the connection.
+        """
+        connection: Connection | None = None
+        try:
+            with trio.fail_after(self.timeout):
+                connection = Connection(await open_stream(address), address)
+                self._nursery.start_soon(connection.run)
+                if self._password is not None:
+                    await connection.execute("AUTH", self._password)
+        except BaseException as error:
+            reason = why(error)
+            if connection is not None:
+                reason = connection.close(reason)
+            if isinstance(error, OSError | trio.TooSlowError | ConnectionLost):
+                # A lost AUTH says nothing of the command that the connection was wanted for.
+                raise ConnectionLost(reason) from error
+            raise
+        return connection
+
+
+def why(error: BaseException) -> str:
+    """The reason of a failed connection in a few words: the operating system's, if it gave one."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    if isinstance(error, trio.TooSlowError):
+        return "timed out"
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    if isinstance(error, BaseExceptionGroup):
+        return why(error.exceptions[0])
+    if error.__cause__ is not None:
+        return why(error.__cause__)
+    return str(error) or type(error).__name__
+
+
+async def open_stream(address: Address) -> trio.abc.HalfCloseableStream:
+    """Connect to a node's TCP port or unix socket.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    if address.path:
+        return await trio.open_unix_socket(address.path)
+    return await trio.open_tcp_stream(address.host, address.port)

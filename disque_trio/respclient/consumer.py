@@ -1,0 +1,119 @@
+"""The worker loop, and handlers that several such loops call."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Generic, Self
+
+import trio
+
+from disque_trio.respclient.delivery import D, InFlight
+from disque_trio.respclient.errors import DisqueError
+
+
+class DeliveryLoop(AsyncIterator[D], Generic[D]):
+    """The loop over deliveries: ``async for``.
+
+    Args:
+        in_flight: what settles the deliveries of a loop that was left.
+        take: waits for the next delivery. Between its arrival and the return there must be no
+            checkpoint.
+        ack: whether asking for the next delivery acknowledges the one before.
+    """
+
+    def __init__(
+        self, in_flight: InFlight, take: Callable[[], Awaitable[D]], *, ack: bool = True
+    ) -> None:
+        self._in_flight = in_flight
+        self._take = take
+        self._ack = ack
+        self._given: list[D] = []
+        self._stopped = False
+        self._waiting: trio.CancelScope | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> D:
+        if self._ack and self._given:
+            self._given[-1].processed = True
+            await self._given[-1].finish()
+        self._given = [delivery for delivery in self._given if not delivery.settled]
+        if self._stopped:
+            raise StopAsyncIteration
+        delivery: D | None = None
+        with trio.CancelScope() as self._waiting:
+            delivery = await self._take()
+        if delivery is None:
+            raise StopAsyncIteration
+        # No checkpoint since it arrived: a cancellation finds it with the server or here.
+        self._given.append(delivery)
+        if self._stopped:
+            await self.aclose()
+            raise StopAsyncIteration
+        return delivery
+
+    async def stop(self) -> None:
+        """Take nothing new: the loop ends when it asks for the next one, or at once if it waits.
+
+        What is in hand can be finished, and is acknowledged as always.
+        """
+        self._stopped = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Give back what is not settled; also when cancelled, for a short time.
+
+        Errors are not raised: the server delivers it again when its time is over.
+        """
+        given, self._given = self._given, []
+        left = [delivery for delivery in given if not delivery.settled]
+        if left:
+            await self._in_flight.finish(left)
+
+    def __del__(self) -> None:
+        # An abandoned loop must not keep its deliveries from everybody else for ever.
+        left = [delivery for delivery in self._given if not delivery.settled]
+        if left:
+            self._in_flight.abandon(left)
+
+
+async def run_handlers(
+    loops: Iterable[DeliveryLoop[D]],
+    handler: Callable[[D], Awaitable[object]],
+    on_failure: Callable[[D], Awaitable[object]],
+) -> DisqueError | None:
+    """Call a handler for each delivery of the loops, one at a time of each loop.
+
+    Args:
+        on_failure: called where the handler has raised an ``Exception``.
+
+    Returns:
+        The error that ended the loops, or None if they were stopped. It is not raised: out of a
+        nursery it would be a group, and ``except ConnectionLost`` would not catch it.
+    """
+    failure: DisqueError | None = None
+
+    async def run(loop: DeliveryLoop[D]) -> None:
+        nonlocal failure
+        try:
+            async with loop:
+                async for delivery in loop:
+                    try:
+                        await handler(delivery)
+                    except Exception:
+                        await on_failure(delivery)
+        except DisqueError as error:
+            failure = failure or error
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for loop in loops:
+            nursery.start_soon(run, loop)
+    return failure

@@ -1,0 +1,188 @@
+"""Deliveries that a client works on, and the set of those in flight.
+
+A message is acknowledged only after its consumer is done with it, and given back, at once if
+possible, when the consumer failed. In doubt nothing is sent, and the server delivers the message
+again when its time is over.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import structlog
+import trio
+
+from disque_trio.respclient.errors import DisqueError
+
+_SETTLE_SECONDS = 2.0
+"""How long settling may take when the caller is cancelled or the client closes."""
+
+
+class Message(Protocol):
+    """A delivered message: a job or an event."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+
+
+class Delivery(ABC):
+    """A message that this client works on, until it is settled.
+
+    Meanwhile a heartbeat goes out in the background, so that no other consumer gets it.
+
+    Args:
+        message: what was delivered.
+        grace: seconds until the first heartbeat.
+        on_settled: called with the delivery when it is settled.
+
+    Attributes:
+        processed: whether its consumer is done with it, so that ``finish`` acknowledges it.
+    """
+
+    def __init__(self, message: Message, grace: float, on_settled: Callable[[Any], object]) -> None:
+        self._message = message
+        self._grace = grace
+        self._on_settled = on_settled
+        self._heartbeats = trio.CancelScope()
+        self._settling = trio.Lock()
+        self._settled = False
+        self._lost = False
+        self.processed = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of queue {self.queue!r}>"
+
+    @property
+    def id(self) -> str:
+        """Its id, as the server gave it."""
+        return self._message.id
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return self._message.queue
+
+    @property
+    def body(self) -> bytes:
+        """What was added."""
+        return self._message.body
+
+    @property
+    def settled(self) -> bool:
+        """It was acknowledged, given back or released: nothing more will be sent for it."""
+        return self._settled
+
+    @property
+    def lost(self) -> bool:
+        """The server no longer keeps it for this client: another consumer may get it."""
+        return self._lost
+
+    def release(self) -> None:
+        """Send nothing more for it.
+
+        The caller takes care of it by its id, or the server delivers it again when its time is
+        over.
+        """
+        if not self._settled:
+            self._settled = True
+            self._heartbeats.cancel()
+            self._on_settled(self)
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Settle it as its loop was left: acknowledged if ``processed``, else given back."""
+
+    @abstractmethod
+    async def _heartbeat(self) -> float | None:
+        """Tell the server that it is being worked on.
+
+        Returns:
+            Seconds until the next time; None if there shall be none.
+        """
+
+    async def keep(self) -> None:
+        """Send heartbeats until it is settled or lost. Runs as a task of the client."""
+        with self._heartbeats:
+            pause: float | None = self._grace
+            while pause is not None:
+                await trio.sleep(pause)
+                pause = await self._heartbeat()
+
+    async def _settle(self, send: Callable[[], Awaitable[object]], *, back: bool = False) -> None:
+        """Send what settles it, unless it is settled; ``back`` when that gives it back."""
+        # One at a time: a loop that is left and a client that closes may both want to settle it.
+        async with self._settling:
+            if not self._settled:
+                if back:
+                    # A heartbeat behind it would take it back.
+                    self._heartbeats.cancel()
+                await send()
+                self.release()
+
+
+D = TypeVar("D", bound=Delivery)
+
+
+class InFlight:
+    """The deliveries that are not settled yet.
+
+    Args:
+        nursery: runs their heartbeats, and outlives the caller's scopes.
+        log: where a delivery that could not be settled is reported.
+    """
+
+    def __init__(self, nursery: trio.Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
+        self._nursery = nursery
+        self._log = log
+        self._token = trio.lowlevel.current_trio_token()  # for finalisers, which may run anywhere
+        self._deliveries: set[Delivery] = set()
+
+    def add(self, delivery: Delivery) -> None:
+        """Keep a delivery until it is settled."""
+        self._deliveries.add(delivery)
+        self._nursery.start_soon(delivery.keep)
+
+    def discard(self, delivery: Delivery) -> None:
+        """Forget a delivery, which is settled."""
+        self._deliveries.discard(delivery)
+
+    async def finish(self, deliveries: Iterable[Delivery]) -> None:
+        """Settle deliveries as their loops were left, shielded, within a short time; never raises.
+
+        Where this fails the server delivers the message again when its time is over.
+        """
+        deliveries = list(deliveries)
+        with trio.move_on_after(_SETTLE_SECONDS, shield=True):
+            async with trio.open_nursery() as nursery:
+                for delivery in deliveries:
+                    nursery.start_soon(self._finish, delivery)
+        for delivery in deliveries:
+            delivery.release()
+
+    def abandon(self, deliveries: Iterable[Delivery]) -> None:
+        """Settle deliveries in the background. Safe to call from a finaliser, at any point."""
+
+        def start() -> None:
+            left = [delivery for delivery in deliveries if delivery in self._deliveries]
+            if left:
+                self._nursery.start_soon(self.finish, left)
+
+        try:
+            self._token.run_sync_soon(start)
+        except trio.RunFinishedError:
+            pass
+
+    async def close(self) -> None:
+        """Settle all."""
+        if self._deliveries:
+            await self.finish(self._deliveries)
+
+    async def _finish(self, delivery: Delivery) -> None:
+        try:
+            await delivery.finish()
+        except DisqueError as error:
+            self._log.warning("delivery not settled", id=delivery.id, error=str(error))

@@ -1,0 +1,103 @@
+"""A client as the state machine sees it: its permissions, what it waits for, and its replies."""
+
+from collections import deque
+from typing import Final
+
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP: Final = 2
+REPLY_SKIP_NEXT: Final = 3
+
+
+class Pending:
+    """A reply that is not ready yet, or that must wait for an earlier one.
+
+    Attributes:
+        client: whose it is.
+        reply: the bytes; None: not known yet.
+        silent: the client does not want to see it.
+        journaled: it may only leave if the journal of the turn is in the append-only file.
+    """
+
+    __slots__ = ("client", "journaled", "reply", "silent")
+
+    def __init__(self, client: "Client", reply: bytes | None) -> None:
+        self.client = client
+        self.reply = reply
+        self.silent = False
+        self.journaled = False
+
+
+class Client:
+    """The state of one connected client.
+
+    Attributes:
+        id: rising number, never used again.
+        out: replies that have not been handed to the connection yet.
+        resp: protocol version of the replies, 2 or 3.
+        authenticated: whether commands are served (always when no password is set).
+        name: what CLIENT SETNAME said.
+        label: how the event log calls it; empty: not known yet, as after a change of the name.
+        lib_name, lib_ver: what CLIENT SETINFO said.
+        reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
+        monitor: whether it gets a line for every command.
+        no_evict: it stays connected although all clients together hold too much.
+        close: close the connection when the replies are out.
+        waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
+        wait_number: which blocked GETJOB of the node it is; guards against stale time-outs.
+        withcounters: whether the blocked GETJOB asked for the counters.
+        reply_queue: replies in the order of the requests, from the first ADDJOB on that waits for
+            its copies; also those that are known and only wait behind it.
+        in_flight: how many these are.
+        in_slices: arguments left of a command about many ids (see ``batches``), whose reply is the
+            last of these: nothing else of the client may begin before it is there.
+        last_command: name of the last command, for CLIENT LIST.
+    """
+
+    __slots__ = (
+        "authenticated",
+        "close",
+        "id",
+        "in_flight",
+        "in_slices",
+        "label",
+        "last_command",
+        "lib_name",
+        "lib_ver",
+        "monitor",
+        "name",
+        "no_evict",
+        "out",
+        "reply_mode",
+        "reply_queue",
+        "resp",
+        "wait_number",
+        "waits_for",
+        "withcounters",
+    )
+
+    def __init__(self, id: int, authenticated: bool = True) -> None:
+        self.id = id
+        self.out: list[bytes] = []
+        self.resp = 2
+        self.authenticated = authenticated
+        self.name = b""
+        self.label = ""
+        self.lib_name = b""
+        self.lib_ver = b""
+        self.reply_mode = REPLY_ON
+        self.monitor = False
+        self.no_evict = False
+        self.close = False
+        self.waits_for: list[bytes] = []
+        self.wait_number = 0
+        self.withcounters = False
+        self.in_flight = 0
+        self.in_slices = 0
+        self.reply_queue: deque[Pending] = deque()
+        self.last_command = "NULL"
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits for a job or for copies; what it sent behind that waits, too."""
+        return len(self.waits_for) > 0 or self.in_flight > 0

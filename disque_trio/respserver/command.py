@@ -1,0 +1,88 @@
+"""Declares commands: name, arity, flags, handler, documentation and counters. One declaration
+drives the dispatch, COMMAND, COMMAND DOCS, the hints of the command line client and the page in
+docs."""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+
+M = TypeVar("M", contravariant=True)
+
+AnyCommand: TypeAlias = "Command[Any]"  # of whatever machine
+
+MANY: Final = 1 << 30
+
+# What neither looks at nor changes jobs, or events, more than to count them: all of it, or some.
+_INDEPENDENT: Final = frozenset(
+    ("auth", "client", "command", "echo", "hello", "info", "latency", "ping", "quit", "select",
+     "slowlog", "time")
+)  # fmt: skip
+_INDEPENDENT_PARTS: Final[dict[str, tuple[bytes, ...]]] = {
+    "cluster": (b"info", b"myid", b"nodes"),
+    "config": (b"get",),
+}
+
+INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"
+
+
+def misconf(problem: str) -> bytes:
+    """The error for what cannot be done while the append-only file cannot be written."""
+    return error(f"MISCONF Errors writing to the AOF file: {problem}")
+
+
+class CommandError(Exception):
+    """Ends a command with an error reply; the text starts with the error's code."""
+
+
+class Command(Generic[M]):
+    """One command of one server, whose state machine is an ``M``.
+
+    Attributes:
+        name: lower case.
+        arity: arguments with the name; negative: at least so many.
+        flags: words of COMMAND: write readonly denyoom admin random loading skip_monitor fast.
+        handler: called with the machine, the client and all arguments, the name first.
+        syntax: the arguments as a person reads them.
+        summary: one line on what it does.
+        group: jobs, queues, server, connection or cluster.
+        alias_of: the command that this is another name of, or empty.
+        calls, nanoseconds: what INFO commandstats shows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arity: int,
+        flags: str,
+        handler: Callable[[M, Client, list[bytes]], None],
+        syntax: str,
+        summary: str,
+        group: str,
+        alias_of: str = "",
+        unauthenticated: bool = False,
+    ) -> None:
+        self.name = name
+        self.arity = arity
+        self.flags = flags.split()
+        self.handler = handler
+        self.syntax = syntax
+        self.summary = summary
+        self.group = group
+        self.alias_of = alias_of
+        self.unauthenticated = unauthenticated
+        self.denyoom = "denyoom" in self.flags
+        self.skip_monitor = "skip_monitor" in self.flags
+        self.while_loading = "loading" in self.flags
+        # PING too: what watches a node has to learn that it cannot take jobs.
+        self.writes = "write" in self.flags or name == "ping"
+        self.min_args = abs(arity)
+        self.max_args = arity if arity > 0 else MANY
+        self.calls = 0
+        self.nanoseconds = 0
+
+    def is_independent(self, args: list[bytes]) -> bool:
+        """Whether ``args`` can be served as if no job, or event, was touched."""
+        parts = _INDEPENDENT_PARTS.get(self.name, ())
+        return self.name in _INDEPENDENT or (len(args) > 1 and args[1].lower() in parts)

@@ -1,0 +1,1 @@
+"""Commands of any server that speaks RESP: AUTH, CLIENT, CONFIG, INFO, SLOWLOG and the like."""

@@ -1,0 +1,31 @@
+"""Parses arguments that several commands take."""
+
+from typing import Final
+
+from disque_trio.resp.ints import parse_int
+from disque_trio.respserver.command import CommandError
+
+SYNTAX: Final = "ERR syntax error"
+
+
+def wrong_arity(name: str) -> CommandError:
+    """The error for a number of arguments that only the handler can judge."""
+    return CommandError(f"ERR wrong number of arguments for '{name}' command")
+
+
+def parse_timeout(text: bytes) -> int:
+    """A time-out in ms, 0: for ever."""
+    value = parse_int(text)
+    if value is None:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if value < 0:
+        raise CommandError("ERR timeout is negative")
+    return value
+
+
+def parse_integer(text: bytes) -> int:
+    """A signed 64-bit integer."""
+    value = parse_int(text)
+    if value is None:
+        raise CommandError("ERR value is not an integer or out of range")
+    return value

@@ -1,0 +1,50 @@
+"""Lists the commands that every RESP server here has."""
+
+from disque_trio.respserver.command import Command
+from disque_trio.respserver.commands import connection, diagnostics, server
+from disque_trio.respserver.commands.client import client_command
+from disque_trio.respserver.machine import Machine
+
+
+def common_commands() -> list[Command[Machine]]:
+    """New entries for a command table."""
+    return [
+        Command("auth", -2, "readonly loading skip_monitor fast", connection.auth,
+                "[username] password", "Give the password.", "connection",
+                unauthenticated=True),
+        Command("ping", -1, "readonly fast", connection.ping, "[message]",
+                "Answers PONG or the message.", "connection"),
+        Command("echo", 2, "readonly fast", connection.echo, "message",
+                "Answers the message.", "connection"),
+        Command("select", 2, "readonly loading fast", connection.select, "0",
+                "There for Redis clients: the only database is 0.", "connection"),
+        Command("quit", -1, "readonly loading fast", connection.quit, "",
+                "End the connection.", "connection", unauthenticated=True),
+        Command("reset", 1, "readonly loading fast", connection.reset, "",
+                "As if newly connected.", "connection", unauthenticated=True),
+        Command("client", -2, "admin readonly", client_command,
+                "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY|NO-EVICT "
+                "[...]",
+                "Look at and control the connections.", "connection"),
+        Command("info", -1, "readonly loading", server.info, "[section]",
+                "State and counters.", "server"),
+        Command("config", -2, "admin readonly", server.config,
+                "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
+                "Read and change the settings.", "server"),
+        Command("command", -1, "readonly loading", server.command,
+                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
+                "The command table.", "server"),
+        Command("time", 1, "readonly fast", server.time, "",
+                "The clock: seconds and microseconds.", "server"),
+        Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
+                "The commands that took long.", "server"),
+        Command("latency", -2, "admin readonly loading", diagnostics.latency,
+                "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
+                "What took long, by event.", "server"),
+        Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
+                "A line for every command that is served.", "server"),
+        Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",
+                "End the process.", "server"),
+        Command("bgrewriteaof", 1, "admin readonly", server.bgrewriteaof, "",
+                "Compact the append-only file.", "server"),
+    ]  # fmt: skip

@@ -1,0 +1,114 @@
+"""Connection commands: AUTH, HELLO, PING and those that Redis clients send when they connect."""
+
+from disque_trio.resp.reply import OK, PONG, Value, bulk, encode
+from disque_trio.respserver.client import REPLY_ON, Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, wrong_arity
+from disque_trio.respserver.commands.client import check_name
+from disque_trio.respserver.machine import Machine
+from disque_trio.version import VERSION
+
+
+def auth(node: Machine, client: Client, args: list[bytes]) -> None:
+    """AUTH [user] password. There is one user, "default"."""
+    if len(args) > 3:
+        raise CommandError(SYNTAX)
+    _authenticate(node, client, args[1:])
+    client.out.append(OK)
+
+
+def _authenticate(node: Machine, client: Client, words: list[bytes]) -> None:
+    right = node.host.check_password(words[-1])
+    if right is None:
+        raise CommandError("ERR Client sent AUTH, but no password is set")
+    if not right or (len(words) == 2 and words[0] != b"default"):
+        client.authenticated = False
+        if len(words) == 2:
+            raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
+        raise CommandError("ERR invalid password")
+    client.authenticated = True
+
+
+def hello(node: Machine, client: Client, args: list[bytes]) -> None:
+    """HELLO [2|3 [AUTH user password] [SETNAME name]], as Redis has it."""
+    if len(args) > 1 and args[1] not in (b"2", b"3"):
+        parse_integer(args[1])
+        raise CommandError("NOPROTO unsupported protocol version")
+    name: bytes | None = None
+    credentials: list[bytes] = []
+    i = 2
+    while i < len(args):
+        option = args[i].lower()
+        if option == b"auth" and i + 2 < len(args):
+            credentials = args[i + 1 : i + 3]
+            i += 3
+        elif option == b"setname" and i + 1 < len(args):
+            name = args[i + 1]
+            check_name(name)
+            i += 2
+        else:
+            raise CommandError(
+                "ERR Syntax error in HELLO option '" + args[i].decode("utf-8", "replace") + "'"
+            )
+    if credentials:
+        _authenticate(node, client, credentials)
+    if not client.authenticated:
+        raise CommandError(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
+            "HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and "
+            "select the RESP protocol version at the same time"
+        )
+    if name is not None:
+        client.name = name
+        client.label = ""
+    if len(args) > 1:
+        client.resp = int(args[1])
+    answer: dict[bytes, Value] = {
+        b"server": node.product.encode(),
+        b"version": VERSION.encode(),
+        b"proto": client.resp,
+        b"id": client.id,
+        b"mode": b"standalone",
+        b"role": b"master",
+        b"modules": [],
+    }
+    client.out.append(encode(answer, client.resp))
+
+
+def ping(node: Machine, client: Client, args: list[bytes]) -> None:
+    """PING [message]."""
+    if len(args) > 2:
+        raise wrong_arity("ping")
+    client.out.append(PONG if len(args) == 1 else bulk(args[1]))
+
+
+def echo(node: Machine, client: Client, args: list[bytes]) -> None:
+    """ECHO message."""
+    client.out.append(bulk(args[1]))
+
+
+def select(node: Machine, client: Client, args: list[bytes]) -> None:
+    """SELECT 0: there is one database; the command is there for Redis clients."""
+    if parse_integer(args[1]) != 0:
+        raise CommandError("ERR DB index is out of range")
+    client.out.append(OK)
+
+
+def quit(node: Machine, client: Client, args: list[bytes]) -> None:
+    """QUIT: the reply, then the end of the connection."""
+    client.out.append(OK)
+    client.close = True
+
+
+def reset(node: Machine, client: Client, args: list[bytes]) -> None:
+    """RESET: as if newly connected."""
+    client.resp = 2
+    client.name = b""
+    client.label = ""
+    client.reply_mode = REPLY_ON
+    client.no_evict = False
+    if client.monitor:
+        client.monitor = False
+        node.monitors.remove(client)
+    client.authenticated = node.host.check_password(b"") is None
+    client.out.append(b"+RESET\r\n")

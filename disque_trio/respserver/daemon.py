@@ -1,0 +1,257 @@
+"""A running daemon: supervises the tasks of a RESP server, starts and stops them.
+
+The nursery holds: the engine (client turns), the requeue timer, the regular work, one task for each
+listening socket, the signals, the append-only file, and what the product adds. If one of them fails
+the daemon ends with its error, rather than go on without, say, its timers; whatever supervises the
+process starts it again.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from disque_trio.aof.loading import LoadError
+from disque_trio.aof.persistence import Persistence
+from disque_trio.process.logs import Log, Logging
+from disque_trio.process.process import pidfile
+from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.doors import Doors
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.links import Limits
+from disque_trio.respserver.io.listeners import (
+    Places,
+    accept_clients,
+    close_listeners,
+    open_listeners,
+)
+from disque_trio.respserver.io.tasks import (
+    RequeueTimer,
+    collect_garbage,
+    feed_watchdog,
+    flush_all,
+    report,
+    run_cron,
+    serve,
+)
+
+FLUSH_SECONDS = 2  # for replies that are not sent when the daemon stops
+
+
+class StartError(Exception):
+    """The daemon cannot start, or cannot continue; the text says why."""
+
+
+class DaemonSettings(Limits, Places, Protocol):
+    """The settings that the daemon uses."""
+
+    @property
+    def loglevel(self) -> str: ...
+
+
+class Product:
+    """The interface of the server that a daemon runs, a Disque node or bananaq. The daemon calls
+    its methods in this order; those that the product does not override do nothing."""
+
+    def listen(self, listeners: Sequence[socket.socket]) -> Doors:
+        """Open the sockets that the product adds, after those for clients, and log that it listens.
+        Returns the doors that are open to strangers. Raises ListenError."""
+        raise NotImplementedError
+
+    async def begin(self, nursery: trio.Nursery) -> None:
+        """Start the tasks that run before clients are admitted."""
+
+    def loaded(self) -> None:
+        """Called when the append-only file is loaded, before anything is appended to it."""
+
+    def serve(self, nursery: trio.Nursery) -> None:
+        """Start the tasks that need the loaded data."""
+
+    async def end(self) -> None:
+        """Called when the daemon has stopped cleanly."""
+
+    def close(self) -> None:
+        """Release everything, however the daemon ended."""
+
+    def apply(self, names: Sequence[str]) -> None:
+        """Apply the settings ``names``, which have changed."""
+
+    def reload(self) -> None:
+        """Handle SIGHUP: apply the configuration as it is now, as far as it can be SET."""
+
+
+class Daemon:
+    """Runs a RESP server from start to stop.
+
+    Args:
+        product: what differs.
+        engine, timer, persistence: serve clients, call the machine, keep its records.
+        settings: those of ``engine``.
+        logging: where the log goes.
+        notifier: tells systemd how the daemon is.
+        activated: listening sockets that somebody else opened.
+        own: other listening sockets that the process was given.
+        pidfile: gets the id of the process while it serves; empty: there is none.
+        requeue: load the file whether it is on or not, and put jobs back into their queues.
+        written_at: when the file was written, if nothing has happened since, ms; 0: it may have.
+
+    Attributes:
+        engine, persistence: as given.
+        own: the listening sockets that nobody else opened, once it runs.
+        restarting: the process is to be replaced when ``run`` has ended; the sockets stay open.
+        stopped_at: when the restart began, ms of the machine's time.
+
+    Raises:
+        StartError: the file cannot be loaded (from ``run``).
+        ListenError: a socket cannot be listened on (from ``run``).
+    """
+
+    def __init__(
+        self,
+        product: Product,
+        engine: Engine,
+        timer: RequeueTimer,
+        persistence: Persistence,
+        settings: DaemonSettings,
+        logging: Logging,
+        notifier: Notifier,
+        activated: Sequence[socket.socket] = (),
+        own: Sequence[socket.socket] = (),
+        pidfile: str = "",
+        requeue: bool = False,
+        written_at: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.persistence = persistence
+        self.activated = activated
+        self.own = own
+        self.restarting = False
+        self.stopped_at = 0
+        self._product = product
+        self._timer = timer
+        self._settings = settings
+        self._logging = logging
+        self._log: Log = logging.log
+        self._notifier = notifier
+        self._pidfile = pidfile
+        self._requeue = requeue
+        self._written_at = written_at
+        self._doors: Doors | None = None  # once they are open
+        self._stopping = trio.Event()
+
+    async def run(self) -> None:
+        """Serve until a signal, ``stop`` or ``restart`` ends it."""
+        listeners: list[socket.socket] = []
+        machine = self.engine.node
+        try:
+            listeners = open_listeners(self._settings, self._log, [*self.activated, *self.own])
+            self.own = listeners[len(self.activated) :]
+            self._doors = self._product.listen(listeners)
+            collect_garbage()
+            with pidfile(self._pidfile):
+                await self._serve(listeners)
+            self._log.notice("stopped", **{machine.holds: machine.held()})
+        except BaseException:
+            self.restarting = False
+            raise
+        finally:
+            self.engine.close_all()
+            self._product.close()
+            if not self.restarting:
+                close_listeners(listeners, self.activated)
+
+    async def _serve(self, listeners: list[socket.socket]) -> None:
+        """Run all tasks until the daemon is to stop. Raises StartError."""
+        engine = self.engine
+        persistence = self.persistence
+        notifier = self._notifier
+        failure: StartError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve, engine)
+            nursery.start_soon(self._timer.run, engine)
+            nursery.start_soon(run_cron, engine)
+            await self._product.begin(nursery)
+            for listener in listeners:
+                nursery.start_soon(accept_clients, listener, engine)
+            await nursery.start(self._watch_signals)
+            if notifier.watchdog:
+                nursery.start_soon(feed_watchdog, notifier, engine)
+            try:
+                await self._restore()
+            except (LoadError, OSError) as problem:
+                # Out of the nursery it would come as a group.
+                failure = StartError(str(problem))
+            else:
+                # Stopped while loading, it must not do anything with the half that it has.
+                if not self._stopping.is_set():
+                    nursery.start_soon(persistence.run, engine)
+                    self._product.serve(nursery)
+                    notifier.ready()
+                    if notifier.enabled:
+                        nursery.start_soon(report, notifier, engine)
+                    await self._stopping.wait()
+                    await persistence.file.until_stored()
+                    await flush_all(engine, FLUSH_SECONDS)
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        persistence.close()
+        await self._product.end()
+
+    async def _restore(self) -> None:
+        """Load the append-only file, if there is to be one. Clients get -LOADING meanwhile."""
+        persistence = self.persistence
+        if not (persistence.file.wanted or self._requeue):
+            return
+        machine = self.engine.node
+        # By the time the jobs were written, a job whose delay has ended since was not delivered.
+        machine.now = self._written_at or self.engine.clock.now()
+        held = await persistence.loading.load(self._requeue, self._notifier, self._stopping.is_set)
+        if self._stopping.is_set():
+            return
+        self._log.notice("loaded", file=persistence.file.path, **{machine.holds: held})
+        self._product.loaded()
+        if persistence.file.wanted:
+            persistence.file.open()
+
+    async def _watch_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            task_status.started()
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    self._product.reload()
+                    continue
+                if self._stopping.is_set() and not self.restarting:
+                    self._log.warning("a second signal, no waiting", signal=number)
+                    os._exit(1)
+                self.stop(signal.Signals(number).name)
+
+    def stop(self, reason: str) -> None:
+        """Make ``run`` stop cleanly; ``reason`` is for the log."""
+        self._log.notice("stopping", reason=reason)
+        self.restarting = False
+        self._notifier.stopping()
+        self._stopping.set()
+
+    def restart(self) -> None:
+        """Make ``run`` end so that a new process can replace this one."""
+        self._log.notice("restarting", reason="a client asked for it")
+        self.restarting = True
+        self.stopped_at = self.engine.node.now
+        self._notifier.reloading()
+        self._stopping.set()
+
+    def apply(self, names: Sequence[str]) -> None:
+        """Make the settings ``names``, which have changed, take effect where they are not read when
+        they matter."""
+        self.engine.apply(names)
+        self._logging.set_level(self._settings.loglevel)
+        self.persistence.rewriting.apply()
+        self._product.apply(names)
+        if self._doors is not None:
+            self._doors.look()

@@ -1,0 +1,94 @@
+"""Finds out whether strangers can reach the client port or the cluster bus, and logs it.
+
+Strangers are all who reach an address that is not a loopback one. They are kept from the port for
+clients by a password, from the cluster bus by TLS, and from both by protected-mode where no address
+to listen on was named; a firewall is not seen from here.
+"""
+
+from collections.abc import Sequence
+
+from disque_trio.process.logs import Log
+from disque_trio.process.sockets import WILDCARDS, is_local
+from disque_trio.respserver.io.links import Limits
+
+Place = tuple[str, int]  # address and port
+
+
+class Doors:
+    """The doors of this process, and what was said of them.
+
+    Args:
+        clients, bus: where clients and other nodes are listened for.
+        config: the settings that can change.
+        tls: nodes have to show a certificate.
+        holds: what is kept.
+        setting: the one that names addresses to listen on.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[Place],
+        bus: Sequence[Place],
+        config: Limits,
+        log: Log,
+        *,
+        tls: bool = False,
+        holds: str = "jobs",
+        setting: str = "bind",
+    ) -> None:
+        self._clients = clients
+        self._bus = bus
+        self._config = config
+        self._log = log
+        self._tls = tls
+        self._holds = holds
+        self._setting = setting
+        self._said: list[str] = []
+
+    def lines(self, processes: int = 1) -> list[str]:
+        """The warnings: a line for each door that strangers can use. ``processes``: how many there
+        are; the next ones have the next ports."""
+        holds, setting = self._holds, self._setting
+        protected = self._config.protected_mode
+        lines = []
+        at = "" if self._config.requirepass else _reached(self._clients, protected, processes)
+        if at:
+            lines.append(
+                f"clients at {at} need no password: whoever reaches that can read, add and remove "
+                f"{holds} and change settings. Set requirepass, name other addresses with "
+                f"{setting}, or keep strangers out with a firewall"
+            )
+        at = "" if self._tls else _reached(self._bus, protected, processes)
+        if at:
+            lines.append(
+                f"the cluster bus at {at} asks for no password, whatever requirepass is: whoever "
+                f"reaches that can join the cluster, and then read and remove {holds}. Set "
+                "tls-cluster yes with tls-cert-file, tls-key-file and tls-ca-cert-file, name other "
+                f"addresses with {setting}, or let a firewall keep all but the other nodes out"
+            )
+        return lines
+
+    def look_first(self, processes: int = 1, number: int = 0) -> None:
+        """Warn of doors that are open at the start. Process 0 does so for all ``processes``."""
+        if number == 0:
+            for line in self.lines(processes):
+                self._log.warning(line)
+        self._said = self.lines()
+
+    def look(self) -> None:
+        """Warn of doors that were not open before; to be called when settings may have changed."""
+        lines = self.lines()
+        for line in lines:
+            if line not in self._said:
+                self._log.warning(line)
+        self._said = lines
+
+
+def _reached(places: Sequence[Place], protected: bool, processes: int) -> str:
+    """Those of ``places`` that serve strangers, as a text."""
+    return ", ".join(
+        (f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}")
+        + (f"-{port + processes - 1}" if processes > 1 else "")
+        for ip, port in places
+        if not (protected if ip in WILDCARDS else is_local(ip))
+    )

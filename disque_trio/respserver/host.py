@@ -1,0 +1,84 @@
+"""The interface between commands and the process around the state machine.
+
+``Host`` is the interface; its default is a node without a process around it, which is what
+tests and simulations drive. The server overrides what it can do.
+"""
+
+from disque_trio.respserver.client import Client
+
+
+class Host:
+    """The process that the state machine runs in."""
+
+    def clients(self) -> list[Client]:
+        """All connected clients, oldest first."""
+        return []
+
+    def address(self, client: Client) -> str:
+        """Where ``client`` connected from: ``ip:port`` or ``path:0``."""
+        return "?:0"
+
+    def describe(self, client: Client) -> str:
+        """The line of CLIENT LIST for ``client``, without line end."""
+        return f"id={client.id} name={client.name.decode('latin-1')} cmd={client.last_command}"
+
+    def close(self, client: Client) -> None:
+        """Disconnect ``client``; if it is the one being served, after its reply."""
+
+    def pause(self, milliseconds: int) -> None:
+        """Serve no client for this time."""
+
+    def check_password(self, password: bytes) -> bool | None:
+        """Whether ``password`` is right; None when none is set."""
+        return None
+
+    def time_us(self) -> int | None:
+        """The wall clock in µs since the epoch; None: there is none but the node's time."""
+        return None
+
+    def info(self) -> "dict[str, dict[str, str | int | float]]":
+        """Sections and fields of INFO that the process knows: server, clients, persistence ..."""
+        return {}
+
+    def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
+        """Names and values of the parameters that match one of the glob patterns."""
+        return []
+
+    def config_set(
+        self, pairs: list[tuple[bytes, bytes]], client: Client | None = None
+    ) -> str | None:
+        """Set all or none; returns the error reply's text or None. ``client``: who asks; None:
+        the operator, who may set everything that can be set."""
+        return "ERR Unsupported CONFIG parameter: " + pairs[0][0].decode("utf-8", "replace")
+
+    def config_rewrite(self) -> str | None:
+        """Write the settings back to their file; returns the error reply's text or None."""
+        return "ERR The server is running without a config file"
+
+    def reset_stats(self) -> None:
+        """Set the counters of INFO stats to zero."""
+
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        """Stop serving and end the process cleanly, after writing all jobs to a new append-only
+        file if asked to. Returns the error reply's text if that failed."""
+        return None
+
+    def restart(self) -> str | None:
+        """Stop serving, write all jobs and queues, and start a new process that continues with
+        them. Returns the error reply's text if that failed."""
+        return None
+
+    def rewrite_aof(self) -> str | None:
+        """Compact the append-only file soon; returns the error reply's text or None."""
+        return "ERR there is no append-only file"
+
+    def may_debug(self, client: Client) -> bool:
+        """Whether ``client`` may use DEBUG."""
+        return True
+
+    def sleep(self, seconds: float) -> None:
+        """Block the process for this time (DEBUG SLEEP)."""
+
+    def crash(self, restart: bool, delay: int) -> None:
+        """End at once without any cleanup; with ``restart`` the process replaces itself by a new
+        one ``delay`` ms later."""

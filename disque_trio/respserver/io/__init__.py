@@ -1,0 +1,1 @@
+"""Client sockets: listeners, event-loop turns over all ready connections, and timers."""

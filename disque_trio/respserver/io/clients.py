@@ -1,0 +1,210 @@
+"""The connected clients of a server, and the replies that they have not read yet.
+
+Owns who is connected, and who is dropped: a client that does not read its replies, that has been
+silent for too long, that holds most when all of them hold too much, or that is told to go. What
+they ask for is served by ``serving``, in the turns of ``engine``.
+"""
+
+import socket
+from typing import Final
+
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log
+from disque_trio.resp.request import RequestParser
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.departures import Departures
+from disque_trio.respserver.io.lingering import Lingering
+from disque_trio.respserver.io.links import Limits
+from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
+from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.machine import Machine
+
+CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
+HALF_CLOSED: Final = 30_000  # ms that a client waits for its replies that sends nothing any more
+MONITOR_LIMIT: Final = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
+
+
+class Clients:
+    """The set of connected clients.
+
+    Attributes:
+        node: the state machine. connections: by file descriptor. by_id: by client id.
+        now: time of the current turn, ms since the epoch.
+        behind: those with a backlog that can be served.
+        dirty: those with replies to send.
+        serving: the one whose requests are being served, or None.
+        departures: who is to go, and what each of them makes the process hold.
+        lingering: connections of clients that broke the protocol, until these have read why.
+    """
+
+    def __init__(
+        self,
+        node: Machine,
+        config: Limits,
+        clock: Clock,
+        stats: Stats,
+        log: Log,
+        poller: Poller,
+    ) -> None:
+        self.node = node
+        self.config = config
+        self.clock = clock
+        self.stats = stats
+        self.log = log
+        self.connections: dict[int, Connection] = {}
+        self.by_id: dict[int, Connection] = {}
+        self.now = clock.now()
+        self.departures = Departures(stats, log)
+        self._epoll = poller.epoll
+        self.lingering = Lingering(self._epoll)
+        self._next_id = 1
+        self.behind: dict[Connection, None] = {}
+        self.dirty: list[Connection] = []
+        self.serving: Connection | None = None
+        self._looked_at = 0
+
+    # ---- connections ------------------------------------------------------------------------
+
+    def add(self, sock: socket.socket, address: str, unix: bool) -> None:
+        """Serve the client at the other end of ``sock`` from now on."""
+        config = self.config
+        client = Client(self._next_id, not config.requirepass)
+        self._next_id += 1
+        parser = RequestParser(
+            config.proto_max_bulk_len,
+            config.proto_inline_max_size,
+            config.client_query_buffer_limit,
+            client.authenticated,
+        )
+        connection = Connection(sock, client, parser, address, unix, self.clock.now())
+        self.connections[connection.fd] = connection
+        self.by_id[client.id] = connection
+        self._epoll.register(connection.fd, READ)
+
+    def close(self, connection: Connection) -> None:
+        """Disconnect a client at once."""
+        if connection.closed:
+            return
+        connection.closed = True
+        self.behind.pop(connection, None)
+        del self.connections[connection.fd]
+        del self.by_id[connection.client.id]
+        self.departures.count(connection)
+        self.node.forget_client(connection.client)
+        connection.client.close = True
+        self._epoll.unregister(connection.fd)
+        if connection.parser.error is None:
+            connection.sock.close()
+        else:
+            self.lingering.add(connection.sock, self.now)
+
+    def close_soon(self, connection: Connection) -> None:
+        """Disconnect a client; if it is being served, when it has its reply."""
+        if connection is self.serving:
+            connection.client.close = True
+        else:
+            self.departures.tell(connection)
+
+    def watch(self, connection: Connection) -> None:
+        """Wait for what ``connection`` can do next."""
+        mask = GONE if connection.reading_paused else READ
+        # Who broke the protocol may read only when all that it sends is read, and dropped.
+        broken = connection.parser.error is not None and not connection.reading_paused
+        if connection.ended or (connection.client.close and not broken):
+            mask = 0
+        if connection.writing:
+            mask |= WRITE
+        self._epoll.modify(connection.fd, mask)
+
+    # ---- sending ----------------------------------------------------------------------------
+
+    def flush(self, connection: Connection) -> None:
+        """Send the replies to ``connection``."""
+        client = connection.client
+        out = client.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self.stats.output_bytes += len(data)
+        connection.active = self.now
+        if not connection.send(data):
+            self.close(connection)
+        elif connection.unsent:
+            self._check_unsent(connection)
+        elif client.close:
+            self.close(connection)
+
+    def write_rest(self, connection: Connection) -> None:
+        """Write the unsent rest of the replies to a client."""
+        connection.active = self.now
+        if not connection.send_rest():
+            self.close(connection)
+        elif connection.unsent:
+            self._check_unsent(connection)
+        else:
+            self.departures.count(connection)
+            connection.over_soft_since = 0
+            connection.writing = False
+            self.watch(connection)
+            if connection.client.close and not connection.client.out:
+                self.close(connection)
+
+    def _check_unsent(self, connection: Connection) -> None:
+        """Wait until the socket takes more, unless too much is unsent for too long."""
+        self.departures.count(connection)
+        limit = self.config.client_output_buffer_limit
+        hard = limit.hard
+        if connection.client.monitor and not hard:
+            hard = MONITOR_LIMIT
+        unsent = len(connection.unsent)
+        too_long = False
+        if limit.soft and unsent > limit.soft:
+            if not connection.over_soft_since:
+                connection.over_soft_since = self.now
+            too_long = self.now - connection.over_soft_since > limit.seconds * 1000
+        else:
+            connection.over_soft_since = 0
+        if too_long or (hard and unsent > hard):
+            self.log.warning(
+                "client closed: it does not read its replies",
+                client=connection.address,
+                unsent=unsent,
+            )
+            self.close(connection)
+        elif not connection.writing:
+            connection.writing = True
+            self.watch(connection)
+
+    def write_all(self) -> bool:
+        """Write unsent replies as far as the sockets take them; returns whether there were any."""
+        waiting = [c for c in self.connections.values() if c.unsent]
+        for connection in waiting:
+            self.write_rest(connection)
+        return len(waiting) > 0
+
+    # ---- regular work -----------------------------------------------------------------------
+
+    def cron(self, now: int) -> None:
+        """Disconnect clients that have been silent, or have not read their replies, for too long;
+        at most twice a second."""
+        if now - self._looked_at < CLIENTS_LOOK:
+            return
+        self._looked_at = now
+        self.lingering.expire(now)
+        self.departures.due = True  # somebody may not be spared any more
+        timeout = self.config.timeout * 1000
+        for connection in list(self.connections.values()):
+            if connection.ended and now - connection.active > HALF_CLOSED:
+                self.close(connection)
+            elif connection.over_soft_since:
+                self._check_unsent(connection)
+            elif timeout and now - connection.active > timeout:
+                client = connection.client
+                if not client.blocked and not client.monitor and not connection.backlog:
+                    self.close(connection)
+
+    def close_all(self) -> None:
+        """Disconnect everybody."""
+        for connection in list(self.connections.values()):
+            self.close(connection)
+        self.lingering.close_all()

@@ -1,0 +1,144 @@
+"""One client's connection: its socket, its unread requests and its unsent replies.
+
+Owns the bytes; when they are read and served is the ``engine``'s.
+"""
+
+import socket
+from collections import deque
+from typing import Final
+
+from disque_trio.resp.request import ARGUMENT, RequestParser
+from disque_trio.respserver.client import Client
+
+READ_SIZE: Final = 64 * 1024
+_ID_SIZE: Final = 40  # bytes of each of the many that a command may be about
+
+
+class Connection:
+    """The connection of one client.
+
+    Attributes:
+        client: the client as the state machine knows it.
+        parser: what was read and is not a whole request yet.
+        backlog: requests that were read and not served yet (the client is blocked or paused, or
+            had its share of the turn).
+        backlog_size: bytes that they take.
+        unsent: replies that the socket did not take.
+        address: ``ip:port``, or ``path:0`` for the unix socket.
+        created, active: when it connected and last sent something, ms of the node's clock.
+        over_soft_since: since when more than the soft limit is unsent, ms, 0: it is not.
+        reading_paused: it is not read from, because enough of it waits.
+        ended: it will send nothing more, but has replies to come.
+        writing: it waits until the socket takes more.
+        closed: the socket is closed.
+    """
+
+    __slots__ = (
+        "active",
+        "address",
+        "backlog",
+        "backlog_size",
+        "client",
+        "closed",
+        "created",
+        "ended",
+        "fd",
+        "over_soft_since",
+        "parser",
+        "reading_paused",
+        "sock",
+        "unix",
+        "unsent",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        client: Client,
+        parser: RequestParser,
+        address: str,
+        unix: bool,
+        now: int,
+    ) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.client = client
+        self.parser = parser
+        self.backlog: deque[list[bytes]] = deque()
+        self.backlog_size = 0
+        self.unsent = bytearray()
+        self.address = address
+        self.unix = unix
+        self.created = now
+        self.active = now
+        self.over_soft_since = 0
+        self.reading_paused = False
+        self.ended = False
+        self.writing = False
+        self.closed = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to be done for it but to read."""
+        parser = self.parser
+        return (
+            len(self.backlog) > 0
+            or self.reading_paused
+            or parser.held_back
+            or parser.error is not None
+        )
+
+    @property
+    def held(self) -> int:
+        """Bytes that it makes the process hold between turns."""
+        in_slices = self.client.in_slices * (_ID_SIZE + ARGUMENT)
+        return self.parser.size + self.backlog_size + len(self.unsent) + in_slices
+
+    def send(self, data: bytes) -> bool:
+        """Send ``data`` behind what is unsent. False when the connection is lost."""
+        if self.unsent:
+            self.unsent += data
+            return True
+        try:
+            sent = self.sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            return False
+        if sent < len(data):
+            self.unsent += memoryview(data)[sent:]
+        return True
+
+    def send_rest(self) -> bool:
+        """Send what is unsent as far as the socket takes it. False when the connection is lost."""
+        try:
+            while self.unsent:
+                with memoryview(self.unsent) as rest:
+                    sent = self.sock.send(rest)
+                del self.unsent[:sent]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            return False
+        return True
+
+    def describe(self, now: int) -> str:
+        """The line of CLIENT LIST."""
+        client = self.client
+        flags = ("O" if client.monitor else "") + ("b" if client.blocked else "")
+        flags += "c" if client.close else ""
+        flags += "U" if self.unix else ""
+        flags += "e" if client.no_evict else ""
+        read = self.parser.pending + self.backlog_size
+        waiting = sum(map(len, client.out))
+        unsent = len(self.unsent) + waiting
+        return (
+            f"id={client.id} addr={self.address} fd={self.fd} "
+            f"name={client.name.decode('latin-1')} age={(now - self.created) // 1000} "
+            f"idle={(now - self.active) // 1000} flags={flags or 'N'} qbuf={read} qbuf-free=0 "
+            f"obl={unsent} oll=0 omem={unsent} tot-mem={self.held + waiting} "
+            f"events={'rw' if self.writing else 'r'} cmd={client.last_command} "
+            f"resp={client.resp} lib-name={client.lib_name.decode('latin-1')} "
+            f"lib-ver={client.lib_ver.decode('latin-1')}"
+        )

@@ -1,0 +1,85 @@
+"""Chooses the clients to disconnect at the end of a turn: those told to go, and those that hold
+most when all of them together exceed the limit.
+
+Owns the account of what they hold. It changes where something is left over from a turn, so that a
+client that is served at once costs nothing here.
+"""
+
+from typing import Final
+
+from disque_trio.process.logs import Log
+from disque_trio.respserver.holdings import Holdings
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.stats import Stats
+
+MOST_LINES: Final = 10  # that are logged in a second
+
+
+class Departures:
+    """The clients to disconnect at the end of the turn.
+
+    Attributes:
+        due: there may be some.
+        holdings: what each client makes the process hold between turns.
+    """
+
+    def __init__(self, stats: Stats, log: Log) -> None:
+        self.due = False
+        self.holdings: Holdings[Connection] = Holdings()
+        self._told: list[Connection] = []
+        self._stats = stats
+        self._log = log
+        self._second = 0  # in which the last line was logged
+        self._lines = 0
+        self._not_logged = 0  # evictions since then
+
+    def tell(self, connection: Connection) -> None:
+        """Have ``connection`` closed at the end of the turn."""
+        self._told.append(connection)
+        self.due = True
+
+    def count(self, connection: Connection) -> None:
+        """Update the bytes that ``connection`` holds."""
+        connection.parser.resized = False
+        self.holdings.note(connection, 0 if connection.closed else connection.held)
+        if self.holdings.over:
+            self.due = True
+
+    def bound(self, limit: int) -> None:
+        """Limit the sum for all clients to ``limit`` bytes, 0: no limit."""
+        self.holdings.limit = limit
+        self.due = True
+
+    def take(self, now: int) -> list[Connection]:
+        """Return the connections to close now (ms)."""
+        self.due = False
+        leaving = self._told
+        self._told = []
+        for connection in leaving:
+            self.holdings.note(connection, 0)
+        evicted = self.holdings.excess(_stays)
+        self._stats.evicted_clients += len(evicted)
+        for connection in evicted:
+            self._log_eviction(connection, now // 1000)
+        return leaving + evicted
+
+    def _log_eviction(self, connection: Connection, second: int) -> None:
+        if second != self._second:
+            self._second = second
+            self._lines = 0
+        self._lines += 1
+        if self._lines > MOST_LINES:
+            self._not_logged += 1
+            return
+        self._log.warning(
+            "client disconnected: clients together hold more than maxmemory-clients allows, and "
+            "this one holds the most",
+            client=connection.address,
+            held=connection.held,
+            not_logged=self._not_logged,
+        )
+        self._not_logged = 0
+
+
+def _stays(connection: Connection) -> bool:
+    return connection.client.no_evict

@@ -1,0 +1,312 @@
+"""The engine: serves all clients in event-loop turns.
+
+One task owns the node and serves every client from one epoll descriptor; a task for each client
+costs three times as much (see docs/design.md). A turn reads each ready socket once, runs what
+came, and sends each node of the cluster all its packets at once, and each client all its replies.
+Trio supervises the task and runs everything around it; while nothing happens the task waits for
+the epoll descriptor like any other (see ``tasks``).
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from disque_trio.process.clock import Clock
+from disque_trio.process.logs import Log
+from disque_trio.process.process import allow_clients
+from disque_trio.respserver.command import misconf
+from disque_trio.respserver.io.clients import Clients
+from disque_trio.respserver.io.hold import Hold
+from disque_trio.respserver.io.links import Limits, Links, NoFile, RecordFile
+from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
+from disque_trio.respserver.io.serving import Serving
+from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.slices import do_slice
+
+OTHERS_WAIT: Final = 4  # ms of turns in a row before other tasks (timers, new clients) get theirs
+EVENTS_A_TURN: Final = 512
+EVENTS_A_BATCH: Final = 256  # of the event log; fewer wait for its own clock
+LINGER: Final = 0.001  # s; a busy client's next request usually comes sooner than a wait costs
+
+
+class Engine:
+    """Serves all clients from one epoll descriptor.
+
+    Args:
+        node: the state machine; nothing else may call it while the engine runs, except from
+            other tasks between turns, followed by ``after_node()``.
+        bus: the links to other nodes.
+        config: limits, read when they matter, so that CONFIG SET holds at once.
+        file: keeps what must be on disk before replies leave; None: nothing must.
+        poller: shared with ``bus``; None: the engine has one of its own.
+        on_wake: told at the end of a turn when ``node`` wants to be called, ms; 0: not at all.
+        on_events: called when ``node`` has a batch of events.
+        linger: s that a turn waits for a busy client before other tasks may run.
+        others_wait: ms of turns in a row before other tasks may run.
+
+    Attributes:
+        clients: those who are connected.
+        turns: how many were taken: the sign of life for a watchdog.
+        hold: what waits while records are on their way into the file.
+    """
+
+    def __init__(
+        self,
+        node: Machine,
+        bus: Links,
+        config: Limits,
+        clock: Clock,
+        stats: Stats,
+        log: Log,
+        file: RecordFile | None = None,
+        poller: Poller | None = None,
+        on_wake: Callable[[int], None] = lambda due: None,
+        on_events: Callable[[], None] = lambda: None,
+        linger: float = LINGER,
+        others_wait: int = OTHERS_WAIT,
+    ) -> None:
+        self._poller = poller or Poller()
+        self.node = node
+        self.config = config
+        self.clock = clock
+        self.stats = stats
+        self.log = log
+        self.bus = bus
+        self.file: RecordFile = file or NoFile()
+        self.hold = Hold(node, bus)
+        self.clients = Clients(node, config, clock, stats, log, self._poller)
+        self._serving = Serving(node, self.clients, self.hold, config, stats, log)
+        self.turns = 0
+        # Both keep all other tasks waiting: for less where those have to do with clients.
+        self.linger = linger
+        self.others_wait = others_wait
+        self._on_wake = on_wake
+        self._on_events = on_events
+        self._epoll = self._poller.epoll
+        self._wakeup = self._poller.wakeup
+        self._behind = self._serving.behind
+        self._dirty = self.clients.dirty
+        self._waiting = False  # the engine waits; a backlog would not be looked at
+        # Uncompiled, CPython 3.11 stores up to 29 attributes compactly: with more each turn takes
+        # 3,000 instructions more.
+
+    @property
+    def halted(self) -> bool:
+        """Whether no command is served any more."""
+        return self._serving.halted
+
+    def halt(self) -> None:
+        """Serve no command any more."""
+        self._serving.halted = True
+
+    def pause(self, milliseconds: int) -> None:
+        """CLIENT PAUSE: serve no client for this time; 0: end the pause."""
+        if milliseconds:
+            self._serving.paused_until = self.clock.now() + milliseconds
+        else:
+            self._serving.resume()
+
+    def apply(self, names: Sequence[str]) -> None:
+        """Make the settings ``names``, which have changed, take effect where they are not read
+        when they matter."""
+        config = self.config
+        node = self.node
+        node.memory.set_limit(config.maxmemory)
+        self.clients.departures.bound(config.maxmemory_clients.of(config.maxmemory))
+        node.slowlog.max_len = config.slowlog_max_len
+        node.slowlog.trim()
+        node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        for connection in self.clients.connections.values():
+            if "requirepass" in names and not config.requirepass:
+                connection.client.authenticated = True
+            parser = connection.parser
+            parser.trusted = connection.client.authenticated
+            parser.max_bulk = config.proto_max_bulk_len
+            parser.max_inline = config.proto_inline_max_size
+            parser.max_query = config.client_query_buffer_limit
+        if "maxclients" in names:
+            config.maxclients = allow_clients(config.maxclients, self.log)
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def poll(self, linger: float) -> bool:
+        """Take a turn if something is ready, or gets ready within ``linger`` s; False when nothing
+        does, and the engine then waits for its epoll descriptor or ``ask_turn``."""
+        self._waiting = False
+        slices = self.node.batches.waiting
+        busy = self._behind or (slices and not (self._serving.halted or self.hold.on))
+        events = self._epoll.poll(0 if busy else linger, EVENTS_A_TURN)
+        if events or busy:
+            self.turn(events)
+            return True
+        self._waiting = True
+        return False
+
+    def fileno(self) -> int:
+        """The epoll descriptor: it is readable when there is something to serve."""
+        return self._epoll.fileno()
+
+    def turn(self, events: list[tuple[int, int]]) -> None:
+        """Serve what is ready, then send all replies."""
+        self.turns += 1
+        clients = self.clients
+        serving = self._serving
+        now = clients.now = self.clock.now()
+        bus = self.bus
+        if bus.broken:
+            bus.tell_broken(now)
+        if self._behind:
+            for behind in list(self._behind):
+                serving.serve_backlog(behind)
+        for fd, mask in events:
+            connection = clients.connections.get(fd)
+            if connection is None:
+                if fd == self._wakeup:
+                    os.eventfd_read(fd)
+                elif fd in clients.lingering.sockets:
+                    clients.lingering.read(fd, now)
+                else:
+                    if serving.halted:
+                        bus.stop_reading()
+                    bus.handle(fd, mask, now)
+                continue
+            if mask & READ and not connection.reading_paused:
+                serving.read(connection)
+            elif mask & GONE:
+                serving.gone(connection, mask)
+            if mask & WRITE and not connection.closed:
+                clients.write_rest(connection)
+        if self.node.batches.waiting and not (serving.halted or self.hold.on):
+            self._do_slice()
+        self.after_node()
+
+    def _do_slice(self) -> None:
+        """Run a slice of one of the commands about many ids."""
+        batches = self.node.batches
+        was_full = batches.full
+        client = batches.waiting[0].client
+        try:
+            do_slice(self.node, self.clients.now)
+        except Exception:
+            self.log.warning("command failed", exc_info=True)
+        connection = self.clients.by_id.get(client.id)
+        if connection is not None:
+            self.clients.departures.count(connection)
+        if was_full and not batches.full:
+            self._serving.look_behind()
+
+    def ask_turn(self) -> None:
+        """Take a turn soon, even if there is nothing to serve."""
+        self._poller.ask_turn()
+
+    def after_node(self) -> None:
+        """Carry out the effects of the state machine: records, packets, replies, and the time of
+        its next call. They leave in this order, so that nobody hears of a job before its record is
+        written and a crash cannot take it back."""
+        node = self.node
+        bus = self.bus
+        clients = self.clients
+        if (node.journal or node.flushed) and not self.hold.on and not self.file.turn():
+            if self.file.storing:
+                self.hold_replies()
+            else:
+                node.roll_back(misconf(node.write_problem))
+                bus.roll_back()
+        if not self.hold.on:
+            node.commit()
+        if node.noted() >= EVENTS_A_BATCH:
+            self._on_events()
+        dirty = self._dirty
+        if node.woken:
+            woken = node.woken
+            node.woken = []
+            for client in woken:
+                other = clients.by_id.get(client.id)
+                if other is not None:
+                    dirty.append(other)
+                    if other.has_more and not self._serving.held(other):
+                        self._behind[other] = None
+        if bus.membership.config_changed:
+            bus.membership_changed()
+        if bus.dirty:
+            # Before the replies: other nodes work while those are sent.
+            bus.flush()
+        if dirty:
+            waiting = self.hold.waiting
+            if waiting:
+                dirty[:] = [connection for connection in dirty if connection not in waiting]
+            for connection in dirty:
+                if connection.client.out or connection.client.close:
+                    clients.flush(connection)
+            dirty.clear()
+        if clients.departures.due:
+            for connection in clients.departures.take(clients.now):
+                clients.close(connection)
+        if not self.hold.on:
+            self._on_wake(node.next_wake())
+        if self._behind and self._waiting:
+            self.ask_turn()
+
+    def hold_replies(self) -> None:
+        """A thread writes what this turn, or an earlier one, noted; ``stored`` will be called."""
+        connections = list(self._dirty)
+        for client in self.node.woken:
+            other = self.clients.by_id.get(client.id)
+            if other is not None:
+                connections.append(other)
+        self.hold.begin(connections)
+
+    def stored(self, good: bool) -> None:
+        """What a thread wrote is in the file, or, if not ``good``, it is not."""
+        now = self.clients.now = self.clock.now()
+        node = self.node
+        serving = self._serving
+        waited = self.hold.end(good)
+        self._dirty += [connection for connection in waited if not connection.closed]
+        # All that waited for it leaves before another large write can begin.
+        self.after_node()
+        serving.look_behind()
+        for behind in list(self._behind):
+            serving.serve_backlog(behind)
+        if not self.hold.on and not serving.halted:
+            if node.batches.waiting:
+                self._do_slice()
+            due = node.next_wake()
+            if 0 < due <= now:
+                node.tick(now)
+        # Replies need not wait for what other nodes sent, which may be large again. But packets
+        # that had to wait for what clients sent in between go with the next of that.
+        hold = self.hold
+        if not hold.passed_over:
+            self.after_node()
+        hold.passed_over = hold.on
+        if not (hold.on or serving.halted):
+            self.bus.take_held(now)
+            self.after_node()
+        self.ask_turn()
+
+    # ---- regular work -----------------------------------------------------------------------
+
+    def cron(self) -> None:
+        """Run the periodic work, ``hz`` times a second: idle clients, slow readers, idle queues."""
+        now = self.clients.now = self.clock.now()
+        serving = self._serving
+        if serving.paused_until and now >= serving.paused_until:
+            serving.resume()
+        self.clients.cron(now)
+        if not self.hold.on:
+            self.node.cron(now)
+        self.node.memory.note_peak()
+        self.after_node()
+
+    def send_unsent(self) -> bool:
+        """Write unsent replies as far as the sockets take them; returns whether there were any."""
+        waiting = self.clients.write_all()
+        return waiting or bool(self.bus.behind)
+
+    def close_all(self) -> None:
+        """Disconnect everybody and stop watching."""
+        self.bus.close_all()
+        self.clients.close_all()
+        self._poller.close()

@@ -1,0 +1,67 @@
+"""Holds back replies, messages to other nodes and clients while a thread writes the turn's records.
+
+Little is written before the turn's replies leave. What is large is written by a thread, which may
+take seconds. Meanwhile nobody may hear of what a crash or a failed write would take back: the
+replies of that turn wait, and what it has to tell other nodes about jobs. Clients without such a
+reply are served with what neither changes nor tells of jobs, all else waits as in a CLIENT PAUSE.
+"""
+
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import misconf
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.links import Links
+from disque_trio.respserver.machine import Machine
+
+
+class Hold:
+    """Holds back what depends on records that are not in the file yet.
+
+    Attributes:
+        on: records are on their way.
+        waiting: those with replies that depend on them.
+        passed_over: packets of other nodes still wait, since clients sent large records first.
+    """
+
+    def __init__(self, node: Machine, bus: Links) -> None:
+        self.on = False
+        self.waiting: dict[Connection, None] = {}
+        self.passed_over = False
+        self._node = node
+        self._bus = bus
+        self._uncommitted: list[tuple[Client, int, int]] = []
+
+    def begin(self, connections: list[Connection]) -> None:
+        """Hold back the replies to ``connections``."""
+        self.on = True
+        self.waiting = dict.fromkeys(connections)
+        # What may be served meanwhile promises nothing.
+        self._uncommitted = self._node.uncommitted
+        self._node.uncommitted = []
+        self._bus.hold()
+
+    def may_serve(self, connection: Connection, request: list[bytes]) -> bool:
+        """Whether ``request`` need not wait."""
+        return connection not in self.waiting and self._node.is_independent(request)
+
+    def may_serve_of(self, connection: Connection, requests: list[list[bytes]]) -> int:
+        """How many of ``requests`` need not wait."""
+        for count, request in enumerate(requests):
+            if not self.may_serve(connection, request):
+                return count
+        return len(requests)
+
+    def end(self, good: bool) -> list[Connection]:
+        """The records are in the file, or, if not ``good``, they are not. Returns whose replies
+        may leave; packets that nodes sent meanwhile are still to be taken."""
+        node = self._node
+        node.uncommitted = self._uncommitted
+        self._uncommitted = []
+        if not good:
+            node.roll_back(misconf(node.write_problem))
+            self._bus.roll_back()
+        node.commit()
+        self.on = False
+        waited = list(self.waiting)
+        self.waiting = {}
+        self._bus.release()
+        return waited

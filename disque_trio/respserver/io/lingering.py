@@ -1,0 +1,84 @@
+"""Closes connections gently when the client may still be sending.
+
+A socket that is closed with input unread makes the kernel send a reset, and what the client was
+sent before, the error that says what it did wrong, is lost with it. So the sending half is closed
+first, and what comes is read and dropped until the client closes, too. That costs no memory, and
+is bounded in connections, bytes and time.
+"""
+
+import select
+import socket
+from typing import Final
+
+MOST: Final = 64  # connections; one more, and the oldest makes room
+MOST_BYTES: Final = 1 << 30  # of one connection: as much as a request may have
+SILENCE: Final = 5_000  # ms without a byte after which it is over
+LONGEST: Final = 60_000  # ms after which it is over in any case
+_READ_SIZE: Final = 256 * 1024
+
+
+class _Rest:
+    """A connection that is being closed: its deadline, and how many bytes may still be read."""
+
+    def __init__(self, sock: socket.socket, now: int) -> None:
+        self.sock = sock
+        self.end = now + LONGEST
+        self.heard = now
+        self.bytes = MOST_BYTES
+
+
+class Lingering:
+    """Reads closed connections until the client closes its end as well, within limits.
+
+    Args:
+        epoll: is made to report them.
+
+    Attributes:
+        sockets: by file descriptor, the oldest first.
+    """
+
+    def __init__(self, epoll: select.epoll) -> None:
+        self.sockets: dict[int, _Rest] = {}
+        self._epoll = epoll
+        self._dropped = bytearray(_READ_SIZE)
+
+    def add(self, sock: socket.socket, now: int) -> None:
+        """Close ``sock``, to which all was sent, when the client has closed it."""
+        try:
+            sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            sock.close()
+            return
+        if len(self.sockets) == MOST:
+            self._close(next(iter(self.sockets)))
+        self.sockets[sock.fileno()] = _Rest(sock, now)
+        self._epoll.register(sock.fileno(), select.EPOLLIN)
+
+    def read(self, fd: int, now: int) -> None:
+        """Read and discard what has arrived."""
+        rest = self.sockets[fd]
+        try:
+            size = rest.sock.recv_into(self._dropped)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            size = 0
+        rest.heard = now
+        rest.bytes -= size
+        if not size or rest.bytes <= 0:
+            self._close(fd)
+
+    def expire(self, now: int) -> None:
+        """Close the connections that took too long; to be called now and then."""
+        for fd, rest in list(self.sockets.items()):
+            if now > rest.end or now - rest.heard > SILENCE:
+                self._close(fd)
+
+    def close_all(self) -> None:
+        """Close them all."""
+        for fd in list(self.sockets):
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        self._epoll.unregister(fd)
+        self.sockets.pop(fd).sock.close()

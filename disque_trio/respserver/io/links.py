@@ -1,0 +1,113 @@
+"""Interfaces between the engine and its surroundings: settings, record file, links to other nodes.
+
+A program that is alone has plain ``Links``, one that keeps nothing ``NoFile``.
+"""
+
+from collections.abc import Sized
+from typing import Protocol
+
+from disque_trio.config import OutputBufferLimit
+from disque_trio.config.memory_limit import MemoryLimit
+from disque_trio.native import mypyc_attr
+
+
+class Limits(Protocol):
+    """The settings that limit clients."""
+
+    max_commands_per_turn: int
+    proto_max_bulk_len: int
+    proto_inline_max_size: int
+    client_query_buffer_limit: int
+    client_output_buffer_limit: OutputBufferLimit
+    requirepass: str
+    protected_mode: bool
+    timeout: int
+    tcp_keepalive: int
+    maxclients: int
+    hz: int
+    maxmemory: int
+    maxmemory_clients: MemoryLimit
+    slowlog_max_len: int
+    slowlog_log_slower_than: int
+    latency_monitor_threshold: int
+
+
+class RecordFile(Protocol):
+    """The file that the journal is written to.
+
+    Attributes:
+        storing: a thread writes records; the engine's ``stored`` is called when it has ended.
+    """
+
+    @property
+    def storing(self) -> bool: ...
+
+    def turn(self) -> bool:
+        """Put what the node noted into the file. False: it is not there, or, if ``storing``, not
+        yet."""
+
+
+class NoFile:
+    """The record file of a program that keeps nothing."""
+
+    storing = False
+
+    def turn(self) -> bool:
+        return True
+
+
+class Members(Protocol):
+    """The other nodes of the cluster."""
+
+    config_changed: bool
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Links:
+    """The interface to the connections to other nodes; used as it is, there are none.
+
+    Attributes:
+        broken: links that broke and of which ``tell_broken`` has not told yet.
+        dirty: those with something to send. behind: those with something that could not be sent.
+        membership: the other nodes.
+        config_changed: of this membership of one node: never.
+    """
+
+    def __init__(self) -> None:
+        self.broken: Sized = ()
+        self.dirty: Sized = ()
+        self.behind: Sized = ()
+        self.config_changed = False
+        self.membership: Members = self
+
+    def membership_changed(self) -> None:
+        """Called at the end of a turn when ``membership.config_changed``."""
+
+    def tell_broken(self, now: int) -> None:
+        """Tell the membership which links are lost."""
+
+    def handle(self, fd: int, mask: int, now: int) -> None:
+        """Handle an event of the socket ``fd``; one that is unknown was closed in this turn."""
+
+    def stop_reading(self) -> None:
+        """Stop reading: the jobs are written, and nothing may change them any more. Unsent packets
+        are still sent."""
+
+    def roll_back(self) -> None:
+        """Discard this turn's packets about jobs, because its records are not on disk."""
+
+    def hold(self) -> None:
+        """Neither send nor accept packets about jobs before ``release`` and ``take_held``, while
+        the turn's records are on their way to the disk."""
+
+    def release(self) -> None:
+        """Let packets leave again."""
+
+    def take_held(self, now: int) -> None:
+        """Handle the packets that came meanwhile, and from now on each as it arrives."""
+
+    def flush(self) -> None:
+        """Send this turn's packets."""
+
+    def close_all(self) -> None:
+        """Close all links, silently."""

@@ -1,0 +1,252 @@
+"""Listens on TCP and unix sockets for clients, and decides which of them may connect.
+
+Owns the listening sockets and the limits on the connecting of clients: maxclients and the protected
+mode.
+"""
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from disque_trio.process.logs import Log
+from disque_trio.process.sockets import is_local, keep_alive, on_all_interfaces
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.links import Limits
+
+_TOO_MANY = b"-ERR max number of clients reached\r\n"
+_PROTECTED = (
+    b"-DENIED this node runs in protected mode: it is bound to all interfaces and has no "
+    b"password, so it serves clients of its own machine only. Set a password (requirepass), "
+    b"name the addresses to bind to, or set protected-mode to no.\r\n"
+)
+ACCEPTS_A_TIME = 100
+
+
+class ListenError(Exception):
+    """Listening on a socket failed; the text says which and why."""
+
+
+class Places(Protocol):
+    """The settings that say where to listen."""
+
+    @property
+    def bind(self) -> tuple[str, ...]: ...
+    @property
+    def port(self) -> int: ...
+
+    unixsocket: str
+    unixsocketperm: int
+    tcp_backlog: int
+
+
+def open_listeners(
+    config: Places, log: Log, activated: Sequence[socket.socket] = ()
+) -> list[socket.socket]:
+    """Listen on all configured addresses, without ``bind`` on all of the machine.
+
+    ``activated`` are listening sockets that the process was given. Those of TCP take the place
+    of ``port`` and ``bind``, a unix socket that of ``unixsocket``.
+
+    Raises:
+        ListenError: one of them cannot be used, or there is none. Only IPv6 addresses on a
+            machine that has no IPv6 are left out, with a warning.
+    """
+    listeners = list(activated)
+    given = {listener.family == socket.AF_UNIX for listener in activated}
+    try:
+        if config.port and False not in given:
+            for address in config.bind or ("::", "0.0.0.0"):
+                listener = listen_tcp(address, config.port, config.tcp_backlog)
+                if listener is not None:
+                    listeners.append(listener)
+                else:
+                    log.warning("this machine has no IPv6, not listening on it", address=address)
+        if config.unixsocket and True not in given:
+            listeners.append(_listen_unix(config))
+        if not listeners:
+            raise ListenError("nothing: there is no port, no unixsocket, or no such network")
+    except ListenError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> socket.socket | None:
+    """A listening socket; None for an IPv6 address where there is no IPv6. ``both``: one for IPv6
+    serves IPv4 as well."""
+    host = "0.0.0.0" if address == "*" else address
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as failure:
+        if failure.errno == errno.EAFNOSUPPORT:
+            return None
+        raise ListenError(f"{address} port {port}: {failure.strerror}") from failure
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not both))
+        listener.bind(where)
+        listener.listen(backlog)
+    except OSError as failure:
+        listener.close()
+        # A machine whose IPv6 is switched off says so only when an address is bound.
+        if failure.errno == errno.EADDRNOTAVAIL and host in ("::", "::1"):
+            return None
+        raise ListenError(f"{address} port {port}: {failure.strerror}") from failure
+    listener.setblocking(False)
+    return listener
+
+
+def _listen_unix(config: Places) -> socket.socket:
+    path = Path(config.unixsocket)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+            if _answers(path):
+                raise ListenError(f"{path}: another process listens there")
+            path.unlink()  # left behind by a process that was killed
+        listener.bind(str(path))
+        if config.unixsocketperm:
+            path.chmod(config.unixsocketperm)
+        listener.listen(config.tcp_backlog)
+    except (OSError, ListenError) as failure:
+        listener.close()
+        if isinstance(failure, ListenError):
+            raise
+        raise ListenError(f"{path}: {failure.strerror or failure}") from failure
+    listener.setblocking(False)
+    return listener
+
+
+def _answers(path: Path) -> bool:
+    """Whether a process listens on the unix socket ``path``."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def close_listeners(
+    listeners: Sequence[socket.socket], activated: Sequence[socket.socket] = ()
+) -> None:
+    """Stop listening and remove the file of a unix socket, unless the socket was ``activated``: the
+    process that opened it continues to listen."""
+    for listener in listeners:
+        if listener.family == socket.AF_UNIX and listener not in activated:
+            try:
+                os.unlink(listener.getsockname())  # noqa: PTH108
+            except OSError:
+                pass
+        listener.close()
+
+
+def tcp_endpoints(listeners: Sequence[socket.socket]) -> list[tuple[str, int]]:
+    """Addresses and ports that are listened on."""
+    return [
+        listener.getsockname()[:2] for listener in listeners if listener.family != socket.AF_UNIX
+    ]
+
+
+async def accept_clients(listener: socket.socket, engine: Engine) -> None:
+    """Accept clients of ``listener`` until cancelled."""
+    unix = listener.family == socket.AF_UNIX
+    path = listener.getsockname() if unix else ""
+    exposed = on_all_interfaces(listener)
+
+    def admit(sock: socket.socket, ip: str, port: int) -> None:
+        if unix:
+            address = f"{path}:0"
+        elif ":" in ip:
+            address = f"[{ip}]:{port}"
+        else:
+            address = f"{ip}:{port}"
+        admit_client(engine, sock, address, ip, exposed)
+
+    await accept(listener, engine, admit)
+
+
+def say_where(listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str) -> None:
+    """Log where clients connect. ``connect``: a command that does, with {where} for its options.
+    ``doors`` logs which of it is open to strangers."""
+    for address, port in tcp_endpoints(listeners):
+        log.notice(
+            "ready to accept connections",
+            port=port,
+            bind=address,
+            connect=connect.format(where=f"-h {address} -p {port}"),
+        )
+    for listener in listeners:
+        if listener.family == socket.AF_UNIX:
+            log.notice("ready to accept connections", unixsocket=listener.getsockname())
+    guarded = config.protected_mode and not config.requirepass
+    if guarded and any(map(on_all_interfaces, listeners)):
+        log.notice(
+            "bound to all interfaces without a password: only clients of this machine are served "
+            "(protected-mode)"
+        )
+
+
+async def accept(
+    listener: socket.socket, engine: Engine, admit: Callable[[socket.socket, str, int], None]
+) -> None:
+    """Call ``admit`` with socket, ip and port (unix: "" and 0) of each that connects."""
+    while True:
+        await trio.lowlevel.wait_readable(listener)
+        if engine.halted:
+            # Whoever comes now waits for the process that goes on with the socket.
+            await trio.sleep_forever()
+        for _ in range(ACCEPTS_A_TIME):
+            try:
+                sock, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError as failure:
+                # Out of descriptors or memory: let others finish instead of spinning.
+                engine.log.warning("cannot accept", reason=failure.strerror)
+                await trio.sleep(0.1)
+                break
+            if listener.family == socket.AF_UNIX:
+                admit(sock, "", 0)
+            else:
+                admit(sock, peer[0], peer[1])
+
+
+def admit_client(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
+    """Serve the client at the other end of ``sock``, or tell it why not. ``ip``: where it is, empty
+    on a unix socket. ``exposed``: it came to a listener that was given no address."""
+    config = engine.config
+    stats = engine.stats
+    stats.connections += 1
+    sock.setblocking(False)
+    refusal = b""
+    if len(engine.clients.connections) >= config.maxclients:
+        refusal = _TOO_MANY
+    elif exposed and config.protected_mode and not config.requirepass and not is_local(ip):
+        refusal = _PROTECTED
+    if refusal:
+        stats.rejected += 1
+        try:
+            sock.send(refusal)
+        except OSError:
+            pass
+        sock.close()
+        return
+    try:
+        if ip:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock, config.tcp_keepalive)
+        engine.clients.add(sock, address, not ip)
+    except OSError:
+        sock.close()  # it is gone already

@@ -1,0 +1,35 @@
+"""The epoll descriptor of the engine, and the event descriptor that wakes it.
+
+Made before the engine and what shares its epoll descriptor: the links to other nodes.
+"""
+
+import os
+import select
+from typing import Final
+
+READ: Final[int] = select.EPOLLIN
+WRITE: Final[int] = select.EPOLLOUT
+GONE: Final[int] = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
+
+
+class Poller:
+    """An epoll descriptor that contains an event descriptor with which to ask for a turn.
+
+    Attributes:
+        epoll: where sockets are registered.
+        wakeup: the descriptor that is readable after ``ask_turn``.
+    """
+
+    def __init__(self) -> None:
+        self.epoll = select.epoll()
+        self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.epoll.register(self.wakeup, READ)
+
+    def ask_turn(self) -> None:
+        """Have the engine take a turn soon, even if there is nothing to serve."""
+        os.eventfd_write(self.wakeup, 1)
+
+    def close(self) -> None:
+        """Close both descriptors."""
+        self.epoll.close()
+        os.close(self.wakeup)

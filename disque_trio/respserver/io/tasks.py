@@ -1,0 +1,186 @@
+"""The Trio tasks around the engine: its turns, the state machine's timers, housekeeping, and what
+systemd is told.
+
+Turns never wait; waiting is done here, where Trio sees it.
+"""
+
+import gc
+import math
+import time
+
+import trio
+
+from disque_trio.process.clock import Clock
+from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.io.engine import Engine
+
+# The cyclic garbage collector stops a node with a million jobs for a second, and looking at each
+# new job once costs a tenth of ADDJOB. What the node does leaves no cycles behind: everything is
+# freed when it is done with. So the collector is off, and runs by hand for what libraries may
+# leave, once a minute at most and only while there is little to look at: no more than some ms take.
+COLLECT_SECONDS = 60
+COLLECT_MAX_JOBS = 10_000
+COLLECT_MAX_OBJECTS = 25_000
+# Work that falls due all at once may take long: two seconds for a million jobs that expire. It is
+# done in slices, between the turns of the clients. When it is late the slices grow, since a node
+# that is always busy would never catch up with it otherwise.
+SLICE = 0.0003  # s
+PATIENCE = 5_000  # ms that what is due may be late before the slices grow
+GROWTH = 1e-6  # s of a slice for each ms beyond
+LONGEST_SLICE = 0.01  # s
+REPORT_SECONDS = 10
+
+
+async def serve(engine: Engine) -> None:
+    """Take turns until cancelled."""
+    yielded = 0
+    linger = 0.0
+    while True:
+        if engine.poll(linger):
+            linger = engine.linger
+            if engine.clients.now - yielded >= engine.others_wait:
+                await trio.lowlevel.checkpoint()
+                yielded = engine.clients.now
+        else:
+            linger = 0.0
+            await trio.lowlevel.wait_readable(engine.fileno())
+
+
+async def flush_all(engine: Engine, seconds: float) -> None:
+    """Send what is unsent, for at most ``seconds``."""
+    with trio.move_on_after(seconds):
+        while True:
+            if not engine.send_unsent():
+                return
+            await trio.sleep(0.01)
+
+
+def collect_garbage() -> None:
+    """Free what is only kept by cycles, and look at what is left no more. For the start, when tens
+    of thousands of objects of the libraries come to stay."""
+    gc.disable()
+    gc.collect()
+    gc.freeze()
+
+
+def slice_of(late: int) -> float:
+    """The length (s) of a slice of due work, when the first of it is ``late`` ms late."""
+    return min(SLICE + max(0, late - PATIENCE) * GROWTH, LONGEST_SLICE)
+
+
+def collect_new_garbage(held: int) -> bool:
+    """Free cycles made since the start, if that is quick.
+
+    Args:
+        held: the jobs, or events, that there are.
+
+    Returns:
+        whether it was done.
+    """
+    # To count the objects takes a while as well when they are many.
+    if held > COLLECT_MAX_JOBS or len(gc.get_objects()) > COLLECT_MAX_OBJECTS:
+        return False
+    gc.collect()
+    return True
+
+
+class RequeueTimer:
+    """Calls the node's ``tick`` when something is due, in slices of time.
+
+    Made before the engine, which says by ``wake_at`` when something is due earlier.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._scope = trio.CancelScope()
+        self._due = 0
+
+    def wake_at(self, due: int) -> None:
+        """Wake up at ``due`` (ms; 0: whenever) at the latest."""
+        # A deadline that is too early costs one look for nothing, setting one costs each turn.
+        if due and (due < self._due or not self._due):
+            self._due = due
+            self._scope.deadline = self._deadline()
+
+    def _deadline(self) -> float:
+        """The time at which to wake up, by Trio's clock."""
+        if self._due == 0:
+            return math.inf
+        return trio.current_time() + max(self._due - self._clock.now(), 0) / 1000
+
+    async def run(self, engine: Engine) -> None:
+        """Run until cancelled."""
+        linger = engine.linger
+        while True:
+            # Nothing is due while much is on its way to the disk; the turn at its end says what is.
+            idle = engine.hold.on or engine.halted
+            self._due = 0 if idle else engine.node.next_wake()
+            with trio.CancelScope(deadline=self._deadline()) as self._scope:
+                await trio.sleep_forever()
+            self._do_due(engine, linger)
+
+    def _do_due(self, engine: Engine, linger: float) -> None:
+        """Do due work for the time of a slice. ``linger``: of an engine with nothing to do."""
+        node = engine.node
+        now = engine.clock.now()
+        due = node.next_wake()
+        # What a halted node delivered, the file would not know.
+        if not due or due > now or engine.halted or engine.hold.on:
+            return
+        until = time.perf_counter() + slice_of(now - due)
+        while due and due <= now:
+            node.tick(now)
+            due = node.next_wake()
+            if time.perf_counter() >= until:
+                break
+        # While there is more to do the engine does not wait for clients that say nothing.
+        engine.linger = 0.0 if due and due <= now else linger
+        engine.after_node()
+
+
+def _has_work(engine: Engine) -> bool:
+    """Whether something is due: to free what was flushed, for instance, which nothing counts."""
+    due = engine.node.next_wake()
+    return 0 < due <= engine.clock.now()
+
+
+async def run_cron(engine: Engine) -> None:
+    """Run the periodic work ``hz`` times a second: rates, idle clients and queues, the clock;
+    rarely the collector."""
+    collect_at = trio.current_time() + COLLECT_SECONDS
+    while True:
+        await trio.sleep(1 / engine.config.hz)
+        if trio.current_time() > collect_at and not _has_work(engine):
+            collect_new_garbage(engine.node.held())
+            collect_at = trio.current_time() + COLLECT_SECONDS
+        ahead = engine.clock.slew()
+        if abs(ahead) > 5:
+            engine.log.debug("the wall clock jumped", ahead_seconds=round(ahead, 1))
+        now = engine.clock.now()
+        engine.stats.sample(now, engine.node.total_commands)
+        engine.cron()
+
+
+async def feed_watchdog(notifier: Notifier, engine: Engine) -> None:
+    """Feed the watchdog for as long as the engine takes turns, until cancelled.
+
+    A timer would prove no more than that Trio runs. So the engine is asked for a turn, and only
+    when it has come round since the last time the watchdog is fed: four times a period, so that
+    a busy node may be late.
+    """
+    turns = engine.turns
+    while True:
+        engine.ask_turn()
+        await trio.sleep(notifier.watchdog / 4)
+        if engine.turns != turns:
+            turns = engine.turns
+            notifier.feed()
+
+
+async def report(notifier: Notifier, engine: Engine) -> None:
+    """Keep the status line up to date until the node stops."""
+    while not notifier.stops:
+        notifier.status(
+            f"Ready: {engine.node.held()} {engine.node.holds}, {len(engine.clients.by_id)} clients"
+        )
+        await trio.sleep(REPORT_SECONDS)

@@ -1,0 +1,48 @@
+"""Counts the memory that jobs or events take, and decides what the limits still allow.
+
+Sizes are counted, not measured, so that the steps are the same on every machine and in every
+run: 75% of maxmemory stops local copies of new jobs, 95% starts eviction.
+"""
+
+from typing import Final
+
+UNLIMITED: Final = 1 << 62
+
+
+class Memory:
+    """The memory account of one program.
+
+    Attributes:
+        used: bytes of all that is held.
+        peak: the most that ``used`` was when looked at.
+        limit: maxmemory, bytes, 0: no limit.
+        external_above: above this new jobs are only placed on other nodes (75%).
+        evict_above: above this what may go is evicted (95%).
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.used = 0
+        self.peak = 0
+        self.set_limit(limit)
+
+    def set_limit(self, limit: int) -> None:
+        """Set maxmemory to ``limit`` bytes, 0: no limit."""
+        self.limit = limit
+        self.external_above = limit * 75 // 100 if limit else UNLIMITED
+        self.evict_above = limit * 95 // 100 if limit else UNLIMITED
+
+    def level(self) -> int:
+        """0 below 75% of maxmemory, 1 above it, 2 above 95%."""
+        if self.used <= self.external_above:
+            return 0
+        return 1 if self.used <= self.evict_above else 2
+
+    def note_peak(self) -> int:
+        """Update the peak of the used memory."""
+        self.peak = max(self.peak, self.used)
+        return self.peak
+
+    def clear(self) -> None:
+        """Reset the account: nothing is held any more."""
+        self.note_peak()
+        self.used = 0

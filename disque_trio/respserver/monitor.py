@@ -1,0 +1,33 @@
+"""Formats commands for MONITOR and SLOWLOG."""
+
+from disque_trio.resp.inline import quote
+from disque_trio.respserver.command import AnyCommand
+
+
+def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
+    """``args`` with passwords redacted."""
+    if command.name in ("auth", "hello"):
+        return [args[0], *[b"(redacted)"] * (len(args) - 1)]
+    if command.name == "config":
+        shown = list(args)
+        for i in range(2, len(args) - 1):
+            if args[i].lower() == b"requirepass":
+                shown[i + 1] = b"(redacted)"
+        return shown
+    return args
+
+
+def monitor_line(
+    now: int, address: str, command: AnyCommand, args: list[bytes], resp: int
+) -> bytes:
+    """The reply of MONITOR for a command that a client at ``address`` sent at ``now`` (ms), in
+    protocol version ``resp``."""
+    # Redis has the database in front of the address, Disque has none. Clients that speak RESP3 are
+    # Redis's and look for it.
+    return b"+%d.%06d %b%b] %b\r\n" % (
+        now // 1000,
+        now % 1000 * 1000,
+        b"[0 " if resp == 3 else b"[",
+        address.encode(),
+        b" ".join([quote(arg) for arg in without_password(command, args)]),
+    )

@@ -1,0 +1,209 @@
+"""Gives commands access to the process: clients, settings, INFO, shutdown."""
+
+import hmac
+import os
+import platform
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from disque_trio.config import ConfigError, Settings, rewrite
+from disque_trio.process.sockets import is_local
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.commands.info import Fields, human
+from disque_trio.respserver.daemon import Daemon
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.version import VERSION
+
+_PAGE = resource.getpagesize()
+
+
+class Program(Protocol):
+    """The interface of the daemon that the host belongs to. The machine needs the host, and the
+    daemon needs the machine, so the host is made before there is a daemon."""
+
+    daemon: Daemon
+
+
+class ProcessHost(Host):
+    """The ``Host`` of any program that runs as a process of its own.
+
+    Args:
+        program: what is around the machine; not used before it is whole.
+        settings: CONFIG SET changes them.
+        run_id: 40 hex characters, of this process.
+        port: the TCP port that clients connect to, 0 without one.
+        product: what the program is called, in INFO.
+    """
+
+    def __init__(
+        self, program: Program, settings: Settings, run_id: str, port: int, product: str
+    ) -> None:
+        self._program = program
+        self._settings = settings
+        self._run_id = run_id
+        self._port = port
+        self._product = product
+        self._started = time.monotonic()
+
+    @property
+    def _engine(self) -> Engine:
+        return self._program.daemon.engine
+
+    def listens(self, port: int) -> None:
+        """The TCP port that clients connect to is known."""
+        self._port = port
+
+    def clients(self) -> list[Client]:
+        return [connection.client for connection in self._engine.clients.by_id.values()]
+
+    def address(self, client: Client) -> str:
+        connection = self._engine.clients.by_id.get(client.id)
+        return connection.address if connection else "?:0"
+
+    def describe(self, client: Client) -> str:
+        return self._engine.clients.by_id[client.id].describe(self._engine.clock.now())
+
+    def close(self, client: Client) -> None:
+        connection = self._engine.clients.by_id.get(client.id)
+        if connection is not None:
+            self._engine.clients.close_soon(connection)
+
+    def pause(self, milliseconds: int) -> None:
+        self._engine.pause(milliseconds)
+
+    def check_password(self, password: bytes) -> bool | None:
+        expected = self._engine.config.requirepass.encode("utf-8", "surrogateescape")
+        if not expected:
+            return None
+        return hmac.compare_digest(password, expected)
+
+    def time_us(self) -> int | None:
+        return time.time_ns() // 1000
+
+    def config_get(self, patterns: list[bytes]) -> list[tuple[bytes, bytes]]:
+        return self._settings.config_get(patterns)
+
+    def _lets(self, setting: str, client: Client) -> bool:
+        """Whether ``setting``, which is no, yes or local, lets ``client`` do what it is about."""
+        whom = self._settings.get(setting)
+        connection = self._engine.clients.by_id.get(client.id)
+        if whom != "local" or connection is None:
+            return bool(whom == "yes")
+        return connection.unix or is_local(connection.address.rpartition(":")[0].strip("[]"))
+
+    def may_debug(self, client: Client) -> bool:
+        return self._lets("enable-debug-command", client)
+
+    def config_set(
+        self, pairs: list[tuple[bytes, bytes]], client: Client | None = None
+    ) -> str | None:
+        trusted = client is None or self._lets("enable-protected-configs", client)
+        try:
+            values = self._settings.read_pairs(pairs, trusted)
+            problem = self.move_problem(values["dir"]) if "dir" in values else ""
+            if problem:
+                given = {name.lower(): value for name, value in pairs}[b"dir"]
+                return (
+                    f"ERR Invalid argument '{given.decode('utf-8', 'surrogateescape')}' for "
+                    f"CONFIG SET 'dir' - {problem}"
+                )
+            changed = self._settings.config_set(pairs)
+        except ConfigError as failure:
+            return str(failure)
+        self._program.daemon.apply(changed)
+        return None
+
+    def move_problem(self, directory: str) -> str:
+        """Why the process cannot go on in another directory, or empty."""
+        if self._program.daemon.persistence.active:
+            # The file that is written to would stay behind, and be missed at the next start.
+            return "the append-only file is in the present one"
+        return ""
+
+    def config_rewrite(self) -> str | None:
+        try:
+            self.write_settings()
+        except ConfigError as problem:
+            text = str(problem)
+            return text if text.startswith("ERR ") else f"ERR Rewriting config file: {text}"
+        except OSError as problem:
+            return f"ERR Rewriting config file: {problem.strerror}"
+        return None
+
+    def write_settings(self) -> None:
+        """Write the settings back to their file. Raises ConfigError, OSError."""
+        rewrite(self._settings)
+
+    def reset_stats(self) -> None:
+        self._engine.stats.reset()
+
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        if rewrite_aof:
+            problem = self._program.daemon.persistence.dump_now()
+            if problem:
+                return "ERR Errors trying to SHUTDOWN. Check logs."
+        # From here on nothing may happen to a job that the file does not know.
+        self._engine.halt()
+        self._program.daemon.stop("a client asked for it")
+        return None
+
+    def rewrite_aof(self) -> str | None:
+        return self._program.daemon.persistence.rewriting.want()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def info(self) -> dict[str, Fields]:
+        engine = self._engine
+        connections = engine.clients.by_id.values()
+        uptime = int(time.monotonic() - self._started)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        rss = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        used = engine.node.memory.used
+        return {
+            "server": {
+                f"{self._product}_version": VERSION,
+                f"{self._product}_git_sha1": "00000000",
+                f"{self._product}_git_dirty": 0,
+                f"{self._product}_build_id": 0,
+                "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+                "arch_bits": 64 if sys.maxsize > 2**32 else 32,
+                "multiplexing_api": "epoll",
+                "gcc_version": "0.0.0",
+                "python_version": platform.python_version(),
+                "process_id": os.getpid(),
+                "run_id": self._run_id,
+                "tcp_port": self._port,
+                "uptime_in_seconds": uptime,
+                "uptime_in_days": uptime // 86_400,
+                "hz": engine.config.hz,
+                "executable": sys.argv[0],
+                "config_file": self._settings.file or "",
+            },
+            "clients": {
+                "connected_clients": len(engine.clients.by_id),
+                "client_longest_output_list": max((len(c.unsent) for c in connections), default=0),
+                "client_biggest_input_buf": max((c.parser.pending for c in connections), default=0),
+                "maxclients": engine.config.maxclients,
+            },
+            "memory": {
+                "used_memory_rss": rss,
+                "used_memory_rss_human": human(rss),
+                "mem_fragmentation_ratio": f"{rss / used:.2f}" if used else "0.00",
+                "mem_allocator": "python",
+                "mem_clients_normal": engine.clients.departures.holdings.total,
+            },
+            "persistence": self._program.daemon.persistence.info(),
+            "stats": self._engine.stats.fields(),
+            "cpu": {
+                "used_cpu_sys": f"{usage.ru_stime:.2f}",
+                "used_cpu_user": f"{usage.ru_utime:.2f}",
+                "used_cpu_sys_children": f"{children.ru_stime:.2f}",
+                "used_cpu_user_children": f"{children.ru_utime:.2f}",
+            },
+        }

@@ -1,0 +1,55 @@
+"""SIGHUP: applies those settings of the file read again that can change at runtime."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from disque_trio.config import ConfigError, Settings
+from disque_trio.config.words import to_bytes
+from disque_trio.process.logs import Log
+
+S = TypeVar("S", bound=Settings)
+
+
+def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, bytes]], list[str]]:
+    """Compare the settings of the process with those that were just loaded.
+
+    Returns the names and values for CONFIG SET, and the names of the settings that differ but
+    take effect only at a start.
+    """
+    settable: list[tuple[bytes, bytes]] = []
+    fixed: list[str] = []
+    for param in running.stored():
+        value = fresh.get(param.name)
+        if value == running.get(param.name):
+            continue
+        if param.settable:
+            settable.append((param.name.encode(), to_bytes(param.type.show(value))))
+        else:
+            fixed.append(param.name)
+    return settable, fixed
+
+
+def reload(
+    load: Callable[[], S],
+    running: S,
+    config_set: Callable[[list[tuple[bytes, bytes]]], str | None],
+    log: Log,
+) -> S | None:
+    """Apply the settings that ``load`` reads, as far as they can be SET, and log the result.
+    ``config_set`` is that of a host. Returns the settings; None: they are wrong, or one was
+    refused, and none is applied."""
+    try:
+        fresh = load()
+    except (ConfigError, OSError) as wrong:
+        log.warning("not reloaded, the configuration is wrong", reason=str(wrong))
+        return None
+    settable, fixed = differences(running, fresh)
+    problem = config_set(settable) if settable else None
+    names = " ".join(name.decode() for name, _ in settable)
+    if problem is None:
+        log.notice("configuration reloaded", changed=names or "nothing")
+    else:
+        log.warning("not reloaded", settings=names, reason=problem)
+    if fixed:
+        log.warning("changed settings that need a restart", settings=" ".join(fixed))
+    return fresh if problem is None else None

@@ -1,1 +1,0 @@
-"""The process of a node: sockets, turns, timers, signals, start and stop."""

@@ -1,0 +1,322 @@
+"""Classifies the problems of one job by the rules of the audit."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from disque_trio.eventlog import schema
+from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.gaps import FOR_EVER, Gap
+from disque_trio.spark.audit.redelivery import BY_CLIENTS, Redeliveries
+from disque_trio.spark.audit.rules import (
+    AFTER_ACK,
+    EXPIRED,
+    EXPIRED_UNACKED,
+    LOG_END,
+    LOG_GAP,
+    LOG_MISSING,
+    NEVER_ACKED,
+    NEVER_DELIVERED,
+    NOT_REQUEUED,
+    POISON,
+    TWICE,
+    UNDELIVERED_ACK,
+    UNKNOWN_JOB,
+    WITH_WORKER,
+    Rules,
+)
+from disque_trio.spark.audit.trace import Step
+
+
+class Finding(NamedTuple):
+    """A row of the table; ``time`` in ms by the clock of the node."""
+
+    kind: str
+    reason: str | None
+    job: str | None
+    queue: str | None
+    time: int | None
+    nodes: list[str]
+    detail: str
+
+
+class Logs(NamedTuple):
+    """What is known of the logs of all nodes together.
+
+    Attributes:
+        nodes: ids; a number in a trace is a place there.
+        offsets: what each node's clock is ahead, ms.
+        end: time of the last event, ms.
+        gaps: where the logs say nothing.
+        doubt: ms by which the offsets may be wrong for each two nodes.
+    """
+
+    nodes: Sequence[str]
+    offsets: Sequence[int]
+    end: int
+    gaps: Sequence[Gap] = ()
+    doubt: Sequence[Sequence[int]] = ()
+
+
+class Classifier:
+    """Finds what is wrong with one job, and the reason.
+
+    Args:
+        row: of the jobs table, with at least the columns NEEDED.
+    """
+
+    def __init__(self, row: dict[str, object], rules: Rules, logs: Logs) -> None:
+        trace = row["trace"]
+        assert isinstance(trace, list)
+        self._row = row
+        self._rules = rules
+        self._nodes, self._offsets, self._end, self._gaps, self._doubt = logs
+        self._is_a_log_missing = any(gap.is_whole for gap in self._gaps)
+        self._no_line = LOG_MISSING if self._is_a_log_missing else LOG_GAP
+        self._steps = unpacked = tr.unpack(trace, self._offsets)
+        self._delivered = [step for step in unpacked if step.kind == tr.DELIVERED]
+
+    def findings(self) -> Iterator[Finding]:
+        """All of it."""
+        row = self._row
+        yield from self._unfinished() if self._delivered else self._undelivered()
+        nacks = max(_int(row["nacks_said"]), _int(row["nacks"]))
+        if nacks > self._rules.poison:
+            said = [step for step in self._steps if step.kind == tr.NACKED]
+            yield self._finding(POISON, (said or self._steps)[-1], f"{nacks} times said NACK")
+        yield from self._deliveries()
+
+    def _undelivered(self) -> Iterator[Finding]:
+        """A job that no node says it delivered."""
+        ended = self._row["ended"]
+        done = [step for step in self._steps if step.kind == tr.ACKED or step.code == tr.FASTACKED]
+        if done:
+            yield self._finding(UNDELIVERED_ACK, done[0], "", self._why_undelivered(done))
+        if ended not in (None, schema.EXPIRED, schema.EVICTED):
+            return
+        said = [step for step in self._steps if step.kind in (tr.ADDED, tr.REPLICATED)]
+        added = said[0] if said else self._steps[0]
+        if not said and not self._is_origin_blind(added):
+            # Some copies of a job whose ADDJOB was answered with an error.
+            return
+        if ended == schema.EXPIRED:
+            step = next(step for step in self._steps if step.kind == tr.EXPIRED)
+            detail = f"after {self._row['ttl'] or '?'} s"
+            reason = self._blind(added, step.time) if said else self._no_line
+            yield self._finding(EXPIRED, step, detail, reason)
+            return
+        until = self._over(added, _int(self._row["delay"]))
+        if until is not None:
+            yield self._lost(self._blind(added, until) if said else self._no_line)
+
+    def _why_undelivered(self, done: list[Step]) -> str | None:
+        """How it may be that a job is done that nobody got."""
+        if all(step.kind in (tr.ACKED, tr.DELETED) for step in self._steps):
+            return self._no_line if self._gaps else UNKNOWN_JOB
+        return self._blind(self._steps[0], done[0].time + 1000 * self._rules.settled)
+
+    def _over(self, since: Step, seconds: int) -> int | None:
+        """If so much time had passed after ``since`` when the log was over, and was not near its
+        end: until when something would have been in it."""
+        wait = 1000 * (seconds + self._rules.settled)
+        if since.time + self._offsets[since.node] + wait >= self._end:
+            return None
+        settled = self._end - 1000 * self._rules.settled
+        return max(since.time + wait, settled - max(self._offsets, default=0))
+
+    def _unfinished(self) -> Iterator[Finding]:
+        """A job that was delivered, and that nobody said is done."""
+        first, last = self._delivered[0], self._delivered[-1]
+        ends = [step for step in self._steps if step.kind in (tr.ACKED, tr.DELETED)]
+        # A copy that came when there were enough is deleted before anybody gets the job. Or a
+        # client had the job deleted, where the log does not say so.
+        if any(step.code != tr.DELETED_PEER or step.time >= first.time for step in ends):
+            return
+        since = self._steps[0] if ends else first
+        expired = [step for step in self._steps if step.kind == tr.EXPIRED]
+        if expired:
+            reason = self._blind(since, expired[0].time + 1000 * self._rules.settled)
+            yield self._finding(EXPIRED_UNACKED, expired[0], self._delivered_how_often(), reason)
+            return
+        retry = self._row["retry"]
+        busy = [step for step in self._steps if step.kind in (tr.DELIVERED, tr.WORKING)][-1]
+        waits = self._waits()
+        kind = NOT_REQUEUED if retry else WITH_WORKER
+        until = None
+        if isinstance(retry, int) and not waits:
+            until = self._over(busy, retry)
+        if until is None and (retry != 0 or waits):
+            kind = NEVER_ACKED
+            until = self._over(first, self._rules.retries * _int(retry))
+        ttl = self._row["ttl"]
+        if (
+            retry
+            and isinstance(ttl, int)
+            and self._steps[0].time + 1000 * ttl < (busy.time + 1000 * _int(retry))
+        ):
+            # It ends before that; a node that was down then did not say so.
+            kind = EXPIRED_UNACKED
+            until = self._over(self._steps[0], ttl)
+        if until is not None:
+            reason = self._blind(since, until) if isinstance(retry, int) else self._no_line
+            yield self._finding(kind, last, self._delivered_how_often(), reason)
+
+    def _delivered_how_often(self) -> str:
+        times = len(self._delivered)
+        text = "delivered once" if times == 1 else f"delivered {times} times"
+        if self._row["ended"] == schema.EVICTED:
+            text += "; evicted, since memory was short"
+        return text + ("; RETRY 0, at most once" if self._row["retry"] == 0 else "")
+
+    def _waits(self) -> bool:
+        """Whether the job is in a queue in the end."""
+        since: dict[int, Step] = {}
+        for step in self._steps:
+            if step.kind == tr.QUEUED:
+                since[step.node] = step
+            elif step.kind in tr.LEAVES:
+                # Of one ms: what clients put back they had got before.
+                queued = since.get(step.node)
+                if queued and (queued.time < step.time or queued.reason not in BY_CLIENTS):
+                    del since[step.node]
+        return bool(since)
+
+    def _is_origin_blind(self, first: Step) -> bool:
+        """Whether the node that made the job may have told its producer without the log's saying
+        so. ``first`` is what is known of it first."""
+        if first.kind not in (tr.COPIED, tr.IMPORTED):
+            return True  # it came from nowhere: the beginning is missing
+        places = self._origins()
+        margin = 1000 * self._rules.settled
+        return not places or any(
+            gap.node in places
+            and gap.start - margin <= first.time + self._offsets[gap.node] <= gap.end + margin
+            for gap in self._gaps
+        )
+
+    def _blind(self, added: Step, until: int) -> str | None:
+        """Why the log may not say it if the job was delivered between its adding and ``until``:
+        None: it would."""
+        seen = {step.node for step in self._steps}
+        codes = [step.code for step in self._steps]
+        # A node that has no room, or is leaving, makes jobs for others to have; and clients may
+        # acknowledge a job where it is not.
+        without = (tr.ADDED, tr.REPLICATED, tr.ACKED, tr.DELETED)
+        holders = {step.node for step in self._steps if step.kind not in without}
+        moves = [code for code in codes if code in (tr.EXPORTED, tr.IMPORTED)]
+        # It is, or may have got, where the log does not say so.
+        anywhere = (
+            codes.count(tr.EXPORTED) > codes.count(tr.IMPORTED)
+            or moves[-1:] == [tr.EXPORTED]
+            or len(holders) < _int(self._row["copies"])
+            # A client had it ended, and who was told so does not say it.
+            or tr.DELETED_PEER in codes
+            or (tr.ACKED_PEER in codes and tr.ACKED not in codes)
+        )
+        if self._is_a_log_missing and (anywhere or self._is_origin_missing()):
+            return LOG_MISSING
+        reason = None
+        for node, start, end in self._gaps:
+            if node not in seen and not anywhere:
+                continue
+            if end == FOR_EVER:
+                if start - self._offsets[node] < until:
+                    reason = reason or LOG_END
+            elif end - self._offsets[node] >= added.time:
+                reason = LOG_GAP
+        return reason
+
+    def _is_origin_missing(self) -> bool:
+        origins = self._origins()
+        return any(gap.is_whole and gap.node in origins for gap in self._gaps)
+
+    def _origins(self) -> list[int]:
+        """The nodes that may have made the job: those whose ids begin as its own says."""
+        origin = str(self._row["id"])[2:10]
+        return [place for place, node in enumerate(self._nodes) if node.startswith(origin)]
+
+    def _lost(self, reason: str | None) -> Finding:
+        """The finding of a job that was never delivered."""
+        last = self._steps[-1]
+        name = tr.NAMES[last.code].strip(":").replace(":", ", ")
+        detail = f"last heard of: {name}"
+        if self._row["ended"] == schema.EVICTED:
+            detail = "evicted, since memory was short"
+        elif self._row["retry"] == 0:
+            detail += "; RETRY 0, at most once"
+        return self._finding(NEVER_DELIVERED, last, detail, reason)
+
+    def _deliveries(self) -> Iterator[Finding]:
+        acks = [step for step in self._steps if step.code == tr.ACKED]
+        acks = acks or [step for step in self._steps if step.code == tr.ACKED_PEER]
+        after = [step for step in self._delivered if acks and self._is_after(step, acks[0])]
+        if after:
+            gap = after[0].time - acks[0].time
+            detail = f"{gap} ms after it was acknowledged"
+            yield self._finding(AFTER_ACK, after[0], detail, self._why_after(after))
+        late = set(after)
+        reasons: dict[str, list[Step]] = {}
+        row, tolerance = self._row, self._rules.tolerance
+        again = Redeliveries(self._steps, tolerance, _int(row["retry"]), self._gaps, self._no_line)
+        for step, reason in again.deliveries():
+            if step not in late:
+                reasons.setdefault(reason, []).append(step)
+        for reason, steps in reasons.items():
+            times = "once more" if len(steps) == 1 else f"{len(steps)} times more"
+            yield self._finding(TWICE, steps[0], times, reason)
+
+    def _why_after(self, deliveries: list[Step]) -> str | None:
+        """How it may be that a job was delivered after it was acknowledged. None: the node had not
+        heard of that."""
+        reason = None
+        for delivery in deliveries:
+            heard = [
+                step
+                for step in self._steps
+                if step.node == delivery.node
+                and step.kind == tr.ACKED
+                and step.time < delivery.time
+                and not self._came(delivery.node, step.time, delivery.time)
+            ]
+            if not heard:
+                continue  # word of it had not come so far
+            if not self._is_silent(delivery.node, heard[-1].time, delivery.time):
+                return "heard"
+            reason = "restart"  # the node has died, and its file did not have the end of the job
+        return reason
+
+    def _came(self, node: int, start: int, end: int) -> bool:
+        """Whether another node, which had not heard, gave the job to ``node`` in between."""
+        return any(
+            step.node == node and step.kind in (tr.COPIED, tr.IMPORTED) and start < step.time <= end
+            for step in self._steps
+        )
+
+    def _is_silent(self, node: int, start: int, end: int) -> bool:
+        """Whether the log of ``node`` has a gap between two moments."""
+        ahead = self._offsets[node]
+        return any(
+            gap.node == node and gap.start < end + ahead and start + ahead <= gap.end
+            for gap in self._gaps
+        )
+
+    def _is_after(self, step: Step, ack: Step) -> bool:
+        if step.node == ack.node:
+            return step.time > ack.time
+        doubt = self._doubt[ack.node][step.node] if self._doubt else 0
+        return step.time > ack.time + max(self._rules.tolerance, doubt)
+
+    def _finding(self, kind: str, step: Step, detail: str, reason: str | None = None) -> Finding:
+        seen = sorted({step.node for step in self._steps if step.kind in (tr.QUEUED, tr.DELIVERED)})
+        return Finding(
+            kind,
+            reason,
+            str(self._row["id"]),
+            None if self._row["queue"] is None else str(self._row["queue"]),
+            step.time + self._offsets[step.node],
+            [self._nodes[node] for node in seen],
+            detail,
+        )
+
+
+def _int(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,167 @@
+"""Estimates the clock differences between nodes, with bounds, from the order of cause and effect.
+
+A copy arrives after the job was made, an import comes after the export, and a node hears of an
+acknowledge after the client gave it to another one. So the least difference between the times of
+two such events on the nodes a and b is at least what b's clock is ahead of a's; from b to a it is
+at least the opposite. Such bounds add up over several nodes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.trace import Numbers
+
+LEAST_SCHEMA = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("ms", pa.int64())])
+LEAST_COLUMNS = ("ctime", "trace")  # of the table of jobs
+UNKNOWN = 1 << 40  # ms
+_NEVER = np.iinfo(np.int64).max
+_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The known bounds on the clock differences of nodes, which are numbered from 0.
+
+    Attributes:
+        ahead: of each node, ms that its clock is ahead of what most say; 0: nothing is known.
+        doubt: of each two, ms by which the difference of these may be wrong; UNKNOWN.
+        moved: pairs that contradict themselves: a clock was set, or does not run well.
+    """
+
+    ahead: list[int]
+    doubt: list[list[int]]
+    moved: list[tuple[int, int]]
+
+    def apart(self, source: int, target: int) -> int:
+        """ms that the clock of ``target`` is certainly ahead of that of ``source`` (below 0:
+        behind); 0: perhaps it is not."""
+        ms = self.ahead[target] - self.ahead[source]
+        doubt = self.doubt[source][target]
+        return max(ms - doubt, 0) if ms > 0 else min(ms + doubt, 0)
+
+
+def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
+    """The least difference from each node to each other one that some jobs show.
+
+    Args:
+        whole: the logs of all nodes are here. If not, what was imported or heard may have come
+            from a node whose log is not, and have nothing to do with what another node did.
+    """
+    events, job, starts = tr.flat(jobs.column("trace"))
+    codes = tr.codes(events)
+    kinds = codes // 10 * 10
+    added = _only(events, starts, kinds == tr.ADDED)
+    made = pc.fill_null(jobs.column("ctime"), 0).to_numpy() // _NS
+    # What is there twice, or came about again, may be there once more in lines that were lost.
+    exported = _only(events, starts, kinds == tr.EXPORTED)
+    exported[_only(events, starts, kinds == tr.IMPORTED) == _NEVER] = _NEVER
+    delivered = _only(events, starts, kinds == tr.DELIVERED)
+    again = np.isin(codes, (tr.QUEUED_RETRY, tr.QUEUED_NACK, tr.QUEUED_ENQUEUE))
+    acked = _only(events, starts, codes == tr.ACKED)
+    acked[(tr.nodes(delivered) != tr.nodes(acked)) | (_some(starts, again))] = _NEVER
+    found: list[tuple[Numbers, Numbers, Numbers]] = []
+    for origin, since, later in (
+        (added, made, kinds == tr.COPIED),
+        (exported, tr.times(exported), (kinds == tr.IMPORTED) & whole),
+        (acked, tr.times(acked), (codes == tr.ACKED_PEER) & whole),
+    ):
+        known = (origin != _NEVER) & (since > 0)
+        which = np.flatnonzero(later & known[job])
+        of = job[which]
+        found.append(
+            (tr.nodes(origin[of]), tr.nodes(events[which]), tr.times(events[which]) - since[of])
+        )
+    source, target, ms = (np.concatenate(column) for column in zip(*found, strict=True))
+    apart = source != target
+    pairs = source[apart] << tr.NODE_BITS | target[apart]
+    unique, place = np.unique(pairs, return_inverse=True)
+    least = np.full(len(unique), _NEVER)
+    np.minimum.at(least, place, ms[apart])
+    columns = [unique >> tr.NODE_BITS, unique & (tr.MAX_NODES - 1), least]
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=LEAST_SCHEMA)
+
+
+def _only(events: Numbers, starts: Numbers, which: np.ndarray) -> Numbers:
+    """The event of each job that ``which`` chooses, if there is exactly one; or _NEVER."""
+    if not len(starts):
+        return np.zeros(0, np.int64)
+    counts = np.add.reduceat(which.astype(np.int64), starts)
+    first = np.minimum.reduceat(np.where(which, events, _NEVER), starts)
+    return np.where(counts == 1, first, _NEVER)
+
+
+def _some(starts: Numbers, which: np.ndarray) -> np.ndarray:
+    """Whether each job has one of the events that ``which`` chooses."""
+    return np.maximum.reduceat(which, starts) if len(starts) else np.zeros(0, bool)
+
+
+def clocks_of(least: Mapping[tuple[int, int], int], nodes: int) -> Clocks:
+    """The clocks of so many ``nodes``, of the least differences between them."""
+    bound = np.full((nodes, nodes), UNKNOWN, np.int64)
+    np.fill_diagonal(bound, 0)
+    moved: list[tuple[int, int]] = []
+    for (source, target), ms in least.items():
+        bound[source, target] = ms + 2  # times are cut to whole ms
+    for one in range(nodes):
+        for other in range(one):
+            there, back = bound[one, other], bound[other, one]
+            if there + back < 0:
+                # Both bounds were right at some time: nothing better than the middle.
+                middle, wide = (there - back) // 2, -(there + back) // 2
+                bound[one, other], bound[other, one] = middle + wide, wide - middle
+                moved.append((other, one))
+    bound, slack = _tightened(bound)
+    known = (bound < UNKNOWN) & (bound.T < UNKNOWN)
+    ahead = _ahead(bound, known)
+    said = np.array(ahead)[None, :] - np.array(ahead)[:, None]
+    # What is true is between the two bounds; what is said need not be in the middle of them.
+    doubt = np.where(known, np.maximum(bound - said, said + bound.T) + 2 * slack, UNKNOWN)
+    np.fill_diagonal(doubt, 0)
+    return Clocks(ahead, doubt.tolist(), moved)
+
+
+def _tightened(direct: Numbers) -> tuple[Numbers, int]:
+    """The bounds between all nodes that follow from those between some. If these contradict each
+    other over several nodes, since a clock moved, all are taken to be worse, until they do not; by
+    how much is the other result."""
+    slack = 0
+    while True:
+        bound = np.where(direct < UNKNOWN, direct + slack, UNKNOWN)
+        np.fill_diagonal(bound, 0)
+        for via in range(len(bound)):
+            np.minimum(bound, bound[:, via, None] + bound[None, via, :], out=bound)
+            np.maximum(bound, -UNKNOWN, out=bound)  # a contradiction that grows for ever
+        if (np.diagonal(bound) >= 0).all():
+            bound[bound > UNKNOWN // 2] = UNKNOWN
+            return bound, slack
+        slack = 2 * slack + 1
+
+
+def _ahead(bound: Numbers, known: np.ndarray) -> list[int]:
+    """What each clock is ahead of the middle one of those that it can be compared with."""
+    nodes = len(bound)
+    ahead = [0] * nodes
+    left = set(range(nodes))
+    while left:
+        begin = min(left)
+        group = [node for node in left if node == begin or known[begin, node]]
+        left.difference_update(group)
+        ms = {node: int(bound[begin, node] - bound[node, begin]) // 2 for node in group}
+        middle = sorted(ms.values())[(len(ms) - 1) // 2]
+        for node in group:
+            ahead[node] = ms[node] - middle
+    return ahead
+
+
+def least_in(rows: Sequence[Mapping[str, int]]) -> dict[tuple[int, int], int]:
+    """Rows of LEAST_SCHEMA put together."""
+    least: dict[tuple[int, int], int] = {}
+    for row in rows:
+        pair = (row["source"], row["target"])
+        least[pair] = min(least.get(pair, row["ms"]), row["ms"])
+    return least

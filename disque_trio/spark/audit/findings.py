@@ -1,0 +1,110 @@
+"""Computes the table ``findings``, many jobs at a time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_trio.eventlog import schema
+from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.classify import Classifier, Finding, Logs
+from disque_trio.spark.audit.clocks import Clocks
+from disque_trio.spark.audit.gaps import FOR_EVER
+from disque_trio.spark.audit.rules import CLOCK_SKEW, Rules
+from disque_trio.spark.audit.trace import Numbers
+from disque_trio.spark.options import batch_of
+
+FINDING_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("job", pa.string()),
+        ("queue", pa.string()),
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("nodes", pa.list_(pa.string())),
+        ("detail", pa.string()),
+    ]
+)
+_NOT_DONE = pa.array([schema.EXPIRED, schema.EVICTED])
+
+NEEDED = (
+    "id",
+    "queue",
+    "copies",
+    "retry",
+    "ttl",
+    "delay",
+    "nacks",
+    "nacks_said",
+    "deliveries",
+    "ended",
+    "last_delivered",
+    "acked_at",
+    "trace",
+)
+
+
+def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
+    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED."""
+    if not batch.num_rows:
+        return []
+    column = batch.column
+    delivered = column("deliveries")
+    never = pc.equal(delivered, 0)
+    ended = column("ended")
+    open_end = pc.or_kleene(pc.is_null(ended), pc.is_in(ended, _NOT_DONE))
+    late = pa.array(_late(column("trace"), logs.offsets))
+    poison = pc.greater(pc.max_element_wise(column("nacks_said"), column("nacks")), rules.poison)
+    suspect = pc.or_kleene(
+        pc.or_(pc.or_(never, open_end), pc.greater(delivered, 1)),
+        pc.or_kleene(late, poison),
+    )
+    suspects = batch.select(NEEDED).filter(pc.fill_null(suspect, False))
+    return [
+        finding
+        for row in suspects.to_pylist()
+        for finding in Classifier(row, rules, logs).findings()
+    ]
+
+
+def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:
+    """Whether a delivery of each job may have been after its acknowledge."""
+    events, _, starts = tr.flat(traces)
+    times = tr.times(events) - np.array(offsets, np.int64)[tr.nodes(events)]
+    codes = tr.codes(events)
+
+    def first(code: int) -> Numbers:
+        return np.minimum.reduceat(np.where(codes == code, times, FOR_EVER), starts)
+
+    acked = first(tr.ACKED)
+    acked = np.where(acked == FOR_EVER, first(tr.ACKED_PEER), acked)
+    late: np.ndarray = acked < np.maximum.reduceat(
+        np.where(codes == tr.DELIVERED, times, 0), starts
+    )
+    return late
+
+
+def as_batch(found: Sequence[Finding]) -> pa.RecordBatch:
+    """Findings as rows."""
+    rows = [row._replace(time=None if row.time is None else row.time * 1000) for row in found]
+    return batch_of(rows, FINDING_SCHEMA)
+
+
+def clock_findings(clocks: Clocks, rules: Rules, nodes: Sequence[str]) -> list[Finding]:
+    """The pairs of nodes whose clocks are too far apart, or were set."""
+    found = []
+    for source in range(len(nodes)):
+        for target in range(source + 1, len(nodes)):
+            pair = [nodes[source], nodes[target]]
+            doubt = clocks.doubt[source][target]
+            if (source, target) in clocks.moved and 2 * doubt >= rules.skew:
+                detail = f"one of the clocks was set by {2 * doubt} ms or more"
+                found.append(Finding(CLOCK_SKEW, "set", None, None, None, pair, detail))
+            elif abs(clocks.apart(source, target)) >= rules.skew:
+                ms = clocks.ahead[target] - clocks.ahead[source]
+                detail = f"the clock of the second is {abs(ms)} ms "
+                detail += "ahead" if ms > 0 else "behind"
+                detail += f", give or take {doubt} ms"
+                found.append(Finding(CLOCK_SKEW, None, None, None, None, pair, detail))
+    return found

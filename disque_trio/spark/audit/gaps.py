@@ -1,0 +1,238 @@
+"""Finds the times in which a node's log may be missing events.
+
+A log says when the node began to write it (``started``), and at its end that it is complete
+(``stopped``). A node that is killed does not say so: between its last event and the next
+``started`` there is a gap. So is there where the log was switched off, where it says that events
+were ``dropped``, where lines are damaged, where a segment has fewer than the next one says, before
+the first event of a node that does not begin there, and behind the last event of a node that has
+not stopped.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+from disque_trio.eventlog.schema import DROPPED, SEGMENT, STARTED, STOPPED
+from disque_trio.spark.segments import opened
+
+FOR_EVER = 1 << 62
+NO_TIME = -1
+_NAME = re.compile(r"-(\d+)-(\d+)\.jsonl")
+
+
+class Head(NamedTuple):
+    """The header of a segment.
+
+    Attributes:
+        node: id. name: of the segment, whatever the file is called; "": it does not say.
+        after: name of the one before it; "": likewise. events: lines in that, but for its
+            first one, which is about the segment; -1: likewise.
+    """
+
+    node: str
+    name: str = ""
+    after: str = ""
+    events: int = -1
+
+
+class Ends(NamedTuple):
+    """A summary of a segment, from which gaps are found.
+
+    Attributes:
+        node: id. first, last: times of its first and last line, ms by the node's clock.
+        started: it begins with the node's saying that it begins to write.
+        stopped: it ends with the node's saying that nothing is missing up to here.
+        dropped: pairs of times, between which it says that events are missing, or lines are
+            damaged.
+        after, events: see ``Head``.
+        lines: how many it has, as ``events`` of the next one counts them; -1: not counted.
+    """
+
+    node: str
+    first: int
+    last: int
+    started: bool
+    stopped: bool
+    dropped: Sequence[Sequence[int]]
+    after: str = ""
+    events: int = -1
+    lines: int = -1
+
+
+class Stretch(NamedTuple):
+    """What some lines of a segment, one after the other, say of it.
+
+    Attributes:
+        first, last, started, stopped: as in ``Ends``; NO_TIME: no line is an event.
+        missing: as ``dropped`` there; NO_TIME: what is before these lines, or behind them.
+        lines: that are whole, also those that are no events.
+    """
+
+    first: int = NO_TIME
+    last: int = NO_TIME
+    started: bool = False
+    stopped: bool = False
+    missing: Sequence[Sequence[int]] = ()
+    lines: int = 0
+
+
+class Gap(NamedTuple):
+    """The log of ``node`` (its place in the audit's list) says nothing of what was after ``start``
+    and before ``end``, ms by the node's clock; FOR_EVER: it ends at ``start``."""
+
+    node: int
+    start: int
+    end: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is no log of the node at all."""
+        return self.start == 0 and self.end == FOR_EVER
+
+
+def head_of(path: Path) -> Head | None:
+    """What a segment says at its beginning; None when no line of it says whose it is.
+
+    Raises:
+        EOFError, OSError, zlib.error: it is compressed, and damaged.
+    """
+    with opened(path) as file:
+        event = next((event for line in file if (event := event_of(line))), None)
+    if event is None:
+        return None
+    node = str(event["node"])
+    if event["event"] != SEGMENT:
+        return Head(node)
+    name, after, events = (event.get(key) for key in ("name", "after", "events"))
+    return Head(node, str(name or ""), str(after or ""), events if isinstance(events, int) else -1)
+
+
+def stretch_of(lines: Iterable[bytes]) -> Stretch:
+    """What lines say of which some are damaged."""
+    first: dict[str, object] = {}
+    last: dict[str, object] = {}
+    missing: list[tuple[int, int]] = []
+    damaged = False
+    for line in lines:
+        event = event_of(line)
+        if not event:
+            damaged = damaged or bool(line.strip())
+            continue
+        if event["event"] == SEGMENT:
+            continue
+        if damaged or event["event"] == DROPPED:
+            missing.append((_time(last), _time(event)))
+        first = first or event
+        last = event
+        damaged = False
+    if damaged:
+        missing.append((_time(last), NO_TIME))
+    started, stopped = first.get("event") == STARTED, last.get("event") == STOPPED
+    return Stretch(_time(first), _time(last), started, stopped, missing)
+
+
+def joined(one: Stretch, other: Stretch) -> Stretch:
+    """Both; ``other`` follows."""
+    missing = [(start, other.first if end == NO_TIME else end) for start, end in one.missing] + [
+        (one.last if start == NO_TIME else start, end) for start, end in other.missing
+    ]
+    begin = one if one.first != NO_TIME else other
+    end = other if other.last != NO_TIME else one
+    lines = one.lines + other.lines
+    return Stretch(begin.first, end.last, begin.started, end.stopped, missing, lines)
+
+
+def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
+    """What has to be known of a segment, of all its lines; None if none is an event."""
+    first, last, started, stopped, missing, lines = reduce(joined, stretches, Stretch())
+    if first == NO_TIME:
+        return None
+    dropped = [
+        (first if start == NO_TIME else start, last if end == NO_TIME else end)
+        for start, end in missing
+    ]
+    lines -= bool(head.name)  # its first line
+    return Ends(head.node, first, last, started, stopped, dropped, head.after, head.events, lines)
+
+
+def event_of(line: bytes) -> dict[str, object]:
+    """An event that has all that is needed here; empty: the line is none."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(event, dict) or not isinstance(event.get("node"), str):
+        return {}
+    return event if isinstance(event.get("time"), int) and "event" in event else {}
+
+
+def _time(event: dict[str, object]) -> int:
+    time = event.get("time", NO_TIME)
+    assert isinstance(time, int)
+    return time
+
+
+def gaps_of(
+    segments: Mapping[str, Ends], nodes: Sequence[str], names: Collection[str] = ()
+) -> list[Gap]:
+    """The gaps in the logs of ``nodes``, of which these are all ``segments``, by name.
+
+    Args:
+        names: of segments that are there, too, and have no event.
+    """
+    logs: dict[str, list[tuple[tuple[int, int], Ends]]] = {}
+    for name, ends in segments.items():
+        logs.setdefault(ends.node, []).append((_order(name), ends))
+    gaps: list[Gap] = []
+    for place, node in enumerate(nodes):
+        before: Ends | None = None
+        for _, ends in sorted(logs.get(node, ())):
+            torn = lacking(ends, segments, names) != 0
+            if before is None:
+                if torn or not ends.started:  # what was before has been removed
+                    gaps.append(Gap(place, 0, ends.first - 1))
+            elif torn or (ends.started and not before.stopped):
+                gaps.append(_gap(place, before.last, ends.first))
+            gaps += [_gap(place, one, other) for one, other in ends.dropped]
+            before = ends
+        if before is not None and not before.stopped:
+            gaps.append(Gap(place, before.last, FOR_EVER))
+    return gaps
+
+
+def missing_between(segments: Mapping[str, Ends], names: Collection[str] = ()) -> dict[str, int]:
+    """The names of segments that are missing between others, or behind some, or have lost lines;
+    and how many lines are missing; -1: nobody says. Those that were before all others have been
+    removed."""
+    first: dict[str, tuple[int, int]] = {}
+    for name, ends in segments.items():
+        first[ends.node] = min(first.get(ends.node, _order(name)), _order(name))
+    return {
+        ends.after: lines
+        for name, ends in segments.items()
+        if (lines := lacking(ends, segments, names)) and _order(name) > first[ends.node]
+    }
+
+
+def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) -> int:
+    """How many lines are missing of the segment before one; -1: all, nobody says how many."""
+    if not ends.after:
+        return 0
+    before = segments.get(ends.after)
+    if before is None:
+        return ends.events if ends.after not in names else max(ends.events, 0)
+    return max(ends.events - before.lines, 0) if before.lines >= 0 else 0
+
+
+def _order(name: str) -> tuple[int, int]:
+    """Where a segment belongs among those of its node."""
+    found = _NAME.search(name)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _gap(node: int, one: int, other: int) -> Gap:
+    # The clock may have been set back meanwhile.
+    return Gap(node, min(one, other), max(one, other))

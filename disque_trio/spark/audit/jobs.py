@@ -1,0 +1,221 @@
+"""Merges events into jobs: one row for the whole life of a job.
+
+Some of its events make a partial job, partial jobs make a job. Many at a time, with numpy, in
+Spark's workers; this module knows no session.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_trio.eventlog import schema
+from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.trace import Numbers
+
+FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional")
+_TIME = pa.timestamp("us", tz="UTC")
+_MOMENTS = (
+    "added_at",
+    "confirmed_at",
+    "first_queued",
+    "first_delivered",
+    "last_delivered",
+    "acked_at",
+    "ended_at",
+    "first_event",
+    "last_event",
+)
+_PLACES = {
+    "added_on": tr.ADDED,
+    "copied_on": tr.COPIED,
+    "queued_on": tr.QUEUED,
+    "delivered_on": tr.DELIVERED,
+    "acked_on": tr.ACKED,
+    "exported_from": tr.EXPORTED,
+    "imported_to": tr.IMPORTED,
+}
+_REQUEUES = {
+    "requeues_retry": tr.QUEUED_RETRY,
+    "requeues_nack": tr.QUEUED_NACK,
+    "requeues_enqueue": tr.QUEUED_ENQUEUE,
+}
+_COUNTS = ("deliveries", *_REQUEUES, "nacks_said")
+_ENDS = pa.array([schema.ACKED, schema.EXPIRED, schema.DELETED, schema.EVICTED, None])
+
+JOB_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("queue", pa.string()),
+        *((name, pa.int64()) for name in FACTS),
+        *((name, _TIME) for name in _MOMENTS),
+        ("ended", pa.string()),
+        ("complete", pa.bool_()),  # all nodes that had it have forgotten it
+        ("wait_ms", pa.int64()),
+        ("processing_ms", pa.int64()),
+        *((name, pa.int32()) for name in _COUNTS),
+        *((name, pa.list_(pa.string())) for name in _PLACES),
+        ("trace", pa.list_(pa.int64())),
+    ]
+)
+# What is known of a job from some of its events.
+PARTIAL_SCHEMA = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "trace")])
+_NEVER = np.iinfo(np.int64).max
+
+
+def fold(rows: pa.Table) -> pa.Table:
+    """One row for each id in ``rows``, which are events (with a column ``event``) or partial jobs
+    (with ``trace``). Facts are the largest known, traces are sorted."""
+    ids = rows.column("id").combine_chunks()
+    if isinstance(ids, pa.ChunkedArray):  # of no chunks
+        ids = pa.array([], pa.string())
+    encoded = ids.dictionary_encode()
+    job = encoded.indices.to_numpy()
+    count = len(encoded.dictionary)
+    order = np.argsort(job, kind="stable")
+    starts = _starts(job, count)
+    columns: dict[str, pa.Array] = {"id": encoded.dictionary}
+    columns["queue"] = _first_known(rows.column("queue"), order, starts)
+    for name in FACTS:
+        values = pc.fill_null(rows.column(name), -1).to_numpy()[order]
+        largest = np.maximum.reduceat(values, starts) if count else values
+        columns[name] = pa.array(largest, pa.int64(), mask=largest == -1)
+    if "trace" in rows.column_names:
+        events, row, _ = tr.flat(rows.column("trace").combine_chunks())
+        job = job[row]
+    else:
+        events = rows.column("event").to_numpy()
+    ordered = events[np.lexsort((events, job))]
+    offsets = pa.array(np.append(_starts(job, count), len(events)), pa.int32())
+    columns["trace"] = pa.ListArray.from_arrays(offsets, pa.array(ordered))
+    return pa.table([columns[name] for name in PARTIAL_SCHEMA.names], schema=PARTIAL_SCHEMA)
+
+
+def _starts(job: Numbers, count: int) -> Numbers:
+    """Where the rows of each job begin, once they are sorted by it."""
+    counts = np.bincount(job, minlength=count)
+    return np.concatenate(([0], np.cumsum(counts)))[:count]
+
+
+def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa.Array:
+    """For each group one of the values that are not null, or null."""
+    encoded = values.combine_chunks().dictionary_encode()
+    names = encoded.dictionary
+    places = pc.fill_null(encoded.indices, len(names)).to_numpy()[order]
+    first = np.minimum.reduceat(places, starts) if len(starts) else places
+    return pa.concat_arrays([names, pa.nulls(1, pa.string())]).take(pa.array(first))
+
+
+def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
+    """Partial jobs that are whole as rows of the table.
+
+    Args:
+        nodes: ids; a number in a trace is a place there.
+    """
+    names = pa.array(nodes, pa.string())
+    trace = Trace(*tr.flat(partial.column("trace").combine_chunks()))
+    columns = {name: partial.column(name) for name in PARTIAL_SCHEMA.names}
+    columns |= trace.columns()
+    for name, kind in _PLACES.items():
+        columns[name] = trace.places(kind, names)
+    return pa.table([columns[name] for name in JOB_SCHEMA.names], schema=JOB_SCHEMA)
+
+
+class Trace:
+    """The events of many jobs; those of one follow one another, in the order of their times.
+
+    Args:
+        events: packed. job: of which job each is. starts: where each job begins.
+    """
+
+    def __init__(self, events: Numbers, job: Numbers, starts: Numbers) -> None:
+        self.events = events
+        self._job = job
+        self._starts = starts
+        self._times = tr.times(events)
+        self._codes = tr.codes(events)
+        self._kinds = self._codes - self._codes % 10
+
+    def columns(self) -> dict[str, pa.Array]:
+        """All that follows from times and kinds."""
+        added = self._first(self._kinds == tr.ADDED)
+        replicated = self._first(self._kinds == tr.REPLICATED)
+        queued = self._first(self._kinds == tr.QUEUED)
+        delivered = self._kinds == tr.DELIVERED
+        first = self._first(delivered)
+        acked = self._first(self._codes == tr.ACKED)
+        heard = self._first(self._codes == tr.ACKED_PEER)
+        acked = np.where(acked == _NEVER, heard, acked)
+        expired = self._first(self._kinds == tr.EXPIRED)
+        deleted = self._first(
+            (self._kinds == tr.DELETED)
+            & (self._codes != tr.DELETED_COLLECTED)
+            & (self._codes != tr.DELETED_PEER)
+        )
+        evicted = self._first(self._kinds == tr.EVICTED)
+        ends = [acked, expired, deleted, evicted]
+        ended = np.select([end != _NEVER for end in ends], ends, _NEVER)
+        how = np.select([end != _NEVER for end in ends], [0, 1, 2, 3], 4)
+        processed = self._last(delivered & (self._times <= acked[self._job]))
+        moments = {
+            "added_at": added,
+            "confirmed_at": replicated,
+            "first_queued": queued,
+            "first_delivered": first,
+            "last_delivered": self._last(delivered),
+            "acked_at": acked,
+            "ended_at": ended,
+            "first_event": self._first(np.ones(len(self.events), bool)),
+            "last_event": self._last(np.ones(len(self.events), bool)),
+        }
+        columns = {name: _moment(moments[name]) for name in _MOMENTS}
+        columns["ended"] = _ENDS.take(pa.array(how))
+        forgotten = np.isin(self._kinds, (tr.DELETED, tr.EXPIRED, tr.EVICTED))
+        everywhere = self._on(np.ones(len(self.events), bool))
+        alone = (everywhere == 1) & (acked != _NEVER)  # such a job ends with the acknowledge
+        columns["complete"] = pa.array((self._on(forgotten) == everywhere) | alone)
+        columns["wait_ms"] = _between(queued, first)
+        columns["processing_ms"] = _between(processed, acked)
+        columns["deliveries"] = self._count(delivered)
+        columns["nacks_said"] = self._count(self._kinds == tr.NACKED)
+        for name, code in _REQUEUES.items():
+            columns[name] = self._count(self._codes == code)
+        return columns
+
+    def places(self, kind: int, names: pa.Array) -> pa.Array:
+        """On which nodes each job had an event of ``kind``."""
+        pairs = self._pairs(self._kinds == kind)
+        counts = np.bincount(pairs >> tr.NODE_BITS, minlength=len(self._starts))
+        offsets = pa.array(np.concatenate(([0], np.cumsum(counts))), pa.int32())
+        return pa.ListArray.from_arrays(offsets, names.take(pa.array(pairs & (tr.MAX_NODES - 1))))
+
+    def _on(self, which: np.ndarray) -> Numbers:
+        """On how many nodes each job had one of the events."""
+        return np.bincount(self._pairs(which) >> tr.NODE_BITS, minlength=len(self._starts))
+
+    def _pairs(self, which: np.ndarray) -> Numbers:
+        """The jobs and nodes of the events, each pair once, as numbers."""
+        return np.unique(self._job[which] << tr.NODE_BITS | tr.nodes(self.events[which]))
+
+    def _first(self, which: np.ndarray) -> Numbers:
+        """When each job had the first of the events; _NEVER: it had none."""
+        return np.minimum.reduceat(np.where(which, self._times, _NEVER), self._starts)
+
+    def _last(self, which: np.ndarray) -> Numbers:
+        last = np.maximum.reduceat(np.where(which, self._times, -1), self._starts)
+        return np.where(last < 0, _NEVER, last)
+
+    def _count(self, which: np.ndarray) -> pa.Array:
+        return pa.array(np.add.reduceat(which.astype(np.int32), self._starts), pa.int32())
+
+
+def _moment(time: Numbers) -> pa.Array:
+    never = time == _NEVER
+    return pa.array(np.where(never, 0, time * 1000), pa.int64(), mask=never).cast(_TIME)
+
+
+def _between(start: Numbers, end: Numbers) -> pa.Array:
+    """ms from one to the other; clocks of two nodes may say less than nothing."""
+    unknown = (start == _NEVER) | (end == _NEVER)
+    return pa.array(np.where(unknown, 0, np.maximum(end - start, 0)), pa.int64(), mask=unknown)

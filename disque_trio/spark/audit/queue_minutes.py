@@ -1,0 +1,282 @@
+"""Aggregates jobs into one row per queue and minute.
+
+A time counts for the minute in which it was over: waiting when a job was delivered first,
+processing when it was acknowledged.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from disque_trio.eventlog import schema
+from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.stages import hashes_of, packed, scan, unpacked
+from disque_trio.spark.audit.trace import Numbers
+from disque_trio.spark.options import batch_of
+
+MINUTE = 60_000
+_KINDS = {"added": tr.ADDED, "delivered": tr.DELIVERED, "nacked": tr.NACKED}
+_CODES = {
+    "requeued_retry": tr.QUEUED_RETRY,
+    "requeued_nack": tr.QUEUED_NACK,
+    "requeued_enqueue": tr.QUEUED_ENQUEUE,
+}
+COUNTS = ("added", "delivered", "acked", "nacked", *_CODES, "expired")
+PERCENTILES = (50, 95, 99)
+_SUM_SCHEMA = pa.schema(
+    [("queue", pa.string()), *((name, pa.int64()) for name in ("minute", *COUNTS, "change"))]
+)
+_TIMES = ("wait", "processing")
+_TIME_SCHEMA = pa.schema(
+    [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
+)
+_PERCENTILE_COLUMNS = [f"{kind}_p{percent}" for kind in _TIMES for percent in PERCENTILES]
+_MINUTE_SCHEMA = pa.schema([*_SUM_SCHEMA, *((name, pa.float64()) for name in _PERCENTILE_COLUMNS)])
+_BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
+_NEEDED = (
+    "queue",
+    "trace",
+    "first_delivered",
+    "acked_at",
+    "ended_at",
+    "ended",
+    "wait_ms",
+    "processing_ms",
+    "last_event",
+)
+_NEVER = np.iinfo(np.int64).max
+
+
+def queue_minutes(
+    spark: SparkSession, files: Sequence[Path], buckets: int, since: int, before: DataFrame | None
+) -> DataFrame:
+    """The table ``queue_minutes``.
+
+    Args:
+        files: of the table of jobs.
+        buckets: tasks that bring together what was in one minute.
+        since: the minutes before this time (ms, a whole minute) are those in ``before``.
+        before: an older version of the table.
+    """
+
+    def bucketed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), since * 1000)
+        return _bucketed(batch.filter(recent), buckets)
+
+    def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: dict[int, list[tuple[pa.Table, pa.Table]]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                pair = unpacked(row["sums"]), unpacked(row["times"])
+                found.setdefault(row["bucket"], []).append(pair)
+        for pairs in found.values():
+            sums, times = map(pa.concat_tables, zip(*pairs, strict=True))
+            yield from minutes_of(sums, times).to_batches()
+
+    rows = (
+        scan(spark, files, _NEEDED, bucketed, _BUCKETED)
+        .repartitionById(buckets, "bucket")
+        .mapInArrow(together, from_arrow_schema(_MINUTE_SCHEMA))
+        .where(f.col("minute") >= since)
+    )
+    depth = f.sum("change").over(Window.partitionBy("queue").orderBy("minute"))
+    if before is None:
+        return _finish(rows.withColumn("depth", depth))
+    kept = before.where(f.unix_millis("minute") < since)
+    start = kept.groupBy("queue").agg(f.max_by("depth", "minute").alias("start"))
+    later = rows.withColumn("depth", depth).join(f.broadcast(start), "queue", "left")
+    new = _finish(later.withColumn("depth", f.col("depth") + f.coalesce("start", f.lit(0))))
+    return kept.unionByName(new)
+
+
+def _bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+    """What some jobs say of minutes, a row for each bucket; a minute of a queue is in one."""
+    tables = [_placed(sums_of(jobs), buckets), _placed(times_of(jobs), buckets)]
+    rows = []
+    for bucket in range(buckets):
+        mine = [
+            table.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for table, ends in tables
+        ]
+        if any(map(len, mine)):
+            rows.append((bucket, *map(packed, mine)))
+    return batch_of(rows, _BUCKETED)
+
+
+def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
+    """The rows in the order of their buckets, and where each begins."""
+    queues = rows.column("queue").combine_chunks().dictionary_encode()
+    hashes = hashes_of(pc.fill_null(queues.dictionary, ""))
+    queue = np.append(hashes, np.uint64(0))[_places(queues)]
+    minute = rows.column("minute").to_numpy().astype(np.uint64) // np.uint64(MINUTE)
+    place = ((queue + minute) % np.uint64(buckets)).astype(np.int64)
+    order = np.argsort(place, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=buckets))))
+    return rows.take(pa.array(order)), starts.tolist()
+
+
+def _places(values: pa.DictionaryArray) -> Numbers:
+    """The places in the dictionary; that of null is behind the last."""
+    places: Numbers = pc.fill_null(values.indices, len(values.dictionary)).to_numpy()
+    return places.astype(np.int64)
+
+
+def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
+    """A row for each queue and minute in ``sums`` (as ``sums_of``) and ``times`` (as
+    ``times_of``)."""
+    counts = (*COUNTS, "change")
+    whole = sums.group_by(["queue", "minute"], use_threads=False).aggregate(
+        [(name, "sum") for name in counts]
+    )
+    minutes = pa.table(
+        [whole.column(name) for name in ("queue", "minute", *(f"{name}_sum" for name in counts))],
+        names=_SUM_SCHEMA.names,
+    )
+    row, kind, starts, ms = _grouped(minutes, times)
+    lengths = np.diff(np.append(starts, len(ms)))
+    for number, name in enumerate(_TIMES):
+        mine = kind == number
+        for percent in PERCENTILES:
+            values = np.full(len(minutes), np.nan)
+            values[row[mine]] = _percentile(ms, starts[mine], lengths[mine], percent / 100)
+            column = pa.array(values, mask=np.isnan(values))
+            minutes = minutes.append_column(f"{name}_p{percent}", column)
+    return minutes.cast(_MINUTE_SCHEMA)
+
+
+def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """The times of each minute and kind, sorted: the row of the minute and the kind of each group,
+    where it begins, and the times."""
+    # Queues get numbers that are the same for both tables.
+    names = [table.column("queue").combine_chunks() for table in (minutes, times)]
+    queues = _places(pa.concat_arrays(names).dictionary_encode())
+    rows = {
+        key: row
+        for row, key in enumerate(
+            zip(queues[: len(minutes)].tolist(), minutes.column("minute").to_pylist(), strict=True)
+        )
+    }
+    keys = np.stack(
+        [queues[len(minutes) :], *(times.column(name).to_numpy() for name in ("minute", "kind"))]
+    )
+    ms = times.column("ms").to_numpy()
+    order = np.lexsort((ms, *keys[::-1]))
+    keys = keys[:, order]
+    new = np.ones(len(ms), bool)
+    new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    starts = np.flatnonzero(new)
+    # Each time belongs to a minute in which something was counted.
+    row = [rows[queue, minute] for queue, minute, _ in keys[:, starts].T.tolist()]
+    return np.array(row, np.int64), keys[2, starts], starts, ms[order]
+
+
+def _percentile(ms: Numbers, starts: Numbers, counts: Numbers, fraction: float) -> np.ndarray:
+    """Of each group of sorted values the exact percentile, between two values in proportion."""
+    place = fraction * (counts - 1)
+    below = np.floor(place).astype(np.int64)
+    above = np.ceil(place).astype(np.int64)
+    low, high = ms[starts + below], ms[starts + above]
+    values: np.ndarray = low + (high - low) * (place - below)
+    return values
+
+
+def _finish(rows: DataFrame) -> DataFrame:
+    """Columns as they are in the table."""
+    retries = f.col("requeued_retry") / f.col("delivered")
+    nacks = f.col("nacked") / f.col("delivered")
+    return rows.select(
+        "queue",
+        f.timestamp_millis("minute").alias("minute"),
+        *COUNTS,
+        f.when(f.col("delivered") > 0, retries).alias("retry_rate"),
+        f.when(f.col("delivered") > 0, nacks).alias("nack_rate"),
+        *_PERCENTILE_COLUMNS,
+        "depth",
+    )
+
+
+def times_of(jobs: pa.RecordBatch) -> pa.Table:
+    """How long some jobs waited, and were processed; and in which minute that was over."""
+    tables = []
+    for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
+        ms = jobs.column(f"{name}_ms")
+        known = pc.is_valid(ms)
+        minute = _ms(jobs.column(over)) // MINUTE * MINUTE
+        columns = [jobs.column("queue"), pa.array(minute), pa.nulls(len(ms), pa.int64()), ms]
+        rows = pa.table(columns, schema=_TIME_SCHEMA).filter(known)
+        tables.append(rows.set_column(2, "kind", pa.array(np.full(len(rows), kind, np.int64))))
+    return pa.concat_tables(tables)
+
+
+def sums_of(batch: pa.RecordBatch) -> pa.Table:
+    """What a batch of jobs adds to the minutes of their queues."""
+    events, job, _ = tr.flat(batch.column("trace"))
+    times = tr.times(events)
+    codes = tr.codes(events)
+    kinds = codes - codes % 10
+    queues = batch.column("queue").dictionary_encode()
+    queue = _places(queues)
+    names = pa.concat_arrays([queues.dictionary, pa.nulls(1, pa.string())])
+    found: list[tuple[str, Numbers, Numbers, Numbers | int]] = []
+    chosen = {name: kinds == kind for name, kind in _KINDS.items()}
+    chosen |= {name: codes == code for name, code in _CODES.items()}
+    for name, which in chosen.items():
+        found.append((name, job[which], times[which], 1))
+    acked = _ms(batch.column("acked_at"))
+    ended = _ms(batch.column("ended_at"))
+    every = np.arange(batch.num_rows)
+    found.append(("acked", every[acked != _NEVER], acked[acked != _NEVER], 1))
+    expired = batch.column("ended").to_numpy(zero_copy_only=False) == schema.EXPIRED
+    found.append(("expired", every[expired], ended[expired], 1))
+    found += [("change", *change) for change in _changes(events, job, ended)]
+    jobs = np.concatenate([rows[1] for rows in found])
+    minutes = np.concatenate([rows[2] for rows in found]) // MINUTE
+    keys, places = np.unique(queue[jobs] << 40 | minutes, return_inverse=True)
+    columns = {name: np.zeros(len(keys), np.int64) for name in _SUM_SCHEMA.names if name != "queue"}
+    columns["minute"] = (keys & (1 << 40) - 1) * MINUTE
+    start = 0
+    for name, rows, _, by in found:
+        np.add.at(columns[name], places[start : start + len(rows)], by)
+        start += len(rows)
+    return pa.table(
+        [names.take(pa.array(keys >> 40)), *[pa.array(column) for column in columns.values()]],
+        schema=_SUM_SCHEMA,
+    )
+
+
+def _changes(
+    events: Numbers, job: Numbers, ended: Numbers
+) -> Iterator[tuple[Numbers, Numbers, int]]:
+    """When jobs came into a queue of a node, and when they were not there any more. A job that is
+    over is in no queue, also not in that of a node that has died or does not hear."""
+    codes = tr.codes(events)
+    kinds = codes - codes % 10
+    enters = kinds == tr.QUEUED
+    which = np.flatnonzero(enters | np.isin(kinds, tr.LEAVES))
+    place = job[which] << tr.NODE_BITS | tr.nodes(events[which])
+    which = which[np.lexsort((events[which], place))]
+    place = job[which] << tr.NODE_BITS | tr.nodes(events[which])
+    inside = enters[which]
+    before = np.zeros(len(which), bool)
+    before[1:] = inside[:-1] & (place[1:] == place[:-1])
+    came = np.flatnonzero(inside & ~before)
+    yield job[which[came]], tr.times(events[which[came]]), 1
+    # Each stay ends with the first event that says so, or with the job.
+    left = np.full(len(came), _NEVER)
+    stay = np.cumsum(inside & ~before) - 1
+    went = np.flatnonzero(~inside & before)
+    left[stay[went]] = tr.times(events[which[went]])
+    left = np.minimum(left, ended[job[which[came]]])
+    left = np.maximum(left, tr.times(events[which[came]]))
+    over = left != _NEVER
+    yield job[which[came[over]]], left[over], -1
+
+
+def _ms(column: pa.Array) -> Numbers:
+    micros = column.cast(pa.int64()).fill_null(_NEVER).to_numpy()
+    return np.where(micros == _NEVER, _NEVER, micros // 1000)

@@ -1,0 +1,123 @@
+"""The trace of a job: all that happened to it on all nodes, a 64 bit number an event.
+
+A number holds the time (ms), the node (its place in the audit's list) and what happened, in this
+order, so that sorted numbers are sorted events. Events of one ms on one node are in the order in
+which they can have happened: a line of the log has no finer time.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_trio.eventlog import schema
+
+Numbers = npt.NDArray[np.int64]
+
+CODE_BITS = 8
+NODE_BITS = 11
+TIME_SHIFT = CODE_BITS + NODE_BITS
+MAX_NODES = 1 << NODE_BITS
+MAX_TIME = (1 << 63 - TIME_SHIFT) - 1  # ms, in the year 2527
+
+# Of an event's code the tens are the kind.
+ADDED, COPIED, REPLICATED, IMPORTED, NACKED = 10, 20, 30, 40, 50
+QUEUED, DELIVERED, WORKING, EXPORTED, DEQUEUED = 60, 70, 80, 90, 100
+ACKED, EXPIRED, EVICTED, DELETED = 110, 120, 130, 140
+_KINDS: dict[schema.Kind, int] = {
+    schema.ADDED: ADDED,
+    schema.COPIED: COPIED,
+    schema.REPLICATED: REPLICATED,
+    schema.IMPORTED: IMPORTED,
+    schema.NACKED: NACKED,
+    schema.QUEUED: QUEUED,
+    schema.DELIVERED: DELIVERED,
+    schema.WORKING: WORKING,
+    schema.EXPORTED: EXPORTED,
+    schema.DEQUEUED: DEQUEUED,
+    schema.ACKED: ACKED,
+    schema.EXPIRED: EXPIRED,
+    schema.EVICTED: EVICTED,
+    schema.DELETED: DELETED,
+}
+# By "kind:reason". The ones of a code are the place of the reason; the number behind the last place
+# is for a line that gives none.
+CODES: dict[str, int] = {
+    f"{kind}:{reason}": _KINDS[kind] + place
+    for kind, reasons in schema.REASONS.items()
+    for place, reason in enumerate((*reasons, schema.NO_REASON))
+} | {"acked:": ACKED}
+NAMES = {code: name for name, code in reversed(CODES.items())}
+
+
+def code(kind: schema.Kind, reason: schema.Reason) -> int:
+    """The code of an event of ``kind`` that happened for ``reason``."""
+    return _KINDS[kind] + schema.REASONS[kind].index(reason)
+
+
+QUEUED_RETRY = code(schema.QUEUED, schema.BY_RETRY)
+QUEUED_NACK = code(schema.QUEUED, schema.BY_NACK)
+QUEUED_ENQUEUE = code(schema.QUEUED, schema.BY_ENQUEUE)
+ACKED_PEER = code(schema.ACKED, schema.BY_PEER)
+FASTACKED = code(schema.DELETED, schema.BY_FASTACK)
+DELETED_PEER = code(schema.DELETED, schema.BY_PEER)
+DELETED_COLLECTED = code(schema.DELETED, schema.BY_COLLECTION)
+
+# What a node does with a job that is in its queue, so that it is not any more.
+LEAVES = (DELIVERED, EXPORTED, DEQUEUED, ACKED, EXPIRED, EVICTED, DELETED)
+
+
+class Step(NamedTuple):
+    """An event of a trace."""
+
+    time: int  # ms
+    node: int
+    code: int
+
+    @property
+    def kind(self) -> int:
+        return self.code - self.code % 10
+
+    @property
+    def reason(self) -> str:
+        return NAMES[self.code].partition(":")[2]
+
+
+def unpack(trace: Sequence[int], offsets: Sequence[int] = ()) -> list[Step]:
+    """The events of a job in the order of their times.
+
+    Args:
+        offsets: ms that the clock of each node is ahead; their times are corrected by it.
+    """
+    steps = []
+    for number in trace:
+        node = number >> CODE_BITS & (MAX_NODES - 1)
+        time = (number >> TIME_SHIFT) - (offsets[node] if offsets else 0)
+        steps.append(Step(time, node, number & (1 << CODE_BITS) - 1))
+    steps.sort()
+    return steps
+
+
+def flat(traces: pa.Array) -> tuple[Numbers, Numbers, Numbers]:
+    """The events of many jobs, of which job each is, and where those of each job begin."""
+    lengths = pc.list_value_length(traces).to_numpy()
+    job = np.repeat(np.arange(len(traces)), lengths)
+    return traces.flatten().to_numpy(), job, np.cumsum(lengths) - lengths
+
+
+def times(trace: Numbers) -> Numbers:
+    """The times of many events, ms."""
+    return trace >> TIME_SHIFT
+
+
+def nodes(trace: Numbers) -> Numbers:
+    """Where many events happened."""
+    return trace >> CODE_BITS & (MAX_NODES - 1)
+
+
+def codes(trace: Numbers) -> Numbers:
+    """What happened in many events."""
+    return trace & (1 << CODE_BITS) - 1

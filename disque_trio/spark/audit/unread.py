@@ -1,0 +1,80 @@
+"""Finds the segments that an audit has not read yet."""
+
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from disque_trio.spark.audit.gaps import Head, head_of
+from disque_trio.spark.audit.store import COMPRESSED
+from disque_trio.spark.segments import PACKED
+
+
+class AuditError(Exception):
+    """The logs cannot be audited; the text says which and why."""
+
+
+class Unread(NamedTuple):
+    """A segment that no run has read; ``head`` is None if no line says which node wrote it."""
+
+    name: str
+    head: Head | None
+
+
+class Segments:
+    """Those that are there now. A segment is known by its name, wherever it lies, and whether it is
+    compressed or not. If it says another name than its file has, that is a copy, or was renamed.
+
+    Args:
+        found: all files.
+        known: those that were read before: their bytes, by name; COMPRESSED if they were that.
+
+    Attributes:
+        new: those that were not, by path. sizes: of these, as ``known``.
+        copies: files that are copies of others, under other names.
+
+    Raises:
+        AuditError: a file is not what it was, or two that are not the same have one name.
+    """
+
+    def __init__(self, found: Sequence[Path], known: Mapping[str, int]) -> None:
+        self.new: dict[Path, Unread] = {}
+        self.sizes: dict[str, int] = {}
+        self.copies = 0
+        paths: dict[str, Path] = {}
+        named = [(self._called(path, known), path) for path in found]
+        # What has its own name comes before copies of it.
+        for one, path in sorted(named, key=lambda one: (one[0].name != _file_name(one[1]), one[1])):
+            other = paths.setdefault(one.name, path)
+            if other is not path:
+                if other.parent != path.parent and not other.samefile(path):
+                    raise AuditError(f"two segments have one name: {other} and {path}")
+                # It has just been compressed, or is a copy.
+                self.copies += _file_name(other) != _file_name(path)
+                continue
+            size = COMPRESSED if path.name.endswith(PACKED) else path.stat().st_size
+            before = known.get(one.name)
+            if before is None:
+                self.sizes[one.name] = size
+                self.new[path] = one
+            elif COMPRESSED not in (before, size) and before != size:
+                raise AuditError(
+                    f"{path} had {before} bytes when it was read, and has {size}: it was not"
+                    " complete; an audit into another directory reads all anew"
+                )
+
+    def _called(self, path: Path, known: Mapping[str, int]) -> Unread:
+        """What the segment calls itself, or else the file."""
+        name = _file_name(path)
+        if name in known:
+            return Unread(name, None)
+        try:
+            head = head_of(path)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+            raise AuditError(f"{path}: damaged: {problem}") from problem
+        return Unread(head.name if head is not None and head.name else name, head)
+
+
+def _file_name(path: Path) -> str:
+    return path.name.removesuffix(PACKED)

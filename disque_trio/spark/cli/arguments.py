@@ -1,0 +1,146 @@
+"""The arguments of ``disque-pipeline``. Imports only what is always installed."""
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.version import VERSION
+
+FORMATS = ("parquet", "delta")
+
+# The numbers of ``Rules``: name, the least that it may be, unit, help.
+_RULES = (
+    ("settled", 0, "SECONDS", "one that is younger at the end of the log is not lost"),
+    ("poison", 0, "NACKS", "more NACKs than this are a finding"),
+    ("retries", 1, "N", "a job not acknowledged within N times its RETRY is a finding"),
+    ("skew", 0, "MS", "so far may clocks be apart"),
+    ("tolerance", 0, "MS", "what two nodes say within this time has no order"),
+)
+
+
+def _number(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not least <= value < 2**31:
+            raise argparse.ArgumentTypeError(f"{text}: expected a number of at least {least}")
+        return value
+
+    parse.__name__ = "number"  # for argparse, where it says what was expected
+    return parse
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text}: expected more than 0")
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands; the name of the chosen one is in ``command``."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--master", help="where Spark runs (default: local[*])")
+    common.add_argument(
+        "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
+    )
+    common.add_argument("--explain", action="store_true", help="print the plan, and do nothing")
+    cluster = argparse.ArgumentParser(add_help=False)
+    cluster.add_argument("--nodes", default=DEFAULT_NODES, metavar="HOST:PORT,...")
+    cluster.add_argument("--password", default=os.environ.get("DISQUE_PASSWORD"))
+    whole = argparse.ArgumentParser(prog="disque-pipeline", description="Disque and Spark.")
+    whole.add_argument("--version", action="version", version=f"disque-pipeline {VERSION}")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, add_arguments, parents, text in (
+        ("audit", _audit, [common], "event logs of all nodes to tables of jobs and findings"),
+        ("report", _report, [common], "an audit as a page to read"),
+        ("archive", _archive, [common, cluster], "stream queues into a table"),
+        ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
+    ):
+        add_arguments(commands.add_parser(name, parents=parents, help=text))
+    return whole
+
+
+def _audit(command: argparse.ArgumentParser) -> None:
+    command.add_argument("log", nargs="+", help="directories or files of event logs")
+    command.add_argument("--output", type=Path, required=True, help="directory for the tables")
+    command.add_argument(
+        "--aof",
+        nargs="+",
+        default=[],
+        action="extend",
+        metavar="FILE",
+        help="append-only files of all nodes, or directories: what is in none of them is lost",
+    )
+    command.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="NODE",
+        help="id of a node that was taken out for good: its log and file are not missing",
+    )
+    rules = Rules()
+    for name, least, unit, text in _RULES:
+        command.add_argument(
+            f"--{name}",
+            type=_number(least),
+            default=getattr(rules, name),
+            metavar=unit,
+            help=f"{text} (default: %(default)s)",
+        )
+    command.add_argument(
+        "--check",
+        dest="check_findings",
+        action="store_true",
+        help="exit status 3 if jobs were lost, not done, or delivered after their ack, or logs are"
+        " missing",
+    )
+
+
+def _report(command: argparse.ArgumentParser) -> None:
+    command.add_argument("audit", type=Path, help="the output directory of an audit")
+    command.add_argument("--html", type=Path, help="the page (default: report.html in it)")
+    command.add_argument("--json", type=Path, help="the same as JSON")
+
+
+def _archive(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--queue", action="append", required=True, help="may be repeated")
+    command.add_argument("--output", type=Path, required=True, help="directory of the table")
+    command.add_argument(
+        "--format", choices=FORMATS, default=FORMATS[0], help="delta if Spark has it"
+    )
+    command.add_argument("--available-now", action="store_true", help="end when all is archived")
+    command.add_argument(
+        "--seconds", type=_number(0), default=10, help="between batches (default: %(default)s)"
+    )
+    command.add_argument(
+        "--max-restarts",
+        type=_number(0),
+        metavar="N",
+        help="end when the stream has failed once more than this (default: go on)",
+    )
+    command.add_argument("--max-jobs", type=_number(1), help="in a batch")
+    command.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the source disque"
+    )
+
+
+def _replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--archive", type=Path, help="a table of archive, for the bodies")
+    command.add_argument("--aof", action="append", default=[], help="append-only files, likewise")
+    command.add_argument("--audit", type=Path, help="choose among the jobs of an audit")
+    command.add_argument(
+        "--where",
+        default="true",
+        metavar="SQL",
+        help="which jobs, as \"array_contains(findings, 'never-delivered')\"",
+    )
+    command.add_argument("--limit", type=_number(0), help="at most so many jobs")
+    command.add_argument("--dry-run", action="store_true", help="only say what would be added")
+    command.add_argument("--rate", type=_rate, metavar="JOBS", help="a second at most")
+    command.add_argument("--done", type=Path, metavar="FILE", help="note there what was added")
+    command.add_argument("--to-queue", metavar="QUEUE", help="instead of the one they had")
+    for name in ("delay", "retry", "ttl", "replicate"):
+        command.add_argument(f"--{name}", type=_number(0), help="for ADDJOB")

@@ -1,0 +1,189 @@
+"""Checks the arguments of ``disque-pipeline`` before Spark starts."""
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from disque_trio.spark.archive import LEASES
+from disque_trio.spark.client import BlockingClient, RefusedError, WireError
+from disque_trio.spark.datasources.aof import find_files
+from disque_trio.spark.leases.directory import LOCK_SECONDS, LeaseLog
+from disque_trio.spark.options import OptionError, local, nodes_of
+from disque_trio.spark.segments import find_segments
+from disque_trio.spark.sink.adder import RETRIED
+
+WAIT_SECONDS = LOCK_SECONDS
+_MASTERS = ("local", "spark://", "k8s://", "yarn")
+_PATTERN = re.compile(r"[][{}*?\\]")  # Spark takes paths with these for patterns
+_OWN = ("leasedirectory", "checkpointlocation", "path", "nodes", "queue", "queues")
+# What Spark writes otherwise in the name of a partition's directory: %3A.
+_ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{[\]^]")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_NODE = re.compile("[0-9a-f]{40}")
+_LONGEST_NAME = 255  # bytes, of file systems
+_REPLY_SECONDS = 10.0
+
+
+class UsageError(Exception):
+    """Invalid arguments; the text says which and why."""
+
+
+def addresses(options: argparse.Namespace) -> list[str]:
+    """The nodes.
+
+    Raises:
+        UsageError: they are no addresses.
+    """
+    try:
+        return nodes_of({"nodes": options.nodes})
+    except OptionError as problem:
+        raise UsageError(f"--nodes: {problem}") from None
+
+
+# Each of the checks raises UsageError, OSError, or what the part raises whose business it is.
+# What they return is for the user to read, and no reason not to begin.
+
+
+def check_audit(options: argparse.Namespace) -> None:
+    """The logs are there, and the tables have a place."""
+    _check_settings(options)
+    find_segments([local(path) for path in options.log], False)
+    if options.aof:
+        find_files([local(path) for path in options.aof])
+    for node in options.without:
+        if not _NODE.fullmatch(node):
+            raise UsageError(f"--without {node}: expected the id of a node, 40 hexadecimal digits")
+    check_path("--output", options.output)
+    check_directory(options.output)
+
+
+def check_report(options: argparse.Namespace) -> None:
+    """There is an audit, and a place for the page."""
+    _check_settings(options)
+    check_path("the audit", options.audit)
+    if not (options.audit / "current").exists():
+        raise FileNotFoundError(f"no audit at {options.audit}")
+    for path in (options.html, options.json):
+        if path is not None and path.is_dir():
+            raise IsADirectoryError(f"{path} is a directory")
+
+
+def check_archive(options: argparse.Namespace) -> str | None:
+    """The table has a place where nobody else is writing, and a node answers. An archive without
+    end waits for one. Returns a line about that."""
+    _check_settings(options)
+    nodes = addresses(options)
+    for option in options.option:
+        if "=" not in option:
+            raise UsageError(f"--option {option}: expected NAME=VALUE")
+        if option.partition("=")[0].lower() in _OWN:
+            raise UsageError(f"--option {option}: an archive sets it itself")
+    check_queues(options.queue)
+    check_path("--output", options.output)
+    check_directory(options.output)
+    if not options.explain:
+        leases = options.output / LEASES
+        if leases.is_dir():
+            # The processes of a killed archive need a moment to end.
+            LeaseLog(leases, WAIT_SECONDS).close()
+        try:
+            check_nodes(nodes, options.password)
+        except WireError as problem:
+            if options.available_now:
+                raise
+            return f"{problem}: waits for a node"
+    return None
+
+
+def check_replay(options: argparse.Namespace) -> None:
+    """There are bodies, and a node answers."""
+    _check_settings(options)
+    nodes = addresses(options)
+    if options.archive is None and not options.aof:
+        raise UsageError("--archive or --aof: bodies of jobs have to come from somewhere")
+    for name, path in (("--archive", options.archive), ("--audit", options.audit)):
+        if path is None:
+            continue
+        check_path(name, path)
+        if not path.is_dir():
+            raise FileNotFoundError(f"no directory at {path}")
+    find_files(options.aof)
+    if options.done is not None:
+        if options.done.is_dir():
+            raise IsADirectoryError(f"{options.done} is a directory")
+        check_directory(options.done.parent)
+    if not options.explain and not options.dry_run:
+        check_nodes(nodes, options.password)
+
+
+def check_queues(queues: Sequence[str]) -> None:
+    """Their names can be those of partitions, and stand in a list if there are several.
+
+    Raises:
+        UsageError: one cannot.
+    """
+    for queue in queues:
+        try:
+            name = f"queue={_ESCAPED.sub('%XX', queue)}".encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"--queue {queue!r}: its name is not UTF-8") from None
+        if queue in ("", _NULL_PARTITION):
+            raise UsageError(f"--queue {queue!r}: a table cannot have a partition of this name")
+        if len(name) > _LONGEST_NAME:
+            raise UsageError(f"--queue {queue[:20]}...: too long for the name of a directory")
+        if len(queues) > 1 and ("," in queue or queue != queue.strip()):
+            raise UsageError(
+                f"--queue {queue!r}: one whose name has a comma, or a space at its beginning or"
+                " end, needs an archive of its own"
+            )
+
+
+def check_path(argument: str, path: Path) -> None:
+    """Spark finds a directory of this name again.
+
+    Raises:
+        UsageError: it would take the name for a pattern.
+    """
+    found = _PATTERN.search(str(path.absolute()))
+    if found:
+        raise UsageError(f"{argument} {path}: Spark cannot read paths that have {found[0]} in them")
+
+
+def check_directory(path: Path) -> None:
+    """It can be made, or written to.
+
+    Raises:
+        OSError: it cannot.
+    """
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is not a directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path} cannot be written to")
+
+
+def check_nodes(nodes: Sequence[str], password: str | None) -> None:
+    """One of them answers.
+
+    Raises:
+        WireError: none does, or it is loading.
+        UsageError: it wants another password, or is no node.
+    """
+    with BlockingClient(nodes, password, _REPLY_SECONDS) as client:
+        try:
+            client.hello()
+        except RefusedError as refused:
+            text = f"{client.address or nodes[0]}: {refused}"
+            raise (WireError if refused.code in RETRIED else UsageError)(text) from None
+
+
+def _check_settings(options: argparse.Namespace) -> None:
+    if options.master is not None and not options.master.startswith(_MASTERS):
+        raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
+    for setting in options.conf:
+        name, equals, _ = setting.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--conf {setting}: expected NAME=VALUE")

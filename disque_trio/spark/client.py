@@ -1,0 +1,211 @@
+"""A small blocking client for Spark's workers: one connection, to the first node that answers.
+
+Owns the socket and what travels over it. There is no Trio here: a Spark worker is a process that
+runs plain code.
+"""
+
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple, Self, TypeAlias
+
+import hiredis
+
+from disque_trio.resp.command import encode_command
+
+Arg: TypeAlias = bytes | str | int
+Reply: TypeAlias = "bytes | int | hiredis.ReplyError | list[Reply] | None"
+
+DEFAULT_PORT = 7711
+CONNECT_SECONDS = 5.0
+REPLY_SECONDS = 60.0
+CHUNK = 1 << 18
+
+
+class WireError(OSError):
+    """No node can be reached, or the connection broke; the text says which node and why.
+
+    Attributes:
+        replies: what came before the connection broke, of the requests that were sent together.
+    """
+
+    def __init__(self, text: str, replies: "Sequence[Reply]" = ()) -> None:
+        super().__init__(text)
+        self.replies = list(replies)
+
+
+class RefusedError(Exception):
+    """The node answered with an error.
+
+    Attributes:
+        code: its first word, as ``NOREPL``.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = text.split(" ", 1)[0]
+
+
+class Entry(NamedTuple):
+    """A node in HELLO's list; ``address`` is ``host:port``, ``priority`` 1 is the best."""
+
+    id: str
+    address: str
+    priority: int
+
+
+class BlockingClient:
+    """A connection to the first of ``nodes`` that answers.
+
+    It is opened by the first call, and by the next one after it broke; then the nodes are tried
+    beginning behind the one that was lost. A call itself is never sent twice: whether that is
+    harmless, only the caller knows.
+
+    Args:
+        nodes: ``host:port`` each, in the order to try them.
+        password: for AUTH, if the nodes want one.
+        timeout: seconds to wait for each reply.
+
+    Attributes:
+        address: of the node it is connected to; "" while it is not.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        password: str | None = None,
+        timeout: float = REPLY_SECONDS,
+    ) -> None:
+        if not nodes:
+            raise ValueError("no node to connect to")
+        self.address = ""
+        self._nodes = list(nodes)
+        self._next = 0  # of the nodes: where the next attempt begins
+        self._password = password
+        self._timeout = timeout
+        self._socket: socket.socket | None = None
+        self._reader = hiredis.Reader()
+
+    def call(self, *args: Arg) -> Reply:
+        """Send a request and return its reply.
+
+        Raises:
+            RefusedError: it is an error.
+            WireError: no node can be reached, or the connection broke; whether the request was
+                carried out is not known then.
+        """
+        return accepted(self.pipeline([args])[0])
+
+    def pipeline(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
+        """Send requests at once and return their replies; those that are errors stand in the list.
+
+        Raises:
+            WireError: as ``call``.
+        """
+        sock = self._socket or self._connect()
+        replies: list[Reply] = []
+        try:
+            sock.sendall(b"".join([encode_command(request) for request in requests]))
+            while len(replies) < len(requests):
+                reply = self._reader.gets()
+                if reply is not False:
+                    replies.append(reply)
+                    continue
+                data = sock.recv(CHUNK)
+                if not data:
+                    raise WireError("the node closed the connection")
+                self._reader.feed(data)
+        except (OSError, hiredis.ProtocolError) as problem:
+            address = self.address
+            self.close()
+            raise WireError(f"{address}: {problem}", replies) from problem
+        return replies
+
+    def hello(self) -> tuple[str, list[Entry]]:
+        """The id of the node at the other end and all nodes it knows, itself included."""
+        reply = self.call("HELLO")
+        if not isinstance(reply, list) or len(reply) < 2:
+            raise WireError(f"{self.address}: no Disque node answers HELLO like this: {reply!r}")
+        entries: list[Entry] = []
+        for item in reply[2:]:
+            if not isinstance(item, list):
+                raise WireError(f"{self.address}: unexpected in HELLO: {item!r}")
+            id, host, port, priority = [_text(field) for field in item]
+            if not host:  # a node that is alone has not learned its own address
+                host = split_address(self.address)[0]
+            entries.append(Entry(id, join_address(host, int(port)), int(priority)))
+        return _text(reply[1]), entries
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self.address = ""
+        self._reader = hiredis.Reader()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _connect(self) -> socket.socket:
+        problems: list[str] = []
+        for _ in self._nodes:
+            address = self._nodes[self._next]
+            self._next = (self._next + 1) % len(self._nodes)
+            try:
+                sock = socket.create_connection(split_address(address), CONNECT_SECONDS)
+            except OSError as problem:
+                problems.append(f"{address}: {problem}")
+                continue
+            sock.settimeout(self._timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = sock
+            self.address = address
+            if self._password is None:
+                return sock
+            try:
+                self.call("AUTH", self._password)
+            except WireError as problem:
+                problems.append(str(problem))
+                continue
+            except RefusedError:
+                self.close()
+                raise
+            return sock
+        raise WireError("no node can be reached: " + "; ".join(problems))
+
+
+def accepted(reply: Reply) -> Reply:
+    """The reply, unless it is an error.
+
+    Raises:
+        RefusedError: it is.
+    """
+    if isinstance(reply, hiredis.ReplyError):
+        raise RefusedError(str(reply))
+    return reply
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of ``host``, ``host:port`` or ``[ipv6]:port``; the port defaults to 7711.
+
+    Raises:
+        ValueError: the port is no number.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(DEFAULT_PORT)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"the port of {address!r} is not a number from 1 to 65535")
+    return host.strip("[]"), int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """The opposite of ``split_address``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _text(field: Reply) -> str:
+    return field.decode() if isinstance(field, bytes) else str(field)

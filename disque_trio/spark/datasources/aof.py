@@ -1,0 +1,239 @@
+"""``disque-aof``: the jobs in the append-only files of nodes, a partition for each file.
+
+A file is read twice when only live jobs are asked for: first for the ids, then for the jobs. So a
+worker holds the ids of the live jobs of one file, about 200 bytes each, but no more than one batch
+of jobs.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from glob import glob, has_magic
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from disque_trio.aof.format import AofError, RecordReader
+from disque_trio.protocol.serialjob import SerialJobError, decode_job, read_pause, split_nodes
+from disque_trio.spark.datasources.pushdown import STATES
+from disque_trio.spark.options import arrow_schema, batch_of, choice, number, paths_of, text
+
+AOF_SCHEMA = """
+    file STRING NOT NULL, offset BIGINT NOT NULL, record STRING, id STRING, queue STRING,
+    state STRING, repl INT, expires TIMESTAMP, ctime TIMESTAMP, delay BIGINT, retry BIGINT,
+    nacks INT, additional_deliveries INT, nodes ARRAY<STRING>, body BINARY, error STRING
+"""
+BATCH_BYTES = 4 << 20
+MOST_HOLDERS = 10_000  # sets of nodes that are remembered
+_ID_AT = 4  # in a serialised job
+_ID_LENGTH = 40
+
+
+class AofSource(DataSource):
+    """``disque-aof``: the jobs in append-only files."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "disque-aof"
+
+    def schema(self) -> str:
+        return AOF_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return AofReader(schema, self.options)
+
+
+class AofReader(DataSourceReader):
+    """Reads append-only files.
+
+    Options: ``path`` (files, or directories that have ``*.aof``; may have wildcards), ``records``
+    (live: jobs that were not deleted since; all: each LOADJOB and DELJOB), ``damaged`` (what to do
+    where a record cannot be read: fail, stop there, or report it in a row of its own),
+    ``batchSize`` (rows in a batch, at most).
+    """
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._paths = paths_of(options)
+        self._all = choice(options, "records", "live", "all") == "all"
+        self._damaged = choice(options, "damaged", "fail", "stop", "report")
+        self._count = number(options, "batchSize", 5000)
+
+    def partitions(self) -> list[InputPartition]:
+        """A partition for each file."""
+        return [InputPartition(str(path)) for path in find_files(self._paths)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one file."""
+        if partition.value is None:
+            return
+        schema = arrow_schema(self._schema)
+        batch = _Batch(schema, partition.value)
+        with Path(partition.value).open("rb", buffering=0) as file:
+            failure: AofError | None = None
+            found = records(file, file.seek(0, 2)) if self._all else live_records(file)
+            try:
+                for offset, name, data in found:
+                    if name == b"DELJOB":
+                        batch.deleted(offset, data)
+                    else:
+                        batch.job(offset, data)
+                    if len(batch.rows) >= self._count or batch.size >= BATCH_BYTES:
+                        yield batch.take()
+            except AofError as problem:
+                failure = problem
+        if failure is not None and self._damaged == "fail":
+            raise AofError(
+                failure.offset, f"{failure.reason} ({partition.value})", failure.truncated
+            )
+        if failure is not None and self._damaged == "report":
+            batch.damaged(failure)
+        if batch.rows:
+            yield batch.take()
+
+
+def find_files(paths: list[str]) -> list[Path]:
+    """The append-only files at ``paths``: files whatever they are called, and in directories those
+    that end with .aof.
+
+    Raises:
+        FileNotFoundError: there is none at one of ``paths``.
+    """
+    found: set[Path] = set()
+    for path in paths:
+        entries = glob(path, recursive=True) if has_magic(path) else [path]  # noqa: PTH207
+        here: set[Path] = set()
+        for entry in map(Path, entries):
+            if entry.is_dir():
+                here.update(entry.glob("*.aof"))
+            elif entry.exists():
+                here.add(entry)
+        if not here:
+            raise FileNotFoundError(f"no append-only file at {path}")
+        found |= here
+    return sorted(found)
+
+
+def records(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """The records that begin before ``end``: offset, name, and the job or one id. A DELJOB of
+    several ids is as many records.
+
+    Raises:
+        AofError: one cannot be read.
+    """
+    file.seek(0)
+    reader = RecordReader(file)
+    offset = 0
+    for command in reader:
+        if offset >= end:
+            return  # written since
+        name = command[0].upper()
+        if name == b"LOADJOB" and len(command) == 2 and command[1][_ID_AT : _ID_AT + 2] == b"D-":
+            yield offset, name, command[1]
+        elif name == b"DELJOB" and all(_is_id(id) for id in command[1:]):
+            for id in command[1:]:
+                yield offset, name, id
+        elif read_pause(command) < 0:  # says nothing of jobs
+            raise AofError(offset, f"not a record: {command[0][:40]!r}", False)
+        offset = reader.offset
+
+
+def live_records(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:
+    """The records of the jobs that were not deleted since, as ``records``.
+
+    Raises:
+        AofError: behind the last of them: there is a record that cannot be read.
+    """
+    live: dict[bytes, int] = {}
+    end = file.seek(0, 2)
+    failure: AofError | None = None
+    try:
+        for offset, name, data in records(file, end):
+            if name == b"DELJOB":
+                live.pop(data, None)
+            else:
+                # As a node that loads the file: a job that it has is not taken again.
+                live.setdefault(_id_of(data), offset)
+    except AofError as problem:
+        failure = problem
+        end = problem.offset
+    for offset, name, data in records(file, end):
+        if live.get(_id_of(data)) == offset:
+            yield offset, name, data
+    if failure is not None:
+        raise failure
+
+
+class _Batch:
+    """Collects rows until there are enough for a batch.
+
+    Attributes:
+        rows: those that are not taken yet, as tuples in the order of the schema.
+        size: bytes of their bodies.
+    """
+
+    def __init__(self, schema: pa.Schema, path: str) -> None:
+        self._schema = schema
+        self._path = path
+        self.rows: list[tuple[object, ...]] = []
+        self.size = 0
+
+    def take(self) -> pa.RecordBatch:
+        """The rows, which are forgotten."""
+        batch = batch_of(self.rows, self._schema)
+        self.rows = []
+        self.size = 0
+        return batch
+
+    def deleted(self, offset: int, id: bytes) -> None:
+        """Add a DELJOB."""
+        self.rows.append((self._path, offset, "DELJOB", id.decode("ascii"), *[None] * 12))
+
+    def damaged(self, failure: AofError) -> None:
+        """Add what is wrong with the file."""
+        self.rows.append((self._path, failure.offset, *[None] * 13, failure.reason))
+
+    def job(self, offset: int, data: bytes) -> None:
+        """Add a LOADJOB. Raises AofError when its job cannot be read."""
+        try:
+            job = decode_job(data)
+        except SerialJobError as problem:
+            raise AofError(offset, str(problem), False) from problem
+        self.rows.append(
+            (
+                self._path,
+                offset,
+                "LOADJOB",
+                job.id.decode("ascii", "backslashreplace"),
+                text(job.queue),
+                STATES[job.state],
+                job.repl,
+                job.etime * 1_000_000,
+                job.ctime // 1000,
+                job.delay,
+                job.retry,
+                job.nacks,
+                job.deliveries,
+                _holders(job.nodes),
+                job.body,
+                None,
+            )
+        )
+        self.size += len(job.body)
+
+
+@lru_cache(MOST_HOLDERS)  # most jobs have the same ones
+def _holders(nodes: bytes) -> list[str]:
+    """The ids of the nodes that a job is on."""
+    return [id.decode("ascii", "backslashreplace") for id in split_nodes(nodes)]
+
+
+def _id_of(job: bytes) -> bytes:
+    """The id in a serialised job."""
+    return job[_ID_AT : _ID_AT + _ID_LENGTH]
+
+
+def _is_id(word: bytes) -> bool:
+    return len(word) == _ID_LENGTH and word[:2] == b"D-" and word.isascii()

@@ -1,0 +1,215 @@
+"""The data source ``disque``: reads jobs from queues, as a stream or as a batch, and writes them.
+
+A stream acknowledges a job when Spark has committed the batch that it is in; until then its lease
+keeps it, see ``leases``. A batch read leases likewise, and ``disque_trio.spark.ack`` ends it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from disque_trio.spark.client import BlockingClient, WireError
+from disque_trio.spark.leases.directory import LeaseError, PartitionPlan, batch_path
+from disque_trio.spark.leases.fetch import ReadOptions, acknowledge, leased, take
+from disque_trio.spark.leases.planner import Offset, Planner
+from disque_trio.spark.nodes import Nodes
+from disque_trio.spark.options import OptionError, arrow_schema, directory, flag, nodes_of, number
+from disque_trio.spark.sink.writer import BatchWriter, StreamWriter
+
+READ_SCHEMA = """
+    id STRING NOT NULL, queue STRING NOT NULL, body BINARY NOT NULL, nacks INT NOT NULL,
+    additional_deliveries INT NOT NULL, node STRING NOT NULL, ctime TIMESTAMP
+"""
+STREAM_JOBS = 10_000
+
+
+class DisqueSource(DataSource):
+    """``disque``: queues of a cluster."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "disque"
+
+    def schema(self) -> str:
+        return READ_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(schema, self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return BatchWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamWriter(schema, self.options, overwrite)
+
+
+class Part(NamedTuple):
+    """The input of a task: a partition of a batch."""
+
+    seq: int
+    number: int
+    plan: PartitionPlan
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads queues as a stream.
+
+    There are two of it: one lives in the driver, plans and acknowledges; the other one is pickled
+    and only reads. So what plans is made when it is first needed.
+    """
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._options = read_options(options, batch=False)
+        self._schema = arrow_schema(schema)
+        self._planner: Planner | None = None
+
+    def initialOffset(self) -> dict[str, object]:
+        return self._plan().initial().json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_jobs)
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
+        """Called when all up to ``start`` is committed, also after a restart."""
+        return self._plan().latest(Offset.of(start)).json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._plan().only_what_is_there()
+
+    def partitions(
+        self, start: dict[str, object], end: dict[str, object]
+    ) -> Sequence[InputPartition]:
+        plans = self._plan().plans(Offset.of(end))
+        return [InputPartition(Part(*part)) for part in plans] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._options, self._schema, partition)
+
+    def commit(self, end: dict[str, object]) -> None:
+        self._plan().finish(Offset.of(end))
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options, self._schema, hold=True)
+        return self._planner
+
+
+class BatchReader(DataSourceReader):
+    """Reads the jobs that are in the queues now."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._options = read_options(options, batch=True)
+        self._schema = arrow_schema(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        if self._options.directory is None:
+            return [InputPartition(plan) for plan in self._unleased()]
+        with closing(Planner(self._options, self._schema, hold=False)) as planner:
+            plans = planner.plans(planner.batch())
+        return [InputPartition(Part(*part)) for part in plans] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition.value, PartitionPlan):
+            return self._read_once(partition.value)
+        return _read(self._options, self._schema, partition)
+
+    def _unleased(self) -> list[PartitionPlan]:
+        options = self._options
+        with closing(
+            Nodes(options.nodes, options.password, options.discover, options.timeout)
+        ) as nodes:
+            found = list(nodes.ask([("PING",)]))
+        if not found:
+            raise WireError("no node can be reached: " + ", ".join(options.nodes))
+        return [
+            PartitionPlan(address, 0)
+            for address in found
+            for _ in range(options.partitions_per_node)
+        ]
+
+    def _read_once(self, plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
+        """Acknowledge first: what fails after that has lost the jobs."""
+        options = self._options
+        with BlockingClient([plan.address], options.password, options.timeout) as client:
+            for jobs in take(client, options, plan.limit, self._schema):
+                acknowledge(client, jobs.column(0).to_pylist())
+                yield jobs
+
+
+def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
+    """What the options say.
+
+    Raises:
+        OptionError: one is not what it should be, or missing.
+    """
+    leases = options.get("leaseDirectory")
+    once = flag(options, "ackOnRead", False)
+    if once and not batch:
+        raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
+    if once and "maxJobsPerBatch" in options:
+        raise OptionError("maxJobsPerBatch: with ackOnRead all that is queued is taken")
+    if not leases and not once:
+        raise OptionError(
+            "leaseDirectory: expected a directory that the driver and all executors share, for"
+            " this query alone; on one machine for example one beside the checkpoint"
+        )
+    return ReadOptions(
+        queues=_queues_of(options),
+        nodes=tuple(nodes_of(options)),
+        discover=flag(options, "discover", True),
+        partitions_per_node=number(options, "partitionsPerNode", 1),
+        max_jobs=number(options, "maxJobsPerBatch", 0 if batch else STREAM_JOBS, 0 if batch else 1),
+        directory=directory(leases) if leases and not once else None,
+        idle_wait=number(options, "idleWait", 100, 0),
+        fetch=number(options, "fetch", 500),
+        wait=number(options, "idleWait", 100, 0) if batch else 0,
+        with_ctime=flag(options, "withCtime", False),
+        heartbeat=number(options, "heartbeat", 10),
+        password=options.get("password"),
+        timeout=number(options, "timeout", 60),
+    )
+
+
+def _queues_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    one, several = options.get("queue"), options.get("queues")
+    queues = [one] if one else [queue.strip() for queue in (several or "").split(",")]
+    if (one and several) or not all(queues):
+        raise OptionError("queue or queues: expected one name, or several separated by commas")
+    return tuple(dict.fromkeys(queues))
+
+
+def _read(
+    options: ReadOptions, schema: pa.Schema, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """The jobs of a task."""
+    part = partition.value
+    if part is None:  # a batch without jobs, for Spark wants a partition
+        return iter(())
+    if options.directory is None or not isinstance(part, Part):
+        raise LeaseError(f"no share of a batch: {part!r}")
+    batch = batch_path(options.directory, part.seq)
+    return leased(batch, part.number, part.plan, options, schema)

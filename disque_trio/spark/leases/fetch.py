@@ -1,0 +1,234 @@
+"""Fetches jobs from a node into a lease before Spark sees a row.
+
+A job that is in no lease is not lost: nobody acknowledges it, so its node delivers it again.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import pyarrow as pa
+
+from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
+from disque_trio.spark.leases.directory import (
+    LeaseError,
+    LeaseFile,
+    PartitionPlan,
+    leased_in,
+    leased_jobs,
+    mark_read,
+)
+from disque_trio.spark.options import batch_of, text
+
+ACK_IDS = 500  # in one command
+FIRST_FETCH = 16  # jobs to see how large they are
+FETCH_BYTES = (
+    64 << 20
+)  # of bodies in one GETJOB, about; a record batch of Arrow has to be below 2 GiB
+WORKING_AT_ONCE = 2000  # so that answers wait nowhere while requests are sent
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of a read.
+
+    Attributes:
+        queues: in the order of GETJOB's.
+        nodes: addresses to begin with. discover: whether to ask them for the others.
+        partitions_per_node: tasks a node has.
+        max_jobs: in a batch; 0: as many as there are.
+        directory: for leases; None with ``ackOnRead``.
+        idle_wait: ms that the driver waits in GETJOB when there is nothing to do.
+        fetch: jobs in one GETJOB, at most; fewer if they are large.
+        wait: ms that a task waits in GETJOB when there is no job left; 0: not at all.
+        with_ctime: whether to ask for each job's time of creation.
+        heartbeat: seconds between two WORKINGs while it takes long.
+        password, timeout: of connections, see ``BlockingClient``.
+    """
+
+    queues: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    discover: bool = True
+    partitions_per_node: int = 1
+    max_jobs: int = 0
+    directory: Path | None = None
+    idle_wait: int = 100
+    fetch: int = 500
+    wait: int = 0
+    with_ctime: bool = False
+    heartbeat: float = 10.0
+    password: str | None = None
+    timeout: float = 60.0
+
+
+def leased(
+    batch: Path, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The jobs of a partition: those in its lease, which is made if there is none.
+
+    Raises:
+        LeaseError: the batch is not here, or its lease cannot be seen.
+        OSError: the lease cannot be written.
+    """
+    jobs = leased_jobs(batch, number)
+    if jobs is None:
+        _lease(batch, number, plan, options, schema)
+        jobs = leased_jobs(batch, number)
+    if jobs is None:
+        # Not to be taken for no jobs: whoever has leased some gets them acknowledged.
+        raise LeaseError(f"{batch}: there is no lease {number}, or it cannot be seen from here")
+    if jobs:
+        mark_read(batch, number)
+        yield from jobs
+
+
+def take(
+    client: BlockingClient, options: ReadOptions, limit: int, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Take up to ``limit`` jobs (0: all) from a node, some at a time.
+
+    Raises:
+        WireError: the connection broke; what was given before is taken.
+    """
+    node, _ = client.hello()
+    seen: set[bytes] = set()
+    heard = time.monotonic()
+    fetch = min(FIRST_FETCH, options.fetch)
+    while not limit or len(seen) < limit:
+        count = min(fetch, limit - len(seen)) if limit else fetch
+        found = get_jobs(client, options.queues, count, 0)
+        if not found and options.wait:
+            found = get_jobs(client, options.queues, count, options.wait)
+        if not found:
+            return
+        # Who takes for longer than the retry time may be given a job twice.
+        new = [job for job in found if _id(job) not in seen]
+        seen.update([_id(job) for job in new])
+        if new:
+            yield job_rows(new, node, times(client, new) if options.with_ctime else None, schema)
+        fetch = min(options.fetch, max(1, FETCH_BYTES // max(_mean_size(found), 1)))
+        if time.monotonic() - heard > options.heartbeat:
+            working(client, list(seen))
+            heard = time.monotonic()
+
+
+def get_jobs(
+    client: BlockingClient, queues: Sequence[str], count: int, wait: int
+) -> list[list[Reply]]:
+    """One GETJOB; ``wait`` in ms, 0: not at all. None come from a node that is leaving."""
+    how: list[Arg] = ["TIMEOUT", wait] if wait else ["NOHANG"]
+    try:
+        found = client.call("GETJOB", *how, "COUNT", count, "WITHCOUNTERS", "FROM", *queues)
+    except RefusedError as refused:
+        if refused.code == "LEAVING":
+            return []
+        raise
+    return [job for job in found if isinstance(job, list)] if isinstance(found, list) else []
+
+
+def job_rows(
+    jobs: Sequence[list[Reply]], node: str, ctimes: Sequence[int | None] | None, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Rows of ``schema``, of what GETJOB gave. ``ctimes``: microseconds since the epoch."""
+    rows = [
+        (_text(id), _text(queue), body, nacks, additional, node, ctime)
+        for (queue, id, body, _, nacks, _, additional), ctime in zip(
+            jobs, ctimes or repeat(None, len(jobs)), strict=True
+        )
+    ]
+    return batch_of(rows, schema)
+
+
+def times(client: BlockingClient, jobs: Sequence[list[Reply]]) -> list[int | None]:
+    """When jobs were created, in microseconds since the epoch; None if the node lost one."""
+    found: list[int | None] = []
+    for fields in client.pipeline([("SHOW", _id(job)) for job in jobs]):
+        ctime = None
+        if isinstance(fields, list):
+            at = fields.index(b"ctime")
+            value = fields[at + 1]
+            ctime = value // 1000 if isinstance(value, int) else None
+        found.append(ctime)
+    return found
+
+
+def acknowledge(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
+    """Say ACKJOB for all ``ids``.
+
+    Raises:
+        WireError: the connection broke; some are said then.
+    """
+    replies = client.pipeline(
+        [("ACKJOB", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)]
+    )
+    for reply in replies:
+        accepted(reply)
+
+
+def give_back(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
+    """Say ENQUEUE for all ``ids``. If that fails they come again by their retry time."""
+    with suppress(WireError):
+        client.pipeline(
+            [("ENQUEUE", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)]
+        )
+
+
+def working(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
+    """Say WORKING for all ``ids``. Jobs that are unknown, acknowledged or old stay as they are.
+
+    Raises:
+        WireError: the connection broke.
+    """
+    for at in range(0, len(ids), WORKING_AT_ONCE):
+        client.pipeline([("WORKING", id) for id in ids[at : at + WORKING_AT_ONCE]])
+
+
+def keep(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
+    """Say WORKING at once for jobs that are in a lease now: copies elsewhere may be about to come
+    into their queues. If that fails the next heartbeat does it."""
+    with suppress(WireError):
+        working(client, ids)
+
+
+def _lease(
+    batch: Path, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+) -> None:
+    taken: list[str] = []
+    with (
+        closing(LeaseFile(batch, schema)) as file,
+        BlockingClient([plan.address], options.password, options.timeout) as client,
+    ):
+        try:
+            with suppress(WireError):  # what comes until the node is lost is enough for a batch
+                for jobs in take(client, options, plan.limit, schema):
+                    taken += jobs.column(0).to_pylist()
+                    file.append(jobs)
+            published = file.publish(number)
+        except OSError:  # a full disk
+            give_back(client, taken)
+            raise
+        if published:
+            keep(client, taken)
+        else:
+            # Another attempt has leased other jobs: these need not wait for their retry time.
+            leased = leased_in(batch)
+            give_back(client, [id for id in taken if id not in leased])
+
+
+def _mean_size(jobs: Sequence[list[Reply]]) -> int:
+    """Of the bodies, in bytes."""
+    return sum([len(job[2]) for job in jobs if isinstance(job[2], bytes)]) // len(jobs)
+
+
+def _id(job: list[Reply]) -> bytes:
+    id = job[1]
+    assert isinstance(id, bytes)
+    return id
+
+
+def _text(name: Reply) -> str:
+    assert isinstance(name, bytes)
+    return text(name)

@@ -1,0 +1,247 @@
+"""Draws plots as SVG text."""
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import NamedTuple
+
+from disque_trio import svg
+
+COLOURS = ("#2563a8", "#d9731a", "#3a8f4a", "#b03a5b", "#7a5ab5", "#8a6d3b")
+WIDTH = 760
+HEIGHT = 230
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
+_STEPS = (1, 2, 5, 10)
+_TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
+_HALF_LABEL = 30
+_MS = 1000
+_ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
+
+
+class Line(NamedTuple):
+    """A line of a plot; a point is a time (ms) and a value, or None where there is a gap."""
+
+    name: str
+    points: Sequence[tuple[int, float | None]]
+
+
+def duration(ms: float) -> str:
+    """As a person says it."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
+        if ms < limit * 1000:
+            return f"{ms / 1000 / unit:.3g} {name}"
+    return f"{ms / 86_400_000:.3g} d"
+
+
+def number(value: float) -> str:
+    """With spaces between the thousands."""
+    return f"{value:,.0f}".replace(",", "\u2009")
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of at most so many characters."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def moment(ms: int, format: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """A time in UTC."""
+    return datetime.fromtimestamp(ms / _MS, UTC).strftime(format)
+
+
+def line_plot(
+    lines: Sequence[Line],
+    title: str,
+    *,
+    log: bool = False,
+    times: bool = False,
+    span: tuple[int, int] | None = None,
+) -> str:
+    """Values over time.
+
+    Args:
+        log: a logarithmic axis. times: the values are ms.
+        span: from when to when; it becomes longer where there are points.
+    """
+    points = [(at, value) for line in lines for at, value in line.points if value is not None]
+    if not points:
+        return "<p class=none>Nothing to show.</p>"
+    places: list[int] = [*(at for at, _ in points), *(span or ())]
+    first, last = min(places), max(places)
+    if first == last:
+        first, last = first - 30 * _MS, last + 30 * _MS
+    most = max(value for _, value in points)
+    least = min(value for _, value in points)
+    ticks = _log_ticks(least, most, times) if log else _ticks(most)
+    low, high = ticks[0], ticks[-1]
+
+    def x(at: int) -> float:
+        return _LEFT + (at - first) / (last - first) * (WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        share = math.log(max(value, low) / low) / math.log(high / low) if log else value / high
+        return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
+
+    parts = []
+    for tick in ticks:
+        label = duration(tick) if times else _round_number(tick)
+        parts.append(
+            _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
+        )
+    for at, label in _moments(first, last):
+        # What would stick out of the picture ends at its edge.
+        near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
+        place = WIDTH if near else x(at)
+        parts.append(_text(place, HEIGHT - _BOTTOM + 18, label, "end" if near else "middle"))
+    for colour, line in zip(COLOURS, lines, strict=False):
+        parts.append(_path(line, x, y, colour))
+    return _picture(title, HEIGHT, parts) + legend([line.name for line in lines])
+
+
+def _path(line: Line, x: Callable[[int], float], y: Callable[[float], float], colour: str) -> str:
+    path = ""
+    dots = ""
+    known = [value for _, value in line.points]
+    for place, (at, value) in enumerate(line.points):
+        if value is None:
+            continue
+        before = known[place - 1] if place else None
+        after = known[place + 1] if place + 1 < len(known) else None
+        path += f"{'M' if before is None else 'L'}{x(at):.1f} {y(value):.1f}"
+        if before is None and after is None:  # alone between gaps: a line of it would not be seen
+            dots += svg.tag("circle", cx=x(at), cy=y(value), r=2.2, fill=colour)
+    return svg.tag("path", d=path, fill="none", stroke=colour, stroke_width=1.6) + dots
+
+
+def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
+    """A bar for each name, with its value; on a logarithmic scale, since few is what matters."""
+    if not bars:
+        return "<p class=none>Nothing to show.</p>"
+    row, left = 26, 130
+    height = row * len(bars) + 8
+    most = max(max(value for _, value in bars), 2)
+    parts = []
+    for place, (name, value) in enumerate(bars):
+        top = 4 + place * row
+        share = math.log(value + 1) / math.log(most + 1)
+        width = max(share * (WIDTH - left - 110), 1)
+        parts.append(_text(left - 8, top + 16, name, "end"))
+        parts.append(
+            svg.tag("rect", x=left, y=top + 3, width=float(width), height=row - 8, fill=COLOURS[0])
+        )
+        parts.append(_text(left + width + 6, top + 16, number(value), "start"))
+    return _picture(title, height, parts)
+
+
+def heat_map(
+    rows: Sequence[str], columns: Sequence[int], cells: dict[tuple[str, int], int], title: str
+) -> str:
+    """A cell for each queue and hour; the more, the darker.
+
+    Args:
+        columns: the beginnings of the hours, ms.
+    """
+    if not rows or not columns:
+        return "<p class=none>Nothing to show.</p>"
+    left, row = 150, 24
+    width = min((WIDTH - left - _RIGHT) / len(columns), 64)
+    height = row * len(rows) + 30
+    most = max(cells.values(), default=1) or 1
+    parts = []
+    for place, name in enumerate(rows):
+        parts.append(_text(left - 8, place * row + 16, shortened(name, 20), "end"))
+        for column, hour in enumerate(columns):
+            count = cells.get((name, hour), 0)
+            share = math.sqrt(count / most)
+            fill = f"rgb({_mix(244, 20, share)},{_mix(246, 70, share)},{_mix(249, 130, share)})"
+            hint = f"{name}, {moment(hour, '%Y-%m-%d %H:00')}: {number(count)}"
+            at = float(left + column * width)
+            size = {"width": float(width - 1), "height": row - 2}
+            inner = svg.tag("title", escape(hint))
+            parts.append(svg.tag("rect", inner, x=at, y=place * row, **size, fill=fill))
+            if width >= 36 and count:
+                style = f"fill:{'#fff' if share > 0.5 else '#333'}"
+                words = {"text_anchor": "middle", "style": style}
+                x, y = at + width / 2, place * row + 15
+                parts.append(svg.tag("text", _short_count(count), x=x, y=y, **words))
+    every = max(1, math.ceil(44 / width))
+    for column in range(0, len(columns), every):
+        hour = columns[column]
+        midnight = column == 0 or moment(hour, "%H") == "00" or every >= 24
+        label = moment(hour, "%m-%d %Hh" if midnight and width * every > 52 else "%Hh")
+        parts.append(_text(left + (column + 0.5) * width, height - 12, label, "middle"))
+    return _picture(title, height, parts)
+
+
+def legend(names: Sequence[str]) -> str:
+    """What the colours mean."""
+    items = [
+        f'<span><i style="background:{colour}"></i>{escape(shortened(name, 40))}</span>'
+        for colour, name in zip(COLOURS, names, strict=False)
+    ]
+    return f"<p class=legend>{''.join(items)}</p>"
+
+
+def _mix(light: int, dark: int, share: float) -> int:
+    return round(light + (dark - light) * share)
+
+
+def _short_count(count: int) -> str:
+    if count < 10_000:
+        return str(count)
+    return f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1e6:.1f}M"
+
+
+def _round_number(value: float) -> str:
+    """For an axis, where there is little room."""
+    if value < 10_000_000:
+        return number(value)
+    return f"{value / 1e6:g} M" if value < 10_000_000_000 else f"{value / 1e9:g} G"
+
+
+def _ticks(most: float) -> list[float]:
+    """0 and about four round numbers, the last one at least ``most``."""
+    raw = max(most, 1) / 4
+    scale = 10.0 ** math.floor(math.log10(raw))
+    step = max(next(scale * step for step in _STEPS if scale * step >= raw * 0.999), 1.0)
+    return [step * place for place in range(math.ceil(max(most, 1) / step) + 1)]
+
+
+def _log_ticks(least: float, most: float, times: bool) -> list[float]:
+    """Round numbers, or round times, from below ``least`` to above ``most``."""
+    known = _ROUND_MS if times else [10.0**power for power in range(16)]
+    low = max([place for place, value in enumerate(known) if value <= least], default=0)
+    above = [place for place, value in enumerate(known) if value >= most]
+    high = above[0] if above else len(known) - 1
+    low = min(low, len(known) - 2)
+    return list(known[low : max(high, low + 1) + 1])
+
+
+def _moments(first: int, last: int) -> list[tuple[int, str]]:
+    """At most eight times to write below a plot."""
+    span = (last - first) / _MS
+    step = next((step for step in _TICK_SECONDS if span / step <= 8), None)
+    if step is None:
+        step = math.ceil(span / 8 / 86400) * 86400
+    format = "%H:%M:%S" if step < 60 else "%H:%M" if span < 86400 else "%m-%d %H:%M"
+    if step >= 86400:
+        format = "%m-%d"
+    step *= _MS
+    start = -(-first // step) * step
+    return [(at, moment(at, format)) for at in range(start, last + 1, step)]
+
+
+def _picture(title: str, height: int, parts: Sequence[str]) -> str:
+    content = svg.tag("title", escape(title)) + "".join(parts)
+    box = f"0 0 {WIDTH} {height}"
+    return svg.tag("svg", content, viewBox=box, role="img", aria_label=title)
+
+
+def _rule(start: float, end: float, y: float) -> str:
+    return svg.tag("line", x1=start, x2=end, y1=float(y), y2=float(y), class_="rule")
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return svg.text(x, y, text, text_anchor=anchor)

@@ -1,0 +1,74 @@
+"""Dead letters: saves rows that no node accepted in Parquet files that can be read and written
+again."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("queue", pa.string()),
+        *((name, pa.int64()) for name in ("delay", "retry", "ttl", "replicate", "maxlen")),
+        ("timeout", pa.int64()),
+        ("error", pa.string()),
+        ("time", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+class DeadLetters:
+    """The dead letters of a task: one file, that appears when the task is done, if it has any.
+
+    Args:
+        directory: is made if it is not there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._name = f"refused-{uuid.uuid4().hex}.parquet"
+        self._open = directory / f".{self._name}.open"
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(
+        self, rows: pa.RecordBatch, places: Sequence[int], errors: Sequence[str], queue: str | None
+    ) -> None:
+        """Keep the rows at ``places``. ``queue``: of those that name none."""
+        if self._writer is None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._open, SCHEMA)
+        chosen = rows.take(pa.array(places, pa.int64()))
+        own = {name.lower(): chosen.column(at) for at, name in enumerate(chosen.schema.names)}
+        own["error"] = pa.array(errors, pa.string())
+        own["time"] = pa.array([time.time_ns() // 1000] * len(places), pa.int64())
+        columns = [
+            own[field.name].cast(field.type)
+            if field.name in own
+            else pa.nulls(len(places), field.type)
+            for field in SCHEMA
+        ]
+        if queue is not None:
+            at = SCHEMA.get_field_index("queue")
+            columns[at] = columns[at].fill_null(queue)
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+    def publish(self) -> str:
+        """Let others see it, if there is anything in it; returns its path, or ""."""
+        if self._writer is None:
+            return ""
+        self._writer.close()
+        self._writer = None
+        path = self._directory / self._name
+        self._open.rename(path)
+        return str(path)
+
+    def close(self) -> None:
+        """Remove what is not published."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._open.unlink(missing_ok=True)

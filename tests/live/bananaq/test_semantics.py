@@ -1,0 +1,3 @@
+"""What the store in a Redis does, as every store of events."""
+
+from tests.support.banana_semantics import *  # noqa: F403

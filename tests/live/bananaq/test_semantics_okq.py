@@ -1,0 +1,3 @@
+"""What the store in a Redis does with ids that producers choose, as every store of events."""
+
+from tests.support.banana_semantics_okq import *  # noqa: F403

@@ -1,0 +1,111 @@
+"""What a client may only do where the operator lets it: DEBUG, and to say where files go."""
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.addresses import other_address
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, Wire, wait_until
+from tests.support.live_helpers import run_server, unix_connection
+
+NO_DEBUG = (
+    'ERR DEBUG command not allowed. If the enable-debug-command option is set to "local", you can '
+    "run it from a local connection, otherwise you need to set this option in the configuration "
+    "file, and then restart the server."
+)
+PROTECTED = "ERR CONFIG SET failed (possibly related to argument '{}') - can't set protected config"
+
+
+def settings(whom: str) -> list[str]:
+    return ["--enable-debug-command", whom, "--enable-protected-configs", whom]
+
+
+def outside(address: str, node: LiveNode) -> Wire:
+    """A connection that does not come over loopback."""
+    return Wire(socket.create_connection((address, node.port), timeout=HANG_SECONDS))
+
+
+def refused(wire: Wire, node: LiveNode) -> None:
+    """Assert that the client may do none of it, and close it."""
+    for words in (["SLEEP", 0], ["SEGFAULT"], ["RESTART"], ["flushall"], ["nonsense"]):
+        assert wire.error("DEBUG", *words) == NO_DEBUG
+    elsewhere = str(node.directory.parent)
+    assert wire.error("CONFIG", "SET", "dir", elsewhere) == PROTECTED.format("dir")
+    # Nothing is told about what is there.
+    assert wire.error("CONFIG", "SET", "dir", "/no/such") == PROTECTED.format("dir")
+    problem = wire.error("CONFIG", "SET", "hz", 17, "event-log-dir", elsewhere, "event-log", "yes")
+    assert problem == PROTECTED.format("event-log-dir")
+    assert wire("CONFIG", "GET", "hz") == [b"hz", b"10"]
+    assert wire("CONFIG", "GET", "dir") == [b"dir", str(node.directory).encode()]
+    assert wire("QLEN", "q") == 1
+    wire.close()
+
+
+def allowed(wire: Wire, node: LiveNode) -> None:
+    """Assert that the client may do all of it, and close it."""
+    assert wire("DEBUG", "SLEEP", 0) == b"OK"
+    for name in ("dir", "event-log-dir"):
+        assert wire("CONFIG", "SET", name, str(node.directory)) == b"OK"
+    wire.close()
+
+
+def test_by_default_nobody_may_debug_or_say_where_files_go(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    node = disque_server("--unixsocket", "s", *settings("no"))
+    node.ask("ADDJOB", "q", "body", 0)
+    refused(node.wire(), node)
+    refused(unix_connection(tmp_path / "s"), node)
+    wire = node.wire()
+    for name in ("enable-debug-command", "enable-protected-configs"):
+        assert wire("CONFIG", "GET", name) == [name.encode(), b"no"]
+        assert wire.error("CONFIG", "SET", name, "yes").endswith("can't set immutable config")
+
+
+def test_local_is_this_machine_over_loopback_or_the_unix_socket(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    address = other_address()
+    options = ["--bind", "127.0.0.1", address, "--unixsocket", "s"]
+    node = disque_server(*options, *settings("local"))
+    node.ask("ADDJOB", "q", "body", 0)
+    refused(outside(address, node), node)
+    allowed(node.wire(), node)
+    allowed(unix_connection(tmp_path / "s"), node)
+
+
+def test_yes_is_everybody(disque_server: NodeFactory) -> None:
+    address = other_address()
+    node = disque_server("--bind", "127.0.0.1", address, *settings("yes"))
+    allowed(outside(address, node), node)
+
+
+def test_the_password_is_asked_for_first(disque_server: NodeFactory) -> None:
+    wire = disque_server("--requirepass", "secret", *settings("no")).wire()
+    assert wire.error("DEBUG", "SLEEP", 0).startswith("NOAUTH")
+    assert wire.error("CONFIG", "SET", "dir", "/").startswith("NOAUTH")
+
+
+def test_what_the_operator_writes_into_the_file_holds_after_a_reload(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    file = tmp_path / "disque.conf"
+    file.write_text("event-log-dir before\n")
+    node = disque_server("disque.conf", *settings("no"))
+    file.write_text(f"event-log-dir after\ndir {place}\nenable-debug-command yes\n")
+    node.process.send_signal(signal.SIGHUP)
+    wire = node.wire()
+    wait_until(lambda: wire("CONFIG", "GET", "event-log-dir") == [b"event-log-dir", b"after"])
+    assert wire("CONFIG", "GET", "dir") == [b"dir", str(place).encode()]
+    assert wire.error("DEBUG", "SLEEP", 0) == NO_DEBUG  # needs a restart
+
+
+@pytest.mark.parametrize("name", ["enable-debug-command", "enable-protected-configs"])
+def test_there_are_three_answers(name: str, tmp_path: Path) -> None:
+    result = run_server(f"--{name}", "maybe", cwd=tmp_path)
+    assert result.returncode == 1
+    assert f"{name}: expected one of no, yes, local, got 'maybe'" in result.stderr

@@ -1,0 +1,274 @@
+"""A Redis that does not reply: operations end at their timeout, or soon after a cancellation."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+import trio
+import trio.testing
+
+from disque_trio.pressure import PressureConnectionError, PressureQueue
+from disque_trio.pressure.roles import Producer
+from disque_trio.pressure.sync import PressureQueueSync
+from disque_trio.pressure.tasks import reprieve
+from disque_trio.redis.connection import REPLY_SECONDS, RedisConnection
+from disque_trio.redis.errors import RedisError, RedisUnavailable
+from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.connection import Connection
+from tests.support.harness import wait_until
+from tests.support.pressure_helpers import RedisServer, hung, plain_client
+
+Call = Callable[[PressureQueue], Awaitable[object]]
+MOST = REPLY_SECONDS / 2
+"""Seconds in which a busy machine gets done what takes one; a wait for the reply takes longer."""
+
+
+GRACE = 0.2
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("redis.connection", "pressure.operations", "pressure.deadlines"):
+        monkeypatch.setattr(f"disque_trio.{module}.GRACE_SECONDS", GRACE)
+
+
+def handle(server: RedisServer) -> PressureQueue:
+    return PressureQueue("q", port=server.port, prefix="p")
+
+
+TIMED: dict[str, Call] = {
+    "put": lambda q: q.put(b"late", timeout=0.1),
+    "put_nowait": lambda q: q.put_nowait(b"late"),
+    "put_many": lambda q: q.put_many([b"late"], timeout=0.1),
+    "get": lambda q: q.get(timeout=0.1),
+    "get_nowait": lambda q: q.get_nowait(),
+    "close": lambda q: q.close(timeout=0.1),
+    "delete": lambda q: q.delete(timeout=0.1),
+    "producer": lambda q: q.producer(timeout=0.1).__aenter__(),
+}
+ENDLESS: dict[str, Call] = {
+    "put": lambda q: q.put(b"late"),
+    "get": lambda q: q.get(),
+    "close": lambda q: q.close(),
+    "delete": lambda q: q.delete(),
+    "length": lambda q: q.length(),
+    "exists": lambda q: q.exists(),
+    "create": lambda q: q.create(),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+async def test_an_operation_ends_at_its_timeout_and_says_that_it_may_have_happened(
+    own_redis: RedisServer, name: str
+) -> None:
+    async with handle(own_redis) as q:
+        await q.create()
+        with hung(own_redis), trio.fail_after(MOST):
+            with pytest.raises(PressureConnectionError) as lost:
+                await TIMED[name](q)
+            assert lost.value.maybe_executed
+
+
+@pytest.mark.parametrize("name", TIMED)
+async def test_without_a_connection_it_ends_at_its_timeout_and_has_not_happened(
+    own_redis: RedisServer, name: str
+) -> None:
+    async with handle(own_redis) as q:
+        with hung(own_redis), trio.fail_after(MOST):
+            with pytest.raises(PressureConnectionError) as lost:
+                await TIMED[name](q)
+            assert not lost.value.maybe_executed
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_a_cancelled_operation_ends_soon(own_redis: RedisServer, name: str) -> None:
+    async with handle(own_redis) as q:
+        if name != "create":
+            await q.create()
+        with hung(own_redis), trio.fail_after(MOST):
+            for _ in range(2):  # with a connection, and without
+                with trio.move_on_after(0.1) as scope:
+                    await ENDLESS[name](q)
+                assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("role", ["producer", "consumer"])
+async def test_a_cancelled_block_that_has_a_role_ends_soon_and_the_role_becomes_free(
+    own_redis: RedisServer, role: str
+) -> None:
+    async with handle(own_redis) as q, handle(own_redis) as other:
+        await q.create(1)
+        holding = q.producer() if role == "producer" else q.consumer()
+        with trio.CancelScope() as scope:
+            async with holding as held:
+                with hung(own_redis):
+                    with trio.fail_after(MOST):
+                        scope.cancel()
+                        if isinstance(held, Producer):
+                            await held.put(b"late")
+                        else:
+                            await held.get()
+        assert scope.cancelled_caught
+        # Long before the lease ends.
+        with trio.fail_after(MOST):
+            async with other.producer(), other.consumer():
+                pass
+
+
+async def test_a_role_that_may_have_been_taken_is_given_back_when_redis_replies_again(
+    own_redis: RedisServer,
+) -> None:
+    async with handle(own_redis) as q, handle(own_redis) as other:
+        await q.create(1)
+        await q.put(b"full")
+        with hung(own_redis), trio.fail_after(MOST), pytest.raises(PressureConnectionError):
+            await q.put(b"no room", timeout=0.1)
+        with trio.fail_after(MOST):
+            async with other.producer():
+                assert await other.get() == b"full"
+
+
+async def test_a_late_reply_is_nobody_elses(own_redis: RedisServer) -> None:
+    async with handle(own_redis) as q:
+        await q.create()
+        await q.put_many([b"1", b"2"])
+        with hung(own_redis):
+            with trio.move_on_after(0.1):
+                await q.get()
+        # Redis may have done it or not; each reply is that of its own command all the same.
+        for _ in range(20):
+            assert await q.exists() is True
+            assert await q.length() in (1, 2)
+            assert not await q.closed()
+        await q.put(b"3")
+        left = await q.get_many(10)
+        assert left in ([b"1", b"2", b"3"], [b"2", b"3"])
+
+
+async def test_elements_that_come_late_are_those_of_the_next_get(own_redis: RedisServer) -> None:
+    async with handle(own_redis) as q, handle(own_redis) as other:
+        await q.create()
+        await q.put_many([b"1", b"2", b"3"])
+        await other.length()
+        assert await q.get() == b"1"  # the server has the script
+        with hung(own_redis), trio.fail_after(MOST), pytest.raises(PressureConnectionError):
+            await q.get_nowait()
+        with trio.fail_after(MOST):
+            assert await q.get() == b"2"
+            assert await other.get() == b"3"
+
+
+async def test_who_has_more_time_is_not_disturbed_by_who_has_none(own_redis: RedisServer) -> None:
+    done: list[str] = []
+
+    async def patient(q: PressureQueue) -> None:
+        await q.put(b"patient")
+        done.append("patient")
+
+    async with handle(own_redis) as q:
+        await q.create()
+        async with trio.open_nursery() as nursery:
+            with hung(own_redis):
+                nursery.start_soon(patient, q)
+                await trio.testing.wait_all_tasks_blocked()
+                with pytest.raises(PressureConnectionError):
+                    await q.put(b"hasty", timeout=0.1)
+                assert not done
+        assert done == ["patient"]
+        assert b"patient" in await q.get_many(2)
+
+
+def test_in_threads_an_operation_ends_at_its_timeout(own_redis: RedisServer) -> None:
+    with PressureQueueSync("q", port=own_redis.port, prefix="p") as queue:
+        queue.create()
+        started = time.monotonic()
+        with hung(own_redis), pytest.raises(PressureConnectionError):
+            queue.put(b"late", timeout=0.1)
+        assert time.monotonic() - started < MOST
+
+
+def test_ctrl_c_ends_an_operation_of_a_thread_soon(own_redis: RedisServer) -> None:
+    with PressureQueueSync("q", port=own_redis.port, prefix="p") as queue:
+        queue.create()
+        with hung(own_redis):
+            started = time.monotonic()
+            interrupt = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            interrupt.start()
+            with pytest.raises(KeyboardInterrupt):
+                queue.put(b"late")
+            interrupt.join()
+        assert time.monotonic() - started < MOST
+
+
+def test_ctrl_c_ends_the_command_soon(own_redis: RedisServer) -> None:
+    with plain_client(own_redis.port) as raw:
+        command = [sys.executable, "-m", "disque_trio.pressure.cli"]
+        place = ["--port", str(own_redis.port), "--prefix", "p"]
+        subprocess.run([*command, "create", "q", *place], check=True)
+        with subprocess.Popen(
+            [*command, "get", "q", *place], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            wait_until(lambda: any("b" in row["flags"] for row in raw.client_list()))
+            with hung(own_redis):
+                process.send_signal(signal.SIGINT)
+                assert process.wait(MOST) == 128 + signal.SIGINT
+
+
+async def test_a_reprieve_ends_some_time_after_the_cancellation(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    for work, ends in ((1.0, 1.0), (3.0, 3.0), (60.0, 4.0)):
+        start = trio.current_time()
+        done = False
+        with trio.move_on_after(2.0) as scope:
+            async with reprieve(2.0):
+                await trio.sleep(work)
+                done = True
+            assert trio.current_time() - start == pytest.approx(ends)
+            await trio.lowlevel.checkpoint()
+        assert done == (work < 4.0)
+        assert scope.cancelled_caught == (work > 2.0)
+    with pytest.raises(ValueError, match="as it is"):
+        async with reprieve(2.0):
+            raise ValueError("as it is")
+
+
+@pytest.mark.parametrize(
+    ("until", "cancelled", "ends"),
+    [
+        (math.inf, math.inf, REPLY_SECONDS),
+        (3.0, math.inf, 3.0),
+        (60.0, math.inf, REPLY_SECONDS),
+        (math.inf, 2.0, 2.0 + GRACE),
+    ],
+)
+async def test_the_time_that_is_waited_for_a_reply(
+    autojump_clock: trio.testing.MockClock, until: float, cancelled: float, ends: float
+) -> None:
+    theirs, _ = trio.testing.memory_stream_pair()  # nobody replies
+    connection = Connection(theirs, Address("silent"), RedisError)
+
+    async def connect(nursery: trio.Nursery, _: Address | None, __: float) -> Connection:
+        nursery.start_soon(connection.run)
+        return connection
+
+    async with trio.open_nursery() as nursery:
+        link = RedisConnection(nursery, connect)
+        start = trio.current_time()
+        with trio.move_on_after(cancelled) as scope, suppress(RedisUnavailable):
+            await link.command(b"PING", until=start + until)
+        assert trio.current_time() - start == pytest.approx(ends)
+        assert scope.cancelled_caught == (cancelled < ends)
+        assert link.silent
+        assert not link.usable
+        assert not connection.closed  # others may still get their replies
+        await trio.sleep(2 * REPLY_SECONDS)
+        assert connection.closed
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,242 @@
+"""kill -9 at every step of every operation: before each command, when it was sent, and after its
+reply. The next client works when the lease is over, and finds each element at most once."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import trio
+
+from disque_trio.pressure import PressureQueue, QueueClosedError
+from tests.support import ROOT
+from tests.support.pressure_helpers import RedisServer, Spot, plain_client
+from tests.support.pressure_killed import LEASE, OPERATIONS
+
+POINTS = ("before", "sent", "after")
+AT_ONCE = 4
+PATIENCE = LEASE + 10  # seconds; the machine may be busy
+
+
+@dataclass(frozen=True)
+class Case:
+    """What there is before an operation, and what it does.
+
+    Attributes:
+        elements: in the queue before, None if there is no queue. bound: of the queue.
+        puts: what it puts, in this order. gets: how many it takes.
+        held: the role that somebody else has all the time.
+        least: commands it takes at least.
+    """
+
+    elements: tuple[bytes, ...] | None = (b"0",)
+    bound: int = 3
+    puts: tuple[bytes, ...] = ()
+    gets: int = 0
+    held: str | None = None
+    least: int = 1
+
+
+CASES = {
+    "create": Case(None),
+    "put": Case(puts=(b"a",)),
+    "put_with_timeout in use": Case(held="producer", least=2),
+    "put_with_timeout full": Case((b"0", b"1"), 2, least=3),
+    "put_when_there_is_room": Case((b"0",), 1, (b"a",), 1, least=3),
+    "put_many": Case((b"0",), 3, (b"a", b"b"), least=3),
+    "get": Case((b"0", b"1"), gets=1),
+    "get_with_timeout in use": Case(held="consumer", least=2),
+    "get_with_timeout empty": Case((), least=3),
+    "get_when_it_comes": Case((), 3, (b"a",), 1, least=3),
+    "get_many": Case((b"0", b"1", b"2"), gets=2),
+    "produce": Case((b"0",), 3, (b"a", b"b"), least=5),
+    "produce_and_close": Case((b"0",), 3, (b"a",), least=4),
+    "consume": Case((b"0", b"1", b"2"), 3, gets=3, least=4),
+    "close": Case(),
+    "delete": Case(),
+    "delete_with_timeout producer": Case(held="producer", least=3),
+    "delete_with_timeout consumer": Case(held="consumer", least=3),
+}
+
+
+def test_every_operation_is_a_case() -> None:
+    assert {name.split()[0] for name in CASES} == set(OPERATIONS)
+
+
+class Forker:
+    """The program that forks processes which die."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self._process = process
+        self._writing = trio.Lock()
+        self._ended: dict[str, tuple[trio.Event, list[int]]] = {}
+
+    async def run(self, operation: str, point: str, n: int, prefix: str) -> int:
+        """Run one; returns its exit status, -9 if it was killed."""
+        event, status = self._ended[prefix] = trio.Event(), []
+        assert self._process.stdin is not None
+        async with self._writing:
+            await self._process.stdin.send_all(f"{operation} {point} {n} {prefix}\n".encode())
+        await event.wait()
+        return status[0]
+
+    async def listen(self) -> None:
+        """Take what it tells, until its end."""
+        text = b""
+        assert self._process.stdout is not None
+        async for data in self._process.stdout:
+            *lines, text = (text + data).split(b"\n")
+            for line in lines:
+                prefix, status = line.decode().split()
+                event, found = self._ended.pop(prefix)
+                found.append(int(status))
+                event.set()
+
+
+@asynccontextmanager
+async def forker(port: int) -> AsyncIterator[Forker]:
+    program = ROOT / "tests" / "support" / "pressure_killed.py"
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(
+            lambda task_status: trio.run_process(
+                [sys.executable, str(program), str(port)],
+                stdin=-1,
+                capture_stdout=False,
+                stdout=-1,
+                task_status=task_status,
+            )
+        )
+        made = Forker(process)
+        nursery.start_soon(made.listen)
+        yield made
+        await process.stdin.aclose()
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_killed_at_any_command_it_leaves_a_queue_that_works(
+    redis_server: RedisServer, spot: Spot, name: str
+) -> None:
+    case = CASES[name]
+    ended: set[str] = set()
+    killed: set[int] = set()
+    with plain_client(redis_server.port) as raw:
+        async with forker(redis_server.port) as program, trio.open_nursery() as nursery:
+
+            async def at(point: str, n: int, again: str = "") -> None:
+                here = Spot(spot.port, f"{spot.prefix}:{point}{n}{again}", "q", raw)
+                if await one(program, here, name, point, n):
+                    ended.add(point)
+                else:
+                    killed.add(n)
+
+            async def all_of(point: str) -> None:
+                for start in range(0, 50, AT_ONCE):
+                    async with trio.open_nursery() as wave:
+                        for n in range(start, start + AT_ONCE):
+                            wave.start_soon(at, point, n)
+                    if point in ended:
+                        return
+                raise AssertionError("it does not end")
+
+            for point in POINTS:
+                nursery.start_soon(all_of, point)
+        # How many there are depends on how fast the machine is, but these are there: at the latest
+        # when nothing else is going on.
+        async with forker(redis_server.port) as program:
+            for n in range(case.least):
+                for attempt in range(10):
+                    if n not in killed:
+                        await at("before", n, f"again{attempt}")
+    assert killed.issuperset(range(case.least))
+
+
+async def one(program: Forker, spot: Spot, name: str, point: str, n: int) -> bool:
+    """Kill one, then use the queue. True if it ended before it was killed."""
+    case = CASES[name]
+    # A wait looks again four times in a lease.
+    async with spot.queue(lease=1.0) as q, AsyncExitStack() as held:
+        if case.elements is not None:
+            await q.create(case.bound)
+            await q.put_many(case.elements)
+        if case.held is not None:
+            await held.enter_async_context(getattr(q, case.held)())
+        status = await program.run(name.split()[0], point, n, spot.prefix)
+        assert status in (0, -9)
+        ended = status == 0
+        with trio.fail_after(PATIENCE):
+            await held.aclose()
+            await check(q, spot, case, untouched=not ended and (point, n) == ("before", 0))
+            if ended:
+                await check_end(spot, name)
+            # Whatever it was, it can be deleted and created again.
+            if await q.exists():
+                await q.delete()
+            await q.create(2)
+            await q.put_many([b"x", b"y"])
+            assert await q.get_many(5) == [b"x", b"y"]
+        assert spot.tokens() == (1, 1, 1, 0)
+        assert spot.keys() == {
+            "bound",
+            "producer",
+            "consumer",
+            "producer_free",
+            "consumer_free",
+            "not_full",
+            *(f"stats:{k}_{u}" for k in ("produced", "consumed") for u in ("messages", "bytes")),
+        }
+        return ended
+
+
+async def check(q: PressureQueue, spot: Spot, case: Case, untouched: bool) -> None:
+    """Put and get, and compare what there is with what there may be."""
+    if not await q.exists():
+        # It was never made, or is deleted or half deleted; then the next ``create`` finishes it.
+        await q.create(case.bound, patience=PATIENCE)
+        elements: tuple[bytes, ...] = ()
+        assert await q.length() == 0
+        assert case.puts == ()
+    else:
+        elements = case.elements or ()
+    stats = await q.stats()
+    assert stats.produced_messages - stats.consumed_messages == stats.length
+    assert stats.bound is not None
+    assert stats.length <= stats.bound
+    found = await q.get_many(100) if stats.length else []
+    possible = [
+        [*elements, *case.puts[:put]][got:]
+        for put in range(len(case.puts) + 1)
+        for got in range(case.gets + 1)
+    ]
+    assert found in possible
+    if untouched:
+        assert found == list(elements)
+        assert not stats.closed
+    if not stats.closed:
+        await q.put(b"probe")
+        # Whoever takes the consumer's role must get it too.
+        async with q.producer(), q.consumer() as consumer:
+            assert await consumer.get() == b"probe"
+        assert spot.tokens() == (1, 1, 1, 0)
+    else:
+        # Nobody wants the role of a dead producer any more, but the queue is closed and not in use.
+        with pytest.raises(QueueClosedError):
+            await q.put(b"probe")
+        assert spot.tokens()[1:] == (1, 1, 2)
+    stats = await q.stats()
+    assert stats.produced_messages == stats.consumed_messages
+
+
+async def check_end(spot: Spot, name: str) -> None:
+    """What a whole operation has done is there."""
+    stats = {"produced": 0, "consumed": 0}
+    for kind in stats:
+        stats[kind] = int(spot.raw.get(spot.key(f"stats:{kind}_messages")) or 0)
+    case = CASES[name]
+    closed = name in ("close", "produce_and_close")
+    if name in ("create", "delete"):
+        assert stats["produced"] == 1  # the probe alone
+    else:
+        expected = len(case.elements or ()) + len(case.puts) + (not closed)
+        assert stats == {"produced": expected, "consumed": expected}
+    assert (spot.tokens()[3] == 2) == closed

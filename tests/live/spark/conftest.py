@@ -1,0 +1,76 @@
+"""One Spark session for all tests of this folder: it takes ten seconds and 400 MB to start."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from disque_trio.spark import register
+from tests.support import ROOT, quick_java
+from tests.support.harness import HANG_SECONDS
+
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c: %m%n
+"""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores with the data sources of this project registered."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Of all processes of tests one has a Spark: this fails in a second one.
+        (tmp_path_factory.getbasetemp().parent / "has-the-spark").mkdir()
+    directory = tmp_path_factory.mktemp("spark")
+    logging = directory / "log4j2.properties"
+    logging.write_text(LOGGING)
+    # The workers are children of the JVM: they find the project, and what test modules define.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("disque-trio tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+            .config("spark.local.dir", str(directory / "local"))
+            .config("spark.ui.showConsoleProgress", "false")
+            # For a few rows each, compiling what a query does is most of its work.
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.sql.adaptive.enabled", "false")
+            .config(
+                "spark.driver.extraJavaOptions",
+                f"{quick_java.OPTIONS}"
+                f" -Dlog4j2.configurationFile={logging.as_uri()} -Djava.io.tmpdir={directory}",
+            )
+            .getOrCreate()
+        )
+        register(session)
+        yield session
+        gateway = SparkContext._gateway
+        session.stop()
+        _end_of_java(gateway)
+
+
+def _end_of_java(gateway: object) -> None:
+    """PySpark leaves the JVM to end with the interpreter; here it has to be gone."""
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait(HANG_SECONDS)

@@ -1,0 +1,245 @@
+"""The report of an audit: the numbers are those of the tables, and the page stands alone."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from disque_trio.spark.audit.run import audit
+from disque_trio.spark.audit.store import StoreError
+from disque_trio.spark.report import Json, make_report, write_report
+from disque_trio.spark.report.page import page
+from disque_trio.spark.report.plots import WIDTH, Line, bar_plot, duration, heat_map, line_plot
+from tests.support.planted_log import generate
+
+pytestmark = pytest.mark.timeout(400)
+
+VOID = {"meta"}
+MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th"}
+
+
+class Page(HTMLParser):
+    """Checks that what is opened is closed, and collects what is shown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.texts: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.opened.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.opened[-1] != tag:
+            assert self.opened.pop() in MAY_STAY_OPEN, tag
+        self.opened.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Json]:
+    directory = tmp_path_factory.mktemp("report")
+    generate(directory / "log", 5_000, anomalies=3, seed=2)
+    audit(spark, [str(directory / "log")], directory / "audit")
+    return make_report(spark, directory / "audit")
+
+
+def test_the_numbers_agree_with_each_other(numbers: dict[str, Json]) -> None:
+    jobs = numbers["jobs"]["jobs"]
+    assert jobs > 500
+    assert sum(count for _, count in numbers["deliveries"]) == jobs
+    assert sum(row["jobs"] for row in numbers["queues"]) == jobs
+    delivered = sum(count for *_, count in numbers["hours"]["delivered"])
+    assert delivered == sum(row["deliveries"] for row in numbers["queues"])
+    assert numbers["findings"]["never-delivered"] == 3
+    assert sum(numbers["findings"].values()) == len(numbers["findings_shown"])
+    ends = [numbers["jobs"][how] for how in ("acked", "expired", "deleted", "evicted", "open")]
+    assert sum(ends) == jobs
+
+
+def test_percentiles_are_in_order_and_in_time(numbers: dict[str, Json]) -> None:
+    times = [point[0] for point in numbers["wait"]]
+    assert times == sorted(times)
+    assert all(p50 <= p95 <= p99 for _, p50, p95, p99 in numbers["wait"])
+    assert numbers["first"] - numbers["step"] < times[0] <= times[-1] <= numbers["last"]
+
+
+def test_the_page_is_well_formed_and_loads_nothing(
+    numbers: dict[str, Json], tmp_path: Path
+) -> None:
+    write_report(numbers, tmp_path / "new" / "report.html", tmp_path / "report.json")
+    text = (tmp_path / "new" / "report.html").read_text()
+    parsed = Page(text)
+    assert set(parsed.opened) <= MAY_STAY_OPEN
+    assert parsed.links == []
+    assert "script" not in parsed.counts
+    assert not re.search(r"url\(|@import|https?:", text)
+    assert parsed.counts["svg"] == 5
+    shown = " ".join(parsed.texts)
+    for found in numbers["findings_shown"]:
+        assert (found["job"] or "") in shown
+    assert json.loads((tmp_path / "report.json").read_text()) == json.loads(json.dumps(numbers))
+
+
+def test_names_of_queues_are_only_text_on_the_page(
+    numbers: dict[str, Json], tmp_path: Path
+) -> None:
+    evil = "<script>alert('&\"\\xff')</script>"
+    queue = numbers["queues"][0]["queue"]
+    changed = json.loads(json.dumps(numbers).replace(json.dumps(queue), json.dumps(evil)))
+    write_report(changed, tmp_path / "report.html", None)
+    parsed = Page((tmp_path / "report.html").read_text())
+    assert "script" not in parsed.counts
+    assert evil in "".join(parsed.texts)
+
+
+def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) -> None:
+    changed = json.loads(json.dumps(numbers))
+    changed["reasons"] = {kind: {} for kind in changed["reasons"]}
+    changed["reasons"]["expired-undelivered"] = {"": 2}
+    changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
+    text = page(changed)
+    assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
+    assert text.index("7 events are missing") < text.index("<h2>")
+    assert text.index("2 jobs expired before anybody got them") < text.index("<h2>")
+    assert "No job was lost" not in text
+    changed["reasons"]["expired-undelivered"] = {}
+    assert "No job was lost" in page(changed)
+    changed["reasons"]["not-requeued"] = {"": 1}
+    text = page(changed)
+    assert "1 jobs were delivered, not acknowledged, and not queued again" in text
+    changed["reasons"]["not-requeued"] = {}
+    changed["missing_nodes"] = ["d" * 40]
+    assert "No job was lost" not in page(changed)
+    assert "d" * 40 in page(changed)
+
+
+def test_a_job_that_waits_or_of_which_the_log_is_silent_is_not_called_lost(
+    numbers: dict[str, Json],
+) -> None:
+    changed = json.loads(json.dumps(numbers))
+    changed["reasons"] = {kind: {} for kind in changed["reasons"]}
+    changed["reasons"]["never-delivered"] = {"held": 3}
+    text = page(changed)
+    assert "verdict bad" not in text
+    assert "3 jobs wait" in text
+    changed["reasons"]["never-delivered"] = {"held": 3, "log-gap": 1, "log-end": 1}
+    text = page(changed)
+    assert "No job was lost" not in text
+    assert "never delivered.</b>" not in text
+    assert "Of 2 jobs the logs do not say" in text
+
+
+def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
+    numbers: dict[str, Json],
+) -> None:
+    changed = json.loads(json.dumps(numbers))
+    row = changed["queues"][0]
+    names = ["x" * 300 + "end", *(f"queue {n}" for n in range(299))]
+    changed["queues"] = [{**row, "queue": name} for name in names]
+    changed["depth"] = dict.fromkeys(names[:6], numbers["depth"][row["queue"]])
+    text = page(changed)
+    assert "the 6 busiest of 300 queues" in text.replace("\u2009", "")
+    assert "The first 200 of 300" in text
+    shown = "".join(Page(text).texts)
+    assert "x" * 30 in shown
+    assert "x" * 100 not in shown
+    assert f"title='{names[0]}'" in text
+
+
+def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
+    first = 1_795_290_000_000
+    changed = json.loads(json.dumps(numbers))
+    changed.update(first=first, last=first + 120_000, step=1000, wait=[], processing=[])
+    changed["depth"] = {"q": [[first, 10], [first + 60_000, 0]]}
+    path = re.search(r'<path d="([^"]+)"', page(changed))
+    assert path is not None
+    places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])]
+    left, middle, right = 64.0, 404.0, 744.0
+    assert [x for x, _ in places] == [left, middle, right]
+    assert places[1][1] < places[0][1] == places[2][1]
+
+
+def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "events-aaaaaaaa-1780000000000-0.jsonl").touch()
+    audit(spark, [str(log)], tmp_path / "audit")
+    numbers = make_report(spark, tmp_path / "audit")
+    write_report(numbers, tmp_path / "report.html", None)
+    assert numbers["jobs"] == {"jobs": 0}
+    assert set(Page((tmp_path / "report.html").read_text()).opened) <= MAY_STAY_OPEN
+
+
+def test_without_an_audit_there_is_no_report(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        make_report(spark, tmp_path)
+
+
+# ---- plots, without Spark ----------------------------------------------------------------------
+
+
+def test_all_points_of_a_line_are_inside_of_the_plot() -> None:
+    points: list[tuple[int, float | None]] = [(n * 977, float(n**3 + 1)) for n in range(50)]
+    for log in (False, True):
+        text = line_plot([Line("x", points)], "t", log=log, times=log)
+        path = re.search(r'<path d="([^"]+)"', text)
+        assert path is not None
+        places = re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])
+        assert len(places) == len(points)
+        assert all(64 <= float(x) <= 744 and 0 <= float(y) <= 230 for x, y in places)
+
+
+@pytest.mark.parametrize("seconds", [1, 20, 59, 103, 3600, 90_000, 40 * 86_400])
+def test_no_label_sticks_out_of_the_picture(seconds: int) -> None:
+    first = 1_795_290_000_123
+    points = [(first, 1.0), (first + seconds * 1000, 10.0**9)]
+    text = line_plot([Line("x", list(points))], "t")
+    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([^<]+)', text)
+    assert len(labels) >= 4
+    for place, anchor, label in labels:
+        width = 6.5 * len(label)
+        start = float(place) - {"start": 0, "middle": width / 2, "end": width}[anchor]
+        assert start >= 0, label
+        assert start + width <= WIDTH, label
+
+
+def test_a_gap_breaks_a_line_and_a_lone_point_is_a_dot() -> None:
+    text = line_plot([Line("x", [(1000, 1.0), (2000, 2.0), (3000, None), (4000, 3.0)])], "t")
+    assert text.count("M") == 2
+    assert text.count("<circle") == 1
+
+
+def test_a_plot_of_one_moment_or_of_nothing_is_drawn() -> None:
+    assert "<svg" in line_plot([Line("x", [(5000, 0.0)])], "t", log=True, times=True)
+    assert "<svg" not in line_plot([Line("x", [])], "t")
+    assert "<svg" not in bar_plot([], "t")
+    assert "<svg" not in heat_map([], [], {}, "t")
+
+
+def test_a_heat_map_has_a_cell_for_each_queue_and_hour() -> None:
+    hours = [n * 3_600_000 for n in range(200)]
+    text = heat_map(["a", "b"], hours, {("a", hours[3]): 7}, "t")
+    assert text.count("<rect") == 400
+    assert "a, 1970-01-01 03:00: 7" in text
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(7, "7 ms"), (1500, "1.5 s"), (90_000, "1.5 min"), (5_400_000, "1.5 h")]
+)
+def test_durations_are_said_as_persons_do(ms: int, text: str) -> None:
+    assert duration(ms) == text

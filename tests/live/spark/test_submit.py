@@ -1,0 +1,146 @@
+"""Programs and commands on a cluster: the package reaches the executors as a zip file."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset
+import pyspark
+import pytest
+
+from disque_trio.protocol.serialjob import encode_job, loadjob
+from disque_trio.spark import pipeline
+from disque_trio.spark.session import packed
+from tests.support import quick_java
+from tests.support.harness import NodeFactory
+from tests.support.planted_log import generate
+
+SCRIPT = """
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import disque_trio
+from disque_trio.spark import register
+from disque_trio.spark.events import read_events
+
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+directory = sys.argv[1]
+
+
+def where_from(_):
+    import disque_trio
+
+    return disque_trio.__file__
+
+
+print(json.dumps({
+    "driver": disque_trio.__file__,
+    "executor": spark.sparkContext.parallelize([0], 1).map(where_from).first(),
+    "jobs": [row.id for row in spark.read.format("disque-aof").load(directory).collect()],
+    "by source": spark.read.format("disque-events").load(directory).count(),
+    "by spark": read_events(spark, directory).count(),
+}))
+spark.stop()
+"""
+
+
+LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
+LOCAL_CLUSTER = (
+    *("--master", "local-cluster[2,1,512]"),
+    *("--conf", "spark.executor.memory=512m"),
+    *("--conf", "spark.driver.memory=512m"),
+    *("--conf", "spark.ui.enabled=false"),
+    *("--conf", "spark.driver.bindAddress=127.0.0.1"),
+    *("--conf", "spark.driver.host=127.0.0.1"),
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+)
+
+
+class Home:
+    """Spark's home: its workers write below it, which is no place for what tests leave behind."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        for path in Path(pyspark.__file__).parent.iterdir():
+            (directory / path.name).symlink_to(path)
+
+    def run(self, *command: str | Path) -> str:
+        """What a program that ends well writes."""
+        clean = {n: v for n, v in os.environ.items() if not n.startswith(("PY", "SPARK"))}
+        result = subprocess.run(
+            list(map(str, command)),
+            cwd=self.directory.parent,
+            env={
+                **clean,
+                **quick_java.ENVIRONMENT,
+                "PYSPARK_PYTHON": sys.executable,
+                "SPARK_HOME": str(self.directory),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr[-5000:]
+        return result.stdout
+
+    def submit(self, *arguments: str | Path) -> str:
+        """Run ``spark-submit`` on a cluster, with the package as a zip file."""
+        archive = packed(self.directory.parent)
+        submit = self.directory / "bin" / "spark-submit"
+        return self.run(submit, *LOCAL_CLUSTER, "--py-files", archive, *arguments)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "spark")
+
+
+@pytest.mark.skipif(not LONG, reason="takes half a minute; set DISQUE_SPARK_LONG")
+@pytest.mark.timeout(600)
+def test_a_submitted_program_has_the_sources_on_all_executors(tmp_path: Path, home: Home) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    id = b"D-cccccccc-%024d-05a1" % 7
+    job = encode_job(id, 2, 0, 1, 2 << 30, 1, 0, 60, 0, 0, b"q", b"body", b"")
+    (data / "disque.aof").write_bytes(loadjob(job))
+    (data / "events-cccccccc-0000000000001-0.jsonl").write_text(
+        '{"time":1,"node":"c","event":"added"}\n{"time":2,"node":"c","event":"acked"}\n'
+    )
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT)
+    answer = json.loads(home.submit(script, data).splitlines()[-1])
+    assert answer["jobs"] == [id.decode()]
+    assert (answer["by source"], answer["by spark"]) == (2, 2)
+    assert "disque_trio.zip" in answer["driver"]
+    assert "disque_trio.zip" in answer["executor"]
+
+
+@pytest.mark.live
+@pytest.mark.timeout(600)
+def test_an_archive_is_submitted_to_a_cluster(
+    tmp_path: Path, home: Home, disque_server: NodeFactory
+) -> None:
+    node = disque_server()
+    for n in range(50):
+        node.ask("ADDJOB", "q", f"body {n}", 0, "RETRY", 600)
+    table = tmp_path / "table"
+    archive = ("archive", "--nodes", f"127.0.0.1:{node.port}", "--queue", "q", "--output", table)
+    assert "50 jobs archived" in home.submit(pipeline.__file__, *archive, "--available-now")
+    bodies = pyarrow.dataset.dataset(table).to_table(["body"]).column("body").to_pylist()
+    assert sorted(bodies) == sorted(b"body %d" % n for n in range(50))
+    assert node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active") == [b"0", []]
+
+
+@pytest.mark.timeout(600)
+def test_an_audit_on_a_cluster_sends_the_package_along(tmp_path: Path, home: Home) -> None:
+    planted = generate(tmp_path / "log", 2_000, anomalies=2, skew=0)
+    audit = ("audit", tmp_path / "log", "--output", tmp_path / "audit")
+    out = home.run(Path(sys.executable).with_name("disque-pipeline"), *audit, *LOCAL_CLUSTER)
+    assert f"never-delivered: {len(planted['never-delivered', ''])}\n" in out

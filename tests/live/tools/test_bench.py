@@ -1,0 +1,265 @@
+"""Each run of the benchmarks on real servers, in runs of a second or two."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.bench.cores import Part, drive
+from tools.bench.dialects import encode
+from tools.bench.filler import Filler
+from tools.bench.latency import sync_times
+from tools.bench.latency_load import Order, generate
+from tools.bench.load import LoadError, ask_once
+from tools.bench.measure import Bench, Setting
+from tools.bench.nodes import ClusterBench, Way, cluster
+from tools.bench.servers import (
+    DISQUE_COMMAND,
+    WITH_DEBUG,
+    ServerError,
+    disque_server,
+    free_port,
+    redis_server,
+)
+from tools.bench.stops import pinger, watches
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.live
+
+
+def bench(*arguments: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
+    command = (sys.executable, "-m", "tools.bench", *arguments)
+    environment = dict(os.environ) if path is None else {**os.environ, "PATH": path}
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=100, env=environment
+    )
+
+
+@pytest.mark.parametrize("subject", ["redis", "disque"])
+def test_every_command_is_measured_on_both_servers(subject: str, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    done = bench(*f"throughput --quick --work 0.005 --subject {subject} --json {output}".split())
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())["results"]
+    # 4 steps, pipelined by 1 and 16, with 1 and 50 clients, on 2 servers.
+    assert len(results) == 4 * 2 * 2 * 2
+    assert len({(r["server"], r["step"], str(r["setting"])) for r in results}) == len(results)
+    for result in results:
+        assert result["commands"] > 0
+        assert result["cpu"] > 0
+        assert 0 < result["p50"] <= result["p99"] <= result["p999"] <= result["worst"]
+    assert done.stdout.count("\n| ") == 2 + 4 * 2 * 2
+
+
+@pytest.mark.parametrize("scenario", ["held", "idle"])
+def test_the_other_scenarios_report_on_both_servers(scenario: str) -> None:
+    levels = "--held 100,1000 --idle 100 --work 0.005"
+    done = bench(*f"throughput --quick --scenario {scenario} {levels}".split())
+    assert done.returncode == 0, done.stderr
+    assert "\n| disque" in done.stdout
+    assert "\n| redis" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("scenario", "rows"), [("ways", 3 * 2 * 2), ("nodes", 3 * 2 * 2), ("held", 3 * 2 * 2)]
+)
+def test_a_cluster_is_measured_in_all_ways(scenario: str, rows: int) -> None:
+    done = bench(*f"cluster --quick --clients 6 --work 0.01 --scenario {scenario}".split())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n| ") == 2 + rows
+
+
+def test_the_cores_are_measured_in_all_ways() -> None:
+    done = bench(*["cores", "--quick", "--pipelines", "4", "--seconds", "0.05", "--clients", "8"])
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.partition("\n| ")[2].splitlines()[2:]
+    assert len(rows) == 1 + 2 * 2 + 1 + 1
+    assert all(float(row.split("|")[-2]) > 0 for row in rows)
+
+
+def test_memory_is_measured_with_few_jobs() -> None:
+    done = bench("memory", "--quick", "--parts", "held,growth")
+    assert done.returncode == 0, done.stderr
+    for who in ("node alone", "the replica", "Redis list", "Redis stream"):
+        assert f"\n| {who} |" in done.stdout
+    assert "kB a round" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("run", "rows"),
+    [
+        ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
+        (
+            "bananaq --consumers 2 --pipelines 16",
+            ["QADD, Redis Streams", "QADD, bananaq, redis", "QGET+QACK, bananaq, embedded"],
+        ),
+        (
+            "pressure --elements 30",
+            ["LPUSH, BRPOP", "put, get, roles held", "put_many, get_many of 100"],
+        ),
+    ],
+)
+def test_all_rows_are_measured(run: str, rows: list[str]) -> None:
+    done = bench(*run.split(), "--quick")
+    assert done.returncode == 0, done.stderr
+    for row in rows:
+        assert f"\n| {row}" in done.stdout
+
+
+def test_rewrites_and_the_loading_of_the_file_are_measured() -> None:
+    done = bench("persistence", "--quick", "--seconds", "0.5")
+    assert done.returncode == 0, done.stderr
+    for begin in ("5000 jobs of 100 bytes", "without a rewrite:", "during ", "loading: "):
+        assert f"\n{begin}" in done.stdout
+
+
+def test_the_steps_of_a_command_are_printed() -> None:
+    done = bench("steps", "--quick")
+    assert done.returncode == 0, done.stderr
+    assert "\n| ADDJOB | 16 |" in done.stdout
+
+
+# ---- what can go wrong -----------------------------------------------------------------------
+
+
+def test_what_cannot_be_measured_is_told_in_a_line() -> None:
+    done = bench("throughput", "--quick", path="/nowhere")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "bench: redis-server is not installed: apt-get install redis-server"
+    )
+
+
+def test_a_server_that_does_not_start_is_reported_with_its_own_words() -> None:
+    command = (sys.executable, "-c", "import sys; sys.exit('no such setting')")
+    with (
+        pytest.raises(ServerError, match=r"(?s)did not start.*status 1.*no such setting"),
+        disque_server(command=command),
+    ):
+        pass
+
+
+def test_a_server_that_dies_under_load_is_reported() -> None:
+    with redis_server() as server:
+        server.process.kill()
+        server.process.wait()
+        with pytest.raises(ServerError, match=r"redis: .*ended with status -9"):
+            Bench(server, 100).fill(10)
+
+
+def test_a_server_without_memory_left_does_no_work() -> None:
+    with redis_server() as server:
+        subject = Bench(server, 100)
+        assert ask_once(server.port, b"CONFIG SET maxmemory 1\r\n") == b"+OK"
+        with pytest.raises(ServerError, match="OOM"):
+            subject.steps(Setting(0, 4, 2), 100)
+
+
+def test_the_cpu_time_agrees_with_the_kernels_statistics() -> None:
+    with redis_server() as server:
+        Bench(server, 100).fill(100_000)
+        fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        assert abs(server.cpu_seconds() - ticks / os.sysconf("SC_CLK_TCK")) < 0.05
+        assert server.cpu_seconds() > 0.02
+
+
+def test_a_server_ends_with_its_context() -> None:
+    with redis_server() as server:
+        assert server.process.poll() is None
+    assert server.process.returncode is not None
+    assert not server.log.exists()
+
+
+# ---- clusters --------------------------------------------------------------------------------
+
+
+def test_jobs_held_stay_and_measured_ones_go() -> None:
+    with cluster([DISQUE_COMMAND] * 3) as nodes:
+        bench = ClusterBench(nodes, 100)
+        bench.fill(100, 3)
+        assert nodes.held() == 300
+        for step in ("add", "cycle", "cycle across"):
+            found = bench.measure(Way(step, 3, False, 4, 6), 50)
+            assert found.jobs == 50
+            assert found.usage.cpu > 0
+            assert found.usage.packets >= 50
+            assert nodes.held() == 300
+
+
+def test_a_node_that_dies_is_named() -> None:
+    with cluster([DISQUE_COMMAND] * 2) as nodes:
+        bench = ClusterBench(nodes, 100)
+        nodes.servers[1].process.kill()
+        nodes.servers[1].process.wait()
+        with pytest.raises(ServerError, match=r"node-1: .*ended with status -9"):
+            bench.measure(Way("cycle", 2, False, 1, 2), 50)
+
+
+def test_a_generator_that_finds_no_node_says_so() -> None:
+    part = Part(free_port(), frozenset({0}), 1, 2, True, 20)
+    with pytest.raises(LoadError, match="cannot connect"):
+        drive([part, part], 0.1)
+
+
+# ---- stops and latencies ---------------------------------------------------------------------
+
+
+def test_a_node_that_stops_is_seen_from_outside_and_from_inside() -> None:
+    command = (*DISQUE_COMMAND, *WITH_DEBUG)
+    with watches(1) as (watch,), disque_server(command=watch.command(command)) as server:
+        filler = Filler(server, 20)
+        with pinger(server.port) as pings:
+            pings.ask()
+            watch.reset()
+            filler.command(b"DEBUG", b"SLEEP", b"0.3")
+            filler.command(b"PING")  # the reply leaves before the turn has ended
+            stops = watch.read(pings.ask())
+    assert stops.wall >= 300
+    assert stops.cpu < stops.wall
+    assert stops.gap >= 200
+
+
+@pytest.mark.parametrize(
+    "situations", ["no file,everysec", "always,rewrites", "mass expiry", "federation"]
+)
+def test_a_situation_is_measured_with_all_its_cycles(situations: str, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    done = bench("latency", "--quick", "--situations", situations, "--json", str(output))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())["results"]
+    assert [result["situation"] for result in results] == situations.split(",")
+    for result in results:
+        measured = result["measured"]
+        order, load, watched = (measured[name] for name in ("order", "load", "watched"))
+        assert len(load["cycles"]) == round(order["rate"] * order["seconds"])
+        assert order["rate"] == result["peak"] / 2
+        assert load["seconds"] > 0.5
+        assert watched["pings"] > 10
+        assert 0 < watched["short"] < 10
+        assert f"\n| {result['situation']}" in done.stdout
+    assert "written: build/latency.svg" in done.stderr
+
+
+def test_a_node_that_refuses_the_work_is_reported_with_its_own_words() -> None:
+    with disque_server() as server:
+        assert ask_once(server.port, encode(b"CONFIG", b"SET", b"maxmemory", b"1")) == b"+OK"
+        with pytest.raises(LoadError, match="OOM"):
+            generate(Order(server.port, server.port, 100, 0.1, clients=1))
+
+
+def test_closed_loop_begins_the_next_cycle_when_one_has_ended() -> None:
+    with disque_server() as server:
+        done = generate(Order(server.port, server.port, 0, 0.3, clients=2))
+    assert len(done.cycles) > 10
+    assert done.seconds >= 0.3
+    assert done.rate == len(done.cycles) / done.seconds
+
+
+def test_a_sync_of_this_disk_takes_some_time() -> None:
+    found = sync_times(5)
+    assert len(found) == 5
+    assert found[-1] > 0

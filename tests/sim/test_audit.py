@@ -1,0 +1,290 @@
+"""What the audit says of the event logs of simulated clusters is what the simulator knows."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from disque_trio.spark.audit.clocks import UNKNOWN
+from disque_trio.spark.audit.rules import (
+    AFTER_ACK,
+    CLOCK_SKEW,
+    EXPIRED,
+    EXPIRED_UNACKED,
+    LOG_GAP,
+    LOG_MISSING,
+    NEVER_ACKED,
+    NEVER_DELIVERED,
+    NOT_REQUEUED,
+    POISON,
+    TWICE,
+    UNDELIVERED_ACK,
+    WITH_WORKER,
+    Rules,
+)
+from tests.simulator.events import MS, SECOND
+from tests.simulator.oracle import JobRecord
+from tests.simulator.plan import CALM, make_plan, mode_of
+from tests.simulator.world import World
+from tests.support.audited_logs import Audited, audited
+
+RULES = Rules(settled=2)
+SEEDS = int(os.environ.get("AUDIT_SEEDS", "48"))  # for more than ``make test`` has time for
+JUMPING = SEEDS // 5
+EARLY, LATE = 0, 1  # the logs when all faults were over, and in the end
+LITTLE = 400  # how much less a clock drifts than it may elsewhere: 50 millionths
+
+
+class Run:
+    """A cluster that has run, and the audits of its logs."""
+
+    def __init__(self, seed: int, directory: Path, steady: bool) -> None:
+        self.mode = mode_of(seed)
+        plan = make_plan(seed, self.mode)
+        if steady:
+            plan.rates = [1_000_000 + (rate - 1_000_000) // LITTLE for rate in plan.rates]
+        self.world = World(plan)
+        self.world.steady_clocks = steady
+        directory.mkdir()
+        self.world.write_logs(directory)
+        outcome = self.world.run()
+        assert not outcome.problems, outcome.problems
+        self.ends = (self.world.ended_work, self.world.ended)
+        self.audits = [audited([directory / name], RULES) for name in ("early", "late")]
+        self.whole = not any(machine.log.lost for machine in self.world.machines if machine.log)
+        self.restarted = any(machine.incarnation > 1 for machine in self.world.machines)
+        self.offsets = {
+            machine.id.decode(): plan.offsets[machine.index] for machine in self.world.machines
+        }
+
+    def in_log(self, when: int, at: int, index: int) -> bool:
+        """Whether what the machine ``index`` did at ``at`` (µs) is in the logs of ``when``."""
+        log = self.world.machines[index].log
+        assert log is not None
+        return at < log.saved[when] and not any(start <= at <= end for start, end in log.lost)
+
+    def deliveries(self, when: int, record: JobRecord) -> list[int]:
+        """When the job was delivered, as far as it is in the logs of ``when``."""
+        return [at for at, index in record.sent if self.in_log(when, at, index)]
+
+    def confirmed(self, when: int, record: JobRecord) -> bool:
+        """Whether the logs of ``when`` must say that the job was confirmed."""
+        made_by = record.id[2:10]
+        (index,) = [one.index for one in self.world.machines if one.id.startswith(made_by)]
+        return record.confirmed >= 0 and self.in_log(when, record.confirmed, index)
+
+    def must_be_delivered(self, when: int, record: JobRecord) -> bool:
+        """Whether the job had better been delivered by then."""
+        end = self.ends[when]
+        asked_to_end = record.ack_asked or record.deletion_asked
+        over = record.asked + record.ttl * SECOND <= end + SECOND
+        spread = max(self.offsets.values()) * MS
+        young = record.confirmed + (record.delay + RULES.settled) * SECOND + spread > end - SECOND
+        return not (asked_to_end or over or young)
+
+
+def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
+    """The table has each job and each delivery that is in the logs, and none else; so have the
+    findings. Returns what there was."""
+    counts: Counter[str] = Counter()
+    twice, after = audit.found(TWICE), audit.found(AFTER_ACK)
+    never, expired = audit.found(NEVER_DELIVERED), audit.found(EXPIRED)
+    for record in run.world.oracle.records:
+        id = record.id.decode()
+        job = audit.jobs.get(id)
+        seen = len(run.deliveries(when, record)) if id else 0
+        if job is None:
+            assert not seen
+            assert not id or not run.confirmed(when, record), id
+            continue
+        assert job["deliveries"] == seen, id
+        assert seen < 2 or id in twice or id in after, id
+        assert seen > 1 or id not in twice, id
+        if id in never or id in expired:
+            assert seen == 0, id
+            unsure = None not in never.get(id, ()) and None not in expired.get(id, ())
+            # What is there without a doubt is true.
+            assert unsure or when == EARLY or not record.sent, id
+            counts["unsure" if unsure else "lost"] += 1
+        counts["again"] += seen > 1
+    assert audit.seen.unknown == audit.seen.strange == 0
+    return counts
+
+
+def check_undelivered(run: Run, when: int, audit: Audited) -> None:
+    """What was confirmed and never delivered is found; what is not confirmed is not."""
+    never, expired = audit.found(NEVER_DELIVERED), audit.found(EXPIRED)
+    for record in run.world.oracle.records:
+        id = record.id.decode()
+        if not id or record.sent:
+            continue
+        if run.confirmed(when, record) and run.must_be_delivered(when, record):
+            assert id in never, id
+        if record.confirmed < 0:
+            assert None not in never.get(id, ()), id
+        if id in expired:
+            assert record.asked + record.ttl * SECOND <= run.ends[when] + 6 * SECOND, id
+
+
+UNDONE = (NOT_REQUEUED, NEVER_ACKED, WITH_WORKER, EXPIRED_UNACKED)
+
+
+def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
+    """Of a job that was delivered it is said that nobody has done it when nobody asked for its end,
+    and only then; what is said without a doubt is true. Returns what there was."""
+    counts: Counter[str] = Counter()
+    found = {kind: audit.found(kind) for kind in (*UNDONE, UNDELIVERED_ACK)}
+    end = run.ends[when]
+    spread = max(run.offsets.values()) * MS
+    for record in run.world.oracle.records:
+        id = record.id.decode()
+        if not id:
+            continue
+        kinds = {kind for kind, jobs in found.items() if id in jobs}
+        sure = {kind for kind in kinds if None in found[kind][id]}
+        assert len(kinds) <= 1, (id, kinds)
+        counts.update(sure)
+        counts["in doubt"] += len(kinds - sure)
+        if sure & set(UNDONE):
+            # An ACK for a job that comes once counts only where it is.
+            known = record.acked and record.retry
+            assert not known or when == EARLY, (id, sure)
+            assert record.sent, id
+        if UNDELIVERED_ACK in sure:
+            assert not record.sent, id
+        if WITH_WORKER in kinds:
+            assert record.retry == 0
+        asked_to_end = record.ack_asked or record.deletion_asked
+        seen = run.deliveries(when, record)
+        if not seen or asked_to_end or record.confirmed < 0:
+            continue
+        over = record.asked + record.ttl * SECOND <= end + SECOND
+        wait = (max(record.retry, 1) * RULES.retries + RULES.settled + 2) * SECOND + spread
+        if not over and max(seen) + wait < end:
+            assert kinds, id
+            counts["undone"] += 1
+    return counts
+
+
+def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
+    """What the logs of the others say without a doubt is true. Returns what there was."""
+    counts: Counter[str] = Counter()
+    missing = run.world.machines[0].id.decode()
+    for path in directory.glob(f"events-{missing[:8]}-*"):
+        path.unlink()
+    audit = audited([directory], RULES)
+    if missing in audit.nodes or missing not in audit.missing:
+        return counts  # nothing of it was in the logs, and nobody has heard of it
+    undelivered = audit.found(NEVER_DELIVERED), audit.found(EXPIRED), audit.found(UNDELIVERED_ACK)
+    undone = [audit.found(kind) for kind in UNDONE]
+    for record in run.world.oracle.records:
+        id = record.id.decode()
+        for jobs in undelivered:
+            assert None not in jobs.get(id, ()) or not record.sent, id
+        for jobs in undone:
+            assert None not in jobs.get(id, ()) or not (record.acked and record.retry), id
+            counts[LOG_MISSING] += LOG_MISSING in jobs.get(id, ())
+        for jobs in undelivered:
+            counts[LOG_MISSING] += LOG_MISSING in jobs.get(id, ())
+    assert not [found for found in audit.findings if found.reason == "set"]
+    return counts
+
+
+def check_reasons(run: Run, audit: Audited) -> None:
+    """A delivery that is said to be due to something came after that."""
+    for id, reasons in audit.found(TWICE).items():
+        record = run.world.oracle.by_id[id.encode()]
+        assert "nack" not in reasons or b"NACK" in record.asked_for, id
+        assert "enqueue" not in reasons or b"ENQUEUE" in record.asked_for, id
+        assert "retry" not in reasons or record.retry, id
+        assert reasons <= {"nack", "enqueue", "retry", "partition", "restart", LOG_GAP}, id
+        if run.mode == CALM:
+            assert reasons == {"nack"}, id
+        if not run.restarted:
+            assert "restart" not in reasons, id
+        if run.whole:
+            assert LOG_GAP not in reasons, id
+
+
+def check_after_ack(run: Run, when: int, audit: Audited) -> None:
+    """A job is said to have been delivered after its acknowledge when it was, and no node delivers
+    one of which it knows that."""
+    found = audit.found(AFTER_ACK)
+    for id, reasons in found.items():
+        record = run.world.oracle.by_id[id.encode()]
+        assert max(at for at, _ in record.sent) > min(at for at, _ in record.acked), id
+        assert "heard" not in reasons, id
+    if not run.whole or run.world.plan.leaving >= 0:
+        return
+    places = [audit.nodes.index(machine.id.decode()) for machine in run.world.machines]
+    for record in run.world.oracle.records:
+        acked = [(at, one) for at, one in record.acked if run.in_log(when, at, one)]
+        if not acked or not record.retry or record.ttl < 3600:
+            continue
+        since, acked_on = acked[0]
+        for at, index in record.sent:
+            doubt = audit.clocks.doubt[places[acked_on]][places[index]]
+            late = (at - since) // MS > RULES.tolerance + 2 * doubt + 5
+            if late and run.in_log(when, at, index):
+                assert record.id.decode() in found, record.id
+
+
+def check_clocks(run: Run, audit: Audited) -> int:
+    """Clocks are as far apart as it is said. Returns how many pairs are."""
+    apart = set()
+    for one, source in enumerate(audit.nodes):
+        for other, target in enumerate(audit.nodes):
+            true = run.offsets[target] - run.offsets[source]
+            doubt = audit.clocks.doubt[one][other]
+            if doubt < UNKNOWN:
+                said = audit.clocks.ahead[other] - audit.clocks.ahead[one]
+                assert abs(said - true) <= doubt + 3, (source, target)
+                if abs(true) >= RULES.skew + 2 * doubt + 6:
+                    apart.add(frozenset((source, target)))
+    found = [finding for finding in audit.findings if finding.kind == CLOCK_SKEW]
+    pairs = {frozenset(finding.nodes) for finding in found}
+    assert apart <= pairs
+    for pair in pairs:
+        one, other = pair
+        assert abs(run.offsets[one] - run.offsets[other]) >= RULES.skew
+    return len(pairs)
+
+
+@pytest.mark.timeout(240 + 5 * SEEDS)
+def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        run = Run(seed, tmp_path / f"{seed}", steady=True)
+        print(f"seed {seed}")  # the last one that is shown is the one that failed
+        if seed % 4 == 0:
+            counts += check_without_a_node(run, tmp_path / f"{seed}" / "late")
+        for when, audit in enumerate(run.audits):
+            counts += check_deliveries(run, when, audit)
+            check_undelivered(run, when, audit)
+            counts += check_undone(run, when, audit)
+            check_reasons(run, audit)
+            check_after_ack(run, when, audit)
+            counts["apart"] += check_clocks(run, audit)
+            counts["after"] += len(audit.found(AFTER_ACK))
+            counts["poison"] += len(audit.found(POISON))
+            for reasons in audit.found(TWICE).values():
+                counts.update(str(reason) for reason in reasons)
+    # The runs are worth something: all of it has happened.
+    for what in ("lost", "unsure", "again", "apart", "after", "nack", "enqueue", "retry"):
+        assert counts[what] > 5, (what, counts)
+    assert counts["partition"] > 5
+    for kind in (WITH_WORKER, EXPIRED_UNACKED, LOG_MISSING, "undone", "in doubt"):
+        assert counts[kind] > 5, (kind, counts)
+    assert counts[NEVER_ACKED] > 2, counts
+
+
+@pytest.mark.timeout(120 + 5 * JUMPING)
+def test_clocks_that_jump_make_no_deliveries_and_no_losses(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS, SEEDS + JUMPING):
+        run = Run(seed, tmp_path / f"{seed}", steady=False)
+        print(f"seed {seed}")
+        for when, audit in enumerate(run.audits):
+            counts += check_deliveries(run, when, audit)
+    assert counts["again"] > 50

@@ -1,0 +1,34 @@
+"""Whole clusters from seeds: nothing that was promised to a client is broken."""
+
+import os
+
+import pytest
+
+from tests.simulator.campaign import campaign, report
+from tests.simulator.plan import CALM, LIVENESS, SAFETY
+
+SEEDS = int(os.environ.get("SIM_SEEDS", "1000"))
+BLOCK = 50  # seeds of a test, so that processes of tests can share the work
+JOIN_SEEDS = 12
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_no_promise_is_broken_in_a_thousand_runs(first: int) -> None:
+    seeds = range(first, min(first + BLOCK, SEEDS))
+    failures: list[str] = []
+    confirmed = again = 0
+    for summary in campaign(seeds, 1):
+        confirmed += summary.confirmed
+        again += summary.again
+        if summary.problems:
+            failures.append(report(summary, "any", "any"))
+    assert not failures, "\n".join([f"{len(failures)} runs failed", *failures[:10]])
+    # The runs are worth something: jobs were taken, and faults made some be delivered again.
+    assert confirmed > 50 * len(seeds)
+    assert again > len(seeds)
+
+
+@pytest.mark.parametrize("mode", [SAFETY, LIVENESS, CALM])
+def test_no_promise_is_broken_where_nodes_find_each_other_by_gossip(mode: str) -> None:
+    for summary in campaign(range(JOIN_SEEDS), 1, mode, "gossip"):
+        assert not summary.problems, report(summary, mode, "gossip")

@@ -1,0 +1,278 @@
+"""Clients: programs that add jobs, take them, and end them in all the ways that programs do.
+
+Each is a generator that yields how long it sleeps (µs) or a ``Line`` on which it waits for replies;
+it is resumed with None, or with the replies, or with None when the connection broke.
+"""
+
+from collections.abc import Generator
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulator.events import MS, SECOND
+from tests.simulator.plan import LIVENESS, QUEUES
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.session import Session
+    from tests.simulator.world import World
+
+Replies = list[object] | None
+Program = Generator["int | Line", Replies, None]
+
+
+class Line:
+    """A client's connection.
+
+    Attributes:
+        session: None when it is gone.
+    """
+
+    def __init__(self, actor: "Actor", machine: "Machine") -> None:
+        self._actor = actor
+        self._wanted = 0
+        self._got: list[object] = []
+        self.asked: list[list[bytes]] = []
+        self.machine = machine
+        self.session: Session | None = machine.connect(self._replied, self._closed)
+
+    def ask(self, *requests: list[bytes]) -> "Line":
+        """Send, unless the connection is gone; to be yielded."""
+        if self.session is None:
+            return self
+        self._wanted = len(requests)
+        self._got = []
+        self.asked = list(requests)
+        for request in requests:
+            if request[0] in (b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE"):
+                self._actor.world.oracle.asks(request)
+        self.session.send(*requests)
+        return self
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.session is not None:
+            self.session.close()
+            self.session = None
+
+    def _replied(self, request: list[bytes], reply: object) -> None:
+        self._got.append(reply)
+        if request[0] == b"GETJOB" and isinstance(reply, list):
+            for entry in reply:
+                self._actor.world.oracle.received(entry[1])
+        if len(self._got) == self._wanted:
+            self._actor.resume(self._got)
+
+    def _closed(self) -> None:
+        self.session = None
+        if self._actor.waits_for is self:
+            self._actor.resume(None)
+
+
+class Actor:
+    """Runs one program.
+
+    Attributes:
+        waits_for: the line on which it waits for replies, or None.
+        done: the program has ended.
+    """
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.rng = Random(f"{name} {world.plan.seed}")
+        self.waits_for: Line | None = None
+        self.done = False
+        self._program: Program
+
+    def start(self, program: Program) -> None:
+        """Begin ``program`` soon."""
+        self._program = program
+        self.world.loop.after(self.rng.randrange(10 * MS), lambda: self.resume(None))
+
+    def resume(self, value: Replies) -> None:
+        """Go on."""
+        self.waits_for = None
+        try:
+            wish = self._program.send(value)
+        except StopIteration:
+            self.done = True
+            return
+        if isinstance(wish, int):
+            self.world.loop.after(wish, lambda: self.resume(None))
+        else:
+            self.waits_for = wish
+            if wish.session is None:
+                self.world.loop.after(MS, lambda: self.resume(None))
+
+    def connect(self) -> Generator["int | Line", Replies, Line]:
+        """Connect to some node that runs."""
+        while True:
+            machine = self.rng.choice(self.world.usable)
+            line = Line(self, machine)
+            if line.session is not None:
+                return line
+            yield 100 * MS
+
+
+def producer(actor: Actor) -> Program:
+    """Adds jobs, sometimes several at once."""
+    world = actor.world
+    rng = actor.rng
+    while not world.stopping:
+        line = yield from actor.connect()
+        for _ in range(rng.randrange(3, 15)):
+            count = 1 if rng.random() < 0.7 else rng.randrange(2, 7)
+            requests = [_addjob(world, rng) for _ in range(count)]
+            if rng.random() < 0.05:
+                # What is not an ADDJOB has to wait for those before it.
+                requests.insert(rng.randrange(len(requests) + 1), [b"PING"])
+            replies = yield line.ask(*requests)
+            if replies is None:
+                break
+            yield int(rng.expovariate(1 / world.plan.think)) + 1
+            if world.stopping:
+                break
+        line.close()
+        yield 10 * MS
+
+
+def _addjob(world: "World", rng: Random) -> list[bytes]:
+    plan = world.plan
+    queue = rng.choice(QUEUES)
+    most = plan.nodes - len(plan.minority) if plan.mode == LIVENESS else plan.nodes
+    # When a node has been taken out, who asked for as many copies as there were nodes waits for
+    # ever, and is right to.
+    repl = rng.randrange(1, most + 1 - (plan.leaving >= 0))
+    retry = rng.choice(plan.retries)
+    options: list[bytes] = []
+    if rng.random() < 0.25:
+        repl = 1
+        retry = 0
+    ttl = 86_400
+    if not plan.careful and rng.random() < 0.1:
+        ttl = rng.randrange(2, 20)
+    options += [b"TTL", b"%d" % ttl]
+    delay = 0
+    if rng.random() < 0.15:
+        delay = rng.randrange(1, min(5, ttl))
+        options += [b"DELAY", b"%d" % delay]
+    is_async = not plan.careful and rng.random() < 0.15
+    if is_async:
+        options.append(b"ASYNC")
+    if not plan.careful and rng.random() < 0.05:
+        options += [b"MAXLEN", b"%d" % rng.randrange(1, 20)]
+    timeout = 0 if plan.careful else rng.choice((0, 0, 300, 2000, 5000))
+    record = world.oracle.new_job(queue, retry, ttl, delay, repl, is_async)
+    return [
+        b"ADDJOB", queue, b"%d" % record.token, b"%d" % timeout,
+        b"REPLICATE", b"%d" % repl, b"RETRY", b"%d" % retry, *options,
+    ]  # fmt: skip
+
+
+def consumer(actor: Actor) -> Program:
+    """Takes jobs and ends them, or puts them back, or forgets them."""
+    world = actor.world
+    rng = actor.rng
+    while not world.stopping:
+        line = yield from actor.connect()
+        for _ in range(rng.randrange(3, 40)):
+            request = [b"GETJOB"]
+            if rng.random() < 0.2:
+                request.append(b"NOHANG")
+            else:
+                request += [b"TIMEOUT", b"%d" % rng.choice((50, 500, 2000))]
+            request += [b"COUNT", b"%d" % rng.choice((1, 1, 3, 10))]
+            queues = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
+            replies = yield line.ask([*request, b"FROM", *queues])
+            if replies is None:
+                break
+            entries = replies[0]
+            if not isinstance(entries, list):
+                if isinstance(entries, Exception):  # the node is leaving
+                    break
+                yield rng.randrange(50 * MS)
+            else:
+                for _, id, _ in entries:
+                    yield from _work(actor, line, id, len(entries) == 1)
+            if world.stopping or line.session is None:
+                break
+        line.close()
+        yield 10 * MS
+
+
+def _work(actor: Actor, line: Line, id: bytes, alone: bool) -> Generator[int | Line, Replies, None]:
+    rng = actor.rng
+    if actor.world.plan.careful:
+        retry = actor.world.oracle.by_id[id].retry
+        if alone and retry in (2, 3) and rng.random() < 0.1:
+            # It takes longer than the retry time, and says so in good time.
+            yield line.ask([b"WORKING", id])
+            yield retry * 600 * MS
+            yield line.ask([b"WORKING", id])
+            yield retry * 600 * MS
+        yield rng.randrange(20 * MS)
+        fate = rng.random()
+        if retry and fate < 0.05:
+            yield line.ask([b"NACK", id])
+        elif fate < 0.2:
+            yield from _ack_elsewhere(actor, id)
+        else:
+            yield line.ask([b"ACKJOB", id])
+        return
+    if rng.random() < 0.2:
+        yield rng.randrange(1500 * MS)  # work
+    fate = rng.random()
+    if line.session is None or fate < 0.07:
+        return  # the worker died
+    if fate < 0.14:
+        yield line.ask([b"NACK", id])
+    elif fate < 0.16:
+        yield line.ask([b"FASTACK", id])
+    elif fate < 0.20:
+        yield line.ask([b"ENQUEUE", id])
+    elif fate < 0.28:
+        yield line.ask([b"WORKING", id])
+        yield rng.randrange(3 * SECOND)
+        yield line.ask([b"ACKJOB", id])
+    elif fate < 0.45:
+        yield from _ack_elsewhere(actor, id)
+    else:
+        yield line.ask([b"ACKJOB", id])
+
+
+def _ack_elsewhere(actor: Actor, id: bytes) -> Generator[int | Line, Replies, None]:
+    """Acknowledge on some node, which may not know the job."""
+    other = Line(actor, actor.rng.choice(actor.world.usable))
+    yield other.ask([b"ACKJOB", id])
+    other.close()
+
+
+def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
+    """Takes all there is on one node and acknowledges it, until that moment or the end."""
+    world = actor.world
+    while not world.drained and world.loop.now < until:
+        line = Line(actor, machine)
+        while line.session is not None:
+            how = [b"NOHANG"] if machine.node.peers.leaving else [b"TIMEOUT", b"3000"]
+            replies = yield line.ask([b"GETJOB", *how, b"COUNT", b"10", b"FROM", *QUEUES])
+            if replies is None or world.drained or world.loop.now >= until:
+                break
+            entries = replies[0]
+            if isinstance(entries, list):
+                yield line.ask([b"ACKJOB", *[entry[1] for entry in entries]])
+            else:
+                yield 200 * MS
+        line.close()
+        yield 100 * MS
+
+
+def commander(actor: Actor, machine: "Machine", *requests: list[bytes]) -> Program:
+    """Gives some commands to one node, once."""
+    while not machine.removed:
+        line = Line(actor, machine)
+        if line.session is not None:
+            replies = yield line.ask(*requests)
+            if replies is not None:
+                line.close()
+                return
+        yield 100 * MS

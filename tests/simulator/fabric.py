@@ -1,0 +1,306 @@
+"""The network between the machines, as TCP shows it to those who use it.
+
+On one connection everything arrives in order, or the connection breaks and what was on its way is
+lost; both ends learn that at times of their own. A path that is cut swallows packets without a
+word: once it is mended they arrive late, or the connection turns out to be broken.
+"""
+
+from random import Random
+from typing import Protocol
+
+from disque_trio.cluster.links import Link
+from disque_trio.protocol import bus
+from tests.simulator.events import MS, SECOND, EventLoop
+
+BUS_OFFSET = 10_000
+# What a node says again when it hears no answer; such a packet can come twice in a row.
+SAID_AGAIN = frozenset(
+    (bus.REPLJOB, bus.GOTJOB, bus.ENQUEUE, bus.QUEUED, bus.SETACK, bus.WILLQUEUE, bus.GOTACK,
+     bus.DELJOB, bus.WORKING, bus.NEEDJOBS, bus.PAUSE)
+)  # fmt: skip
+CONNECT_TRIES = (0, 1 * SECOND, 3 * SECOND, 7 * SECOND)  # when SYNs go out
+
+
+class Host(Protocol):
+    """A machine as the network sees it."""
+
+    index: int
+    ip: str
+    port: int
+    up: bool
+    incarnation: int
+
+    def link_accepted(self, link: "End") -> None: ...
+    def link_up(self, link: "End") -> None: ...
+    def link_lost(self, link: "End") -> None: ...
+    def packets(self, link: "End", packets: list[bytes]) -> None: ...
+
+
+class End(Link):
+    """One end of a connection.
+
+    Attributes:
+        buffer: packets of this turn.
+        wire: the connection, None until it is there.
+        side: 0: opened it, 1: accepted it.
+    """
+
+    def __init__(self, fabric: "Fabric", host: Host, outgoing: bool) -> None:
+        super().__init__(outgoing)
+        self.fabric = fabric
+        self.host = host
+        self.incarnation = host.incarnation
+        self.buffer: list[bytes] = []
+        self.wire: Wire | None = None
+        self.side = 0 if outgoing else 1
+        self.closed = False
+
+    def send(self, packet: bytes) -> None:
+        if self.up:
+            if not self.buffer:
+                self.fabric.unsent.append(self)
+            self.buffer.append(packet)
+
+    def close(self) -> None:
+        # What this turn has sent still leaves with the turn.
+        self.closed = True
+        self.up = False
+        if self.wire is not None and not self.buffer:
+            self.wire.hang_up(self.side)
+
+    def flush(self) -> None:
+        """Give what was sent to the network."""
+        packets, self.buffer = self.buffer, []
+        if packets and self.wire is not None:
+            self.wire.transmit(self.side, packets)
+            if self.closed:
+                self.wire.hang_up(self.side)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that it belongs to still runs and has not closed it."""
+        return not self.closed and self.host.up and self.host.incarnation == self.incarnation
+
+    def hung_since(self) -> int:
+        """Virtual time since which nothing that it sends arrives, µs; 0: it does."""
+        return self.wire.hung_since[self.side] if self.wire is not None else 0
+
+
+class Wire:
+    """An established connection."""
+
+    def __init__(self, fabric: "Fabric", ends: tuple[End, End]) -> None:
+        self.fabric = fabric
+        self.ends = ends
+        self.broken = False
+        self.hung: tuple[list[list[bytes]], list[list[bytes]]] = ([], [])
+        self.hung_since = [0, 0]
+        self._arrived = [0, 0]  # when the last packet of each direction arrives
+
+    def path(self, side: int) -> tuple[int, int]:
+        """Sender and receiver of what the end ``side`` sends."""
+        return self.ends[side].host.index, self.ends[1 - side].host.index
+
+    def transmit(self, side: int, packets: list[bytes]) -> None:
+        """``packets`` leave at the end ``side``."""
+        if self.broken:
+            return
+        fabric = self.fabric
+        if self.hung[side] or self.path(side) in fabric.cut:
+            if not self.hung[side]:
+                self.hung_since[side] = fabric.loop.now
+            self.hung[side].append(packets)
+            return
+        if not self.ends[1 - side].alive:
+            self.break_off()  # the answer is a reset
+            return
+        arrival = fabric.loop.now + fabric.delay(*self.path(side))
+        arrival = self._arrived[side] = max(arrival, self._arrived[side] + 1)
+        fabric.loop.at(arrival, lambda: self._arrive(side, packets))
+
+    def _arrive(self, side: int, packets: list[bytes]) -> None:
+        end = self.ends[1 - side]
+        if self.broken or not end.alive:
+            return
+        fabric = self.fabric
+        if fabric.duplicates and fabric.rng.random() < fabric.duplicates:
+            packets = [
+                packet
+                for packet in packets
+                for _ in range(2 if bus.packet_type(packet) in SAID_AGAIN else 1)
+            ]
+        end.host.packets(end, packets)
+
+    def mended(self, side: int, deliver: bool) -> None:
+        """The path is there again: what hung arrives, or the connection breaks."""
+        waiting = self.hung[side][:]
+        self.hung[side].clear()
+        self.hung_since[side] = 0
+        if not waiting:
+            return
+        if deliver:
+            for packets in waiting:
+                self.transmit(side, packets)
+        else:
+            self.break_off()
+
+    def hang_up(self, side: int) -> None:
+        """The end ``side`` was closed: the other end learns it behind what was sent before."""
+        if self.broken or self.path(side) in self.fabric.cut:
+            return
+        at = max(self.fabric.loop.now + self.fabric.delay(*self.path(side)), self._arrived[side])
+        self.fabric.loop.at(at + 1, self.break_off)
+
+    def break_off(self, slowest: int = 0) -> None:
+        """Lose all that is on its way; both ends learn it, after at most ``slowest`` µs (0: as it
+        happens)."""
+        if self.broken:
+            return
+        self.broken = True
+        self.fabric.wires.pop(self, None)
+        self.hung[0].clear()
+        self.hung[1].clear()
+        rng = self.fabric.rng
+        for end in self.ends:
+            limit = slowest or (50 * MS if rng.random() < 0.8 else 2 * SECOND)
+            self.fabric.loop.after(rng.randrange(limit), lambda end=end: lose(end))  # type: ignore[misc]
+
+
+def lose(end: End) -> None:
+    """The end learns that its connection is gone."""
+    if end.alive:
+        end.up = False
+        end.buffer.clear()
+        end.host.link_lost(end)
+
+
+class Fabric:
+    """All connections.
+
+    Attributes:
+        cut: (from, to) of machines between which packets vanish, by index.
+        duplicates: chance that packets come twice.
+        tail: chance that a packet takes far longer than usual.
+        unsent: ends with packets of this turn.
+    """
+
+    def __init__(self, loop: EventLoop, rng: Random, tail: float, duplicates: float) -> None:
+        self.loop = loop
+        self.rng = rng
+        self.tail = tail
+        self.longest_tail = 1500 * MS
+        self.duplicates = duplicates
+        self.base = 1 * MS
+        self.cut: set[tuple[int, int]] = set()
+        self.hosts: dict[tuple[str, int], Host] = {}
+        self.wires: dict[Wire, None] = {}
+        self.unsent: list[End] = []
+
+    def add(self, host: Host) -> None:
+        """Let ``host`` be reached."""
+        self.hosts[host.ip, host.port + BUS_OFFSET] = host
+
+    def delay(self, source: int, target: int) -> int:
+        """µs that a packet takes."""
+        rng = self.rng
+        delay = self.base // 4 + rng.randrange(self.base)
+        if self.tail and rng.random() < self.tail:
+            delay += int(rng.random() ** 3 * self.longest_tail)
+        return delay
+
+    def flush(self) -> None:
+        """The turn is over: send."""
+        for end in self.unsent:
+            end.flush()
+        self.unsent.clear()
+
+    def discard(self) -> None:
+        """The process died before it could send."""
+        for end in self.unsent:
+            end.buffer.clear()
+        self.unsent.clear()
+
+    # ---- connecting -------------------------------------------------------------------------
+
+    def connect(self, host: Host, ip: str, port: int) -> End:
+        """``host`` begins to open a connection."""
+        end = End(self, host, True)
+        patience = self.rng.randrange(1, len(CONNECT_TRIES) + 1)
+        self.loop.after(
+            self.delay(host.index, host.index), lambda: self._try(end, ip, port, 0, patience)
+        )
+        return end
+
+    def _try(self, end: End, ip: str, port: int, tried: int, patience: int) -> None:
+        if not end.alive:
+            return
+        source = end.host
+        target = self.hosts.get((ip, port))
+        if target is not None and (
+            (source.index, target.index) in self.cut or (target.index, source.index) in self.cut
+        ):
+            if tried + 1 == patience:
+                lose(end)
+                return
+            wait = CONNECT_TRIES[tried + 1] - CONNECT_TRIES[tried]
+            self.loop.after(wait, lambda: self._try(end, ip, port, tried + 1, patience))
+            return
+        if target is None or not target.up:
+            self.loop.after(self.delay(source.index, source.index), lambda: lose(end))
+            return
+        other = End(self, target, False)
+        wire = Wire(self, (end, other))
+        self.wires[wire] = None
+        end.wire = other.wire = wire
+        other.local_ip, other.remote_ip = target.ip, source.ip
+        end.local_ip, end.remote_ip = source.ip, target.ip
+        other.up = True
+        target.link_accepted(other)
+        self.loop.after(self.delay(target.index, source.index), lambda: self._established(end))
+
+    def _established(self, end: End) -> None:
+        assert end.wire is not None
+        if not end.alive:
+            # It gave up meanwhile; the other side must not keep half a connection.
+            end.wire.break_off()
+        elif not end.wire.broken:
+            end.up = True
+            end.host.link_up(end)
+
+    # ---- faults -----------------------------------------------------------------------------
+
+    def cut_paths(self, paths: list[tuple[int, int]]) -> None:
+        """Let packets vanish on ``paths`` (from, to)."""
+        self.cut.update(paths)
+
+    def mend_paths(self, paths: list[tuple[int, int]]) -> None:
+        """Let packets through on ``paths`` again."""
+        self.cut.difference_update(paths)
+        for wire in list(self.wires):
+            for side in (0, 1):
+                if wire.path(side) not in self.cut:
+                    wire.mended(side, self.rng.random() < 0.7)
+
+    def break_links(self, source: int, target: int) -> None:
+        """Break all connections between two machines."""
+        for wire in list(self.wires):
+            if wire.path(0) in ((source, target), (target, source)):
+                wire.break_off()
+
+    def died(self, host: Host, silently: bool) -> None:
+        """The process of ``host`` is gone; ``silently``: the machine too, so nobody is told."""
+        for wire in list(self.wires):
+            if host.index in wire.path(0):
+                cut = wire.path(0) in self.cut or wire.path(1) in self.cut
+                wire.break_off(8 * SECOND if silently or cut else 0)
+
+
+class MachineNetwork:
+    """The network as the membership of one machine uses it."""
+
+    def __init__(self, fabric: Fabric, host: Host) -> None:
+        self._fabric = fabric
+        self._host = host
+
+    def connect(self, ip: str, port: int) -> Link:
+        return self._fabric.connect(self._host, ip, port)

@@ -1,0 +1,181 @@
+"""Faults: what goes wrong, drawn from the seed, and how it is set right again."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulator.clients import Actor, commander
+from tests.simulator.events import MS, SECOND
+from tests.simulator.machine import BEFORE_PACKETS, BEFORE_PERSIST, BEFORE_REPLIES, BEFORE_TURN
+from tests.simulator.plan import CRASHES, QUEUES
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+STAGES = (BEFORE_TURN, BEFORE_PERSIST, BEFORE_PACKETS, BEFORE_REPLIES)
+
+
+class Faults:
+    """Makes the faults of one run.
+
+    Attributes:
+        over: no further fault may happen.
+    """
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.rng = Random(f"faults {world.plan.seed}")
+        self.over = False
+
+    def plan(self, begin: int, end: int) -> None:
+        """Let the faults of the plan happen between two moments."""
+        plan = self.world.plan
+        kinds: list[tuple[Callable[[], None], int]] = [
+            (self.partition, 5),
+            (self.crash, 40 if plan.temper == CRASHES else 5),
+            (self.stop, 2),
+            (self.pause, 2),
+            (self.clock, 2),
+            (self.break_links, 2),
+            (self.pause_queue, 2),
+        ]
+        choices = [kind for kind, weight in kinds for _ in range(weight)]
+        for _ in range(plan.faults):
+            at = self.rng.randrange(begin, end)
+            self._at(at, self.rng.choice(choices))
+        if plan.leaving >= 0:
+            self._at(self.rng.randrange(begin, begin + (end - begin) // 4), self.leave)
+
+    def _at(self, time: int, action: Callable[[], None]) -> None:
+        self.world.loop.at(time, lambda: None if self.over else action())
+
+    def _some(self) -> "Machine":
+        return self.rng.choice(self.world.machines)
+
+    # ---- the network ------------------------------------------------------------------------
+
+    def partition(self) -> None:
+        """Cut some paths for some time."""
+        world = self.world
+        rng = self.rng
+        shape = rng.choice(("halves", "one", "one-way", "ring", "bridge"))
+        paths = shaped(shape, world.plan.nodes, rng)
+        world.note(f"* partition {shape}: {paths}")
+        world.fabric.cut_paths(paths)
+
+        def mend() -> None:
+            world.note(f"* mended {paths}")
+            world.fabric.mend_paths(paths)
+
+        self._at(world.loop.now + rng.randrange(500 * MS, 8 * SECOND), mend)
+
+    def break_links(self) -> None:
+        """Break the connections between two nodes."""
+        one, two = self.rng.sample(range(self.world.plan.nodes), 2)
+        self.world.note(f"* links between {one} and {two} break")
+        self.world.fabric.break_links(one, two)
+
+    # ---- machines ---------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Kill a process, or switch its machine off."""
+        machine = self._some()
+        rng = self.rng
+        if machine.up:
+            machine.kill(rng.choice(STAGES), rng.random() < 0.4)
+            self._start_later(machine, rng.randrange(100 * MS, 6 * SECOND))
+
+    def stop(self) -> None:
+        """Stop a process in good order, and start it again."""
+        machine = self._some()
+        if machine.up and not machine.dying:
+            handover = self.rng.random() < 0.5
+            machine.stop(handover)
+            machine.start_with_queues = handover
+            self._start_later(machine, self.rng.randrange(50 * MS, 2 * SECOND))
+
+    def _start_later(self, machine: "Machine", delay: int) -> None:
+        self._at(self.world.loop.now + delay, lambda: self.world.revive(machine))
+
+    def pause(self) -> None:
+        """Stand still: SIGSTOP, or a machine that swaps."""
+        machine = self._some()
+        length = self.rng.randrange(200 * MS, 6 * SECOND)
+        self.world.note(f"* {machine.index} stands still for {length // MS} ms")
+        machine.pause(length)
+
+    def clock(self) -> None:
+        """The clock drifts otherwise, or jumps: the machine was suspended."""
+        machine = self._some()
+        if self.world.steady_clocks:
+            return
+        rate = 1_000_000 + self.rng.randrange(-50_000, 50_001)
+        jump = self.rng.choice((0, 0, 2_000, 20_000, 120_000))
+        self.world.note(f"* clock of {machine.index}: rate {rate}, jump {jump} ms")
+        if jump:
+            machine.pause(self.rng.randrange(500 * MS))
+        machine.change_clock(rate, jump)
+
+    # ---- operators --------------------------------------------------------------------------
+
+    def pause_queue(self) -> None:
+        """An operator pauses a queue for a while."""
+        machine = self._some()
+        queue = self.rng.choice(QUEUES)
+        state = self.rng.choice((b"in", b"out", b"all"))
+        where = [b"bcast"] if self.rng.random() < 0.5 else []
+        self.world.note(f"* {machine.index}: PAUSE {queue.decode()} {state.decode()} {where}")
+        self._command(machine, [b"PAUSE", queue, state, *where])
+        self._at(
+            self.world.loop.now + self.rng.randrange(4 * SECOND),
+            lambda: self._command(machine, [b"PAUSE", queue, b"none", *where]),
+        )
+
+    def leave(self) -> None:
+        """A node is to be taken out of the cluster."""
+        machine = self.world.machines[self.world.plan.leaving]
+        machine.leave = True
+        self.world.note(f"* {machine.index} leaves")
+        self._command(machine, [b"CLUSTER", b"LEAVING", b"yes"])
+        self._at(self.world.loop.now + SECOND, lambda: self.remove(machine))
+
+    def remove(self, machine: "Machine") -> None:
+        """Once a node that leaves has no jobs any more it is switched off for good, and the others
+        are told to forget it."""
+        world = self.world
+        if machine.up and machine.node.peers.leaving and machine.node.store.jobs.count == 0:
+            machine.removed = True
+            del world.addresses[machine.id]
+            machine.stop(handover=False)
+            world.usable = [one for one in world.machines if one is not machine]
+            for other in world.usable:
+                self._command(other, [b"CLUSTER", b"FORGET", machine.id])
+        else:
+            self._at(world.loop.now + SECOND // 2, lambda: self.remove(machine))
+
+    def _command(self, machine: "Machine", request: list[bytes]) -> None:
+        actor = Actor(self.world, f"operator {self.world.loop.now}")
+        self.world.operators.append(actor)
+        actor.start(commander(actor, machine, request))
+
+
+def shaped(shape: str, count: int, rng: Random) -> list[tuple[int, int]]:
+    """The paths (from, to) that a partition of ``shape`` cuts between ``count`` machines."""
+    order = rng.sample(range(count), count)
+    pairs = [(a, b) for a in order for b in order if a != b]
+    if shape == "one":
+        return [(a, b) for a, b in pairs if order[0] in (a, b)]
+    if shape == "one-way":
+        # The first some are not heard by the others.
+        mute = order[: rng.randrange(1, count)]
+        return [(a, b) for a, b in pairs if a in mute and b not in mute]
+    if shape == "ring":
+        # Each sees only its neighbours.
+        place = {index: at for at, index in enumerate(order)}
+        return [(a, b) for a, b in pairs if (place[a] - place[b]) % count not in (1, count - 1)]
+    side = {index: at % 2 for at, index in enumerate(order)}
+    if shape == "bridge":
+        # Two halves that only meet in one node.
+        return [(a, b) for a, b in pairs if order[0] not in (a, b) and side[a] != side[b]]
+    return [(a, b) for a, b in pairs if side[a] != side[b]]

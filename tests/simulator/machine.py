@@ -1,0 +1,430 @@
+"""One machine: a node, its membership, its disk, its clock and its clients, taking turns.
+
+A turn is what the server does: everything that came is handed to the node, then the journal is
+written, the replies that waited for copies are settled, packets leave, replies leave. A crash can
+come between any two of these.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+from disque_trio.cluster.membership import Membership
+from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.job import ACTIVE, QUEUED
+from disque_trio.node.core.node import Node
+from disque_trio.protocol.bus import DELJOB, PacketWriter, packet_type, read_about_job
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.slices import do_slice
+from tests.simulator.clocks import NodeClock
+from tests.simulator.disk import OFF, Disk
+from tests.simulator.eventlog import MachineLog
+from tests.simulator.events import MS
+from tests.simulator.fabric import End, MachineNetwork
+from tests.simulator.mesh import StaticMesh
+from tests.simulator.session import Replied, Session
+from tests.simulator.trace import packet_text
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+PORT = 7711
+CRON = 100 * MS  # of the node's clock; in µs
+STATIC_CRON = 250 * MS
+
+# Where in a turn the process dies.
+BEFORE_TURN = 0
+BEFORE_PERSIST = 1
+BEFORE_PACKETS = 2
+BEFORE_REPLIES = 3
+
+
+class Machine:
+    """See the module.
+
+    Attributes:
+        up: the process runs. incarnation: how often it was started.
+        paused_until: virtual time until which it gets no CPU, µs.
+        held_at_death: jobs that the last process had in memory, by id, with their state.
+        intact: its file had them all.
+        leave: it was told to leave the cluster. removed: it did, and is gone for good.
+        start_with_queues: the last process wrote a file from which queues are restored.
+        log: its event log, None: it writes none.
+    """
+
+    def __init__(self, world: "World", index: int, policy: str, maxmemory: int) -> None:
+        self.world = world
+        self.index = index
+        self.ip = f"10.0.0.{index + 1}"
+        self.port = PORT
+        self.rng = Random(f"machine {index} {world.plan.seed}")
+        self.id = b"%040x" % self.rng.getrandbits(160)
+        self.disk = Disk(policy)
+        self.maxmemory = maxmemory
+        self.clock = NodeClock(0, 1_000_000)
+        self.up = False
+        self.incarnation = 0
+        self.paused_until = 0
+        self.died_at = -1  # virtual µs
+        self.held_at_death: dict[bytes, int] = {}
+        self.sessions: list[Session] = []
+        self.node: Node
+        self.mesh: StaticMesh | None = None
+        self.membership: Membership | None = None
+        self.leave = False
+        self.removed = False
+        self.intact = True
+        self.start_with_queues = False
+        self.log: MachineLog | None = None
+        self._inbox: list[Callable[[int], None]] = []
+        self._turn_due = False
+        self._wake_at = 0
+        self._queues_at = 0  # ms of the node's clock
+        self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
+        self._die: tuple[int, bool] | None = None
+        self._clients = 0
+
+    # ---- life -------------------------------------------------------------------------------
+
+    def start(self, queue_jobs: bool = False) -> None:
+        """The process starts, with what is on the disk."""
+        world = self.world
+        self.up = True
+        self.incarnation += 1
+        self._inbox.clear()
+        self._turn_due = False
+        self._wake_at = 0
+        packets = PacketWriter(self.id, self.port)
+        connect = MachineNetwork(world.fabric, self).connect
+        now = self.now()
+        peers: StaticMesh | Membership
+        if world.plan.static:
+            peers = self.mesh = StaticMesh(packets, connect, world.addresses)
+        else:
+            peers = self.membership = Membership(packets, connect, self.rng)
+            peers.heartbeat.node_timeout = world.plan.node_timeout
+            if self.disk.conf:
+                peers.load_conf(self.disk.conf, now)
+        self.node = Node(
+            id=self.id,
+            commands=build_table(),
+            host=Host(),
+            peers=peers,
+            entropy=self.rng.randbytes,
+            rng=self.rng,
+            clock=_no_time,
+            maxmemory=self.maxmemory,
+            packets=packets,
+        )
+        self.node.batches.size = world.plan.slice
+        self.node.now = now
+        self.disk.load(self.node, queue_jobs)
+        self.node.journal.clear()
+        self.node.journaling = self.disk.policy != OFF
+        if self.log is not None:
+            self.log.start(self.node, world.loop.now)
+        world.note(f"* {self.index} starts with {self.node.store.jobs.count} jobs")
+        self._plan_cron(self.incarnation)
+        self.post(lambda now: None)
+
+    def kill(self, stage: int, machine: bool) -> None:
+        """Die at ``stage`` of the next turn that has something to lose there; ``machine``: what
+        the disk had not synced is lost as well."""
+        if not self.up:
+            return
+        self._die = (stage, machine)
+        if stage == BEFORE_TURN:
+            self._turn()
+
+    @property
+    def dying(self) -> bool:
+        """It dies in its next turn."""
+        return self._die is not None
+
+    def _dies_at(self, stage: int) -> bool:
+        return self._die is not None and self._die[0] == stage
+
+    def settle_death(self) -> None:
+        """If it is to die and no turn had anything to lose, let it die now."""
+        if self.up and self._die is not None:
+            self._die = (BEFORE_TURN, self._die[1])
+            self._turn()
+
+    def stop(self, handover: bool) -> None:
+        """End in good order; ``handover``: write all jobs for the next process."""
+        world = self.world
+        self._turn()
+        if handover:
+            node = self.node
+            node.start_dump()
+            records: list[bytes] = []
+            for number in range(len(node.store.jobs.shards)):
+                records += node.aof_codec.dump_shard(number, 1 << 40)[0]
+            self.disk.replace(records)
+        if self.log is not None:
+            self.log.stop(self.node, world.loop.now)
+        world.note(f"* {self.index} stops, handover {handover}")
+        self.intact = handover or self.disk.policy != OFF
+        self._gone(set(), False)
+
+    def _dies(self, unsaved: set[bytes]) -> None:
+        """The process is dead; ``unsaved``: what it added in the turn that never was written."""
+        assert self._die is not None
+        stage, machine = self._die
+        self._die = None
+        lost = self.disk.machine_dies(self.world.loop.now, self.world.rng) if machine else 0
+        if self.log is not None:
+            self.log.dies(self.world.loop.now, machine)
+        self.intact = self.disk.policy != OFF and lost == 0
+        self.world.note(
+            f"* {self.index} dies at stage {stage}, machine {machine}, records lost {lost}"
+        )
+        self._gone(unsaved, machine)
+
+    def _gone(self, unsaved: set[bytes], machine: bool) -> None:
+        world = self.world
+        self.held_at_death = {
+            id: job.state
+            for shard in self.node.store.jobs.shards
+            if shard
+            for id, job in shard.items()
+            if id not in unsaved
+        }
+        self.up = False
+        self.died_at = world.loop.now
+        self._inbox.clear()
+        self._turn_due = False
+        world.fabric.discard()
+        world.fabric.died(self, machine)
+        sessions, self.sessions = self.sessions, []
+        for session in sessions:
+            session.open = False
+            world.loop.after(world.rng.randrange(50 * MS), lambda session=session: session.closed())  # type: ignore[misc]
+
+    def now(self) -> int:
+        """ms on its clock."""
+        return self.clock.now(self.world.loop.now)
+
+    def change_clock(self, rate: int, jump: int) -> None:
+        """The clock drifts otherwise from now on, after a jump of so many ms."""
+        self.clock.change(self.world.loop.now, rate, jump)
+        self._wake_at = 0
+        if self.up:
+            self.post(lambda now: None)
+
+    def pause(self, microseconds: int) -> None:
+        """Stand still."""
+        self.paused_until = self.world.loop.now + microseconds
+
+    # ---- what comes -------------------------------------------------------------------------
+
+    def post(self, item: Callable[[int], None]) -> None:
+        """Something for the next turn."""
+        if self.up:
+            self._inbox.append(item)
+            if not self._turn_due:
+                self._turn_due = True
+                self._plan_turn(self.incarnation)
+
+    def _plan_turn(self, incarnation: int) -> None:
+        world = self.world
+        at = max(world.loop.now + world.rng.randrange(100), self.paused_until)
+        world.loop.at(at, lambda: self._take_turn(incarnation))
+
+    def _take_turn(self, incarnation: int) -> None:
+        if self.incarnation != incarnation or not self.up:
+            return
+        if self.world.loop.now < self.paused_until:
+            self._plan_turn(incarnation)
+        else:
+            self._turn()
+
+    def connect(self, replied: Replied, closed: Callable[[], None]) -> Session | None:
+        """A client connects; None: refused."""
+        if not self.up:
+            return None
+        self._clients += 1
+        session = Session(self, self._clients, replied, closed)
+        self.sessions.append(session)
+        return session
+
+    def arrived(self, session: Session, requests: tuple[list[bytes], ...]) -> None:
+        """Requests of a client are here."""
+        if session.open:
+            session.pending += requests
+            self.post(lambda now: session.serve(now))
+
+    def hung_up(self, session: Session) -> None:
+        """A client has closed its connection."""
+        incarnation = self.incarnation
+
+        def gone(now: int) -> None:
+            if self.incarnation == incarnation:
+                self.node.forget_client(session.client)
+                if session in self.sessions:
+                    self.sessions.remove(session)
+
+        self.post(gone)
+
+    def link_accepted(self, link: End) -> None:
+        if self.membership is not None:
+            membership = self.membership
+            self.post(lambda now: membership.accepted(link, now))
+
+    def link_up(self, link: End) -> None:
+        if self.mesh is not None:
+            mesh = self.mesh
+            self.post(lambda now: mesh.link_up(link))
+        elif self.membership is not None:
+            membership = self.membership
+            self.post(lambda now: None if link.closed else membership.opened(link, now))
+
+    def link_lost(self, link: End) -> None:
+        if self.mesh is not None:
+            mesh = self.mesh
+            self.post(lambda now: mesh.link_lost(link))
+        elif self.membership is not None:
+            membership = self.membership
+            self.post(lambda now: None if link.closed else membership.lost(link, now))
+
+    def packets(self, link: End, packets: list[bytes]) -> None:
+        self.post(lambda now: self._receive(link, packets, now))
+
+    # ---- turns ------------------------------------------------------------------------------
+
+    def _receive(self, link: End, packets: list[bytes], now: int) -> None:
+        world = self.world
+        for packet in packets:
+            if link.closed:
+                return
+            if world.drops is not None and world.drops(packet):
+                continue
+            if packet_type(packet) == DELJOB:
+                self._deleted.add(read_about_job(packet).id)
+            if world.trace.on:
+                sender = packet[16:20].decode()
+                world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
+            member = b""
+            if self.mesh is not None:
+                member = self.mesh.receive(packet, now)
+            elif self.membership is not None:
+                member = self.membership.receive(link, packet, now)
+            if member:
+                self.node.receive(member, packet, now)
+
+    def _plan_cron(self, incarnation: int) -> None:
+        every = STATIC_CRON if self.world.plan.static else CRON
+        self.world.loop.after(every, lambda: self._cron_due(incarnation))
+
+    def _cron_due(self, incarnation: int) -> None:
+        if self.up and self.incarnation == incarnation:
+            self._plan_cron(incarnation)
+            # A process that stood still has missed it.
+            if self.world.loop.now >= self.paused_until:
+                self.post(self._cron)
+
+    def _cron(self, now: int) -> None:
+        if self.mesh is not None:
+            self.mesh.cron(self.world.loop.now)
+        elif self.membership is not None:
+            self.membership.cron(now)
+        if now >= self._queues_at:
+            self._queues_at = now + 2000  # the server looks more often; it is the same here
+            self.node.cron(now)
+
+    def _turn(self) -> None:
+        """All that came, then the effects in their order."""
+        world = self.world
+        node = self.node
+        now = self.now()
+        self._turn_due = False
+        if self._dies_at(BEFORE_TURN):
+            self._dies(set())
+            return
+        inbox, self._inbox = self._inbox, []
+        for item in inbox:
+            item(now)
+        due = node.next_wake()
+        if 0 < due <= now:
+            node.tick(now)
+        if node.batches.waiting:
+            do_slice(node, now)
+        if world.replies_first:
+            node.commit()
+            self._send_replies()
+        if self._dies_at(BEFORE_PERSIST) and (node.journal or self.disk.policy == OFF):
+            self._dies(world.oracle.ids_in(node.journal))
+            return
+        if node.journal:
+            self.disk.append(node.journal, world.loop.now)
+            node.journal = []
+        if self.membership is not None and self.membership.config_changed:
+            self.disk.conf = self.membership.dump_conf()
+            self.membership.config_changed = False
+        node.commit()
+        if node.journal:  # what settling noted; the server writes it before replies as well
+            self.disk.append(node.journal, world.loop.now)
+            node.journal = []
+        if self._dies_at(BEFORE_PACKETS) and world.fabric.unsent:
+            self._dies(set())
+            return
+        world.oracle.packets_leave(self, world.fabric.unsent, self._deleted)
+        self._deleted.clear()
+        world.fabric.flush()
+        if self._dies_at(BEFORE_REPLIES) and any(one.client.out for one in self.sessions):
+            self._dies(set())
+            return
+        node.uncommitted.clear()
+        node.woken.clear()
+        self._send_replies()
+        if self.log is not None:
+            self.log.turn(node, world.loop.now)
+        self._plan_wake()
+
+    def _send_replies(self) -> None:
+        again = False
+        for session in self.sessions:
+            session.send_replies()
+            again = again or session.can_be_served()
+        self.world.oracle.turn_over(self)
+        if again:
+            self.post(self._serve_all)
+
+    def _serve_all(self, now: int) -> None:
+        for session in self.sessions:
+            session.serve(now)
+
+    def _plan_wake(self) -> None:
+        if self.node.batches.waiting:
+            self.post(lambda now: None)
+        due = self.node.next_wake()
+        if due == 0:
+            return
+        loop = self.world.loop
+        at = max(self.clock.when(due), loop.now + 100)
+        if self._wake_at <= loop.now or at < self._wake_at:
+            self._wake_at = at
+            incarnation = self.incarnation
+            loop.at(at, lambda: self._wake(incarnation, at))
+
+    def _wake(self, incarnation: int, at: int) -> None:
+        if self.incarnation == incarnation and self._wake_at == at:
+            self._wake_at = 0
+            self.post(lambda now: None)
+
+    # ---- looking inside ---------------------------------------------------------------------
+
+    def holds(self, id: bytes) -> bool:
+        """Whether the node has the job in memory."""
+        return self.up and self.node.store.jobs.get(id) is not None
+
+    def live_copy(self, id: bytes) -> bool:
+        """Whether it has it and would deliver it some day."""
+        if not self.up:
+            return False
+        job = self.node.store.jobs.get(id)
+        return job is not None and job.state in (ACTIVE, QUEUED)
+
+
+def _no_time() -> int:
+    return 0

@@ -1,0 +1,108 @@
+"""A membership without gossip: all nodes know each other from the start.
+
+It keeps one outgoing link to each other node and believes what the links show. Most seeds use it,
+because finding each other and telling who is alive takes more time than the jobs do.
+"""
+
+from disque_trio.cluster.links import Connect, Link
+from disque_trio.cluster.peers import Peers
+from disque_trio.protocol import bus
+from tests.simulator.events import SECOND
+from tests.simulator.fabric import BUS_OFFSET, End
+
+HANG_LIMIT = 3 * SECOND
+
+
+class StaticMesh(Peers):
+    """All nodes are known; a node is reachable while the link to it is up.
+
+    Args:
+        addresses: ip and client port of all nodes by id, this one included.
+    """
+
+    def __init__(
+        self,
+        packets: bus.PacketWriter,
+        connect: Connect,
+        addresses: dict[bytes, tuple[str, int]],
+    ) -> None:
+        super().__init__()
+        self.packets = packets
+        self.size = len(addresses)
+        self._connect = connect
+        self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
+        self._links: dict[bytes, Link] = {}
+        self._others_leaving: dict[bytes, bool] = {}
+
+    def everyone(self) -> list[bytes]:
+        return list(self._addresses)
+
+    def knows(self, id: bytes) -> bool:
+        return id in self._addresses
+
+    def linked(self, id: bytes) -> bool:
+        link = self._links.get(id)
+        return link is not None and link.up
+
+    def send(self, id: bytes, packet: bytes) -> None:
+        link = self._links.get(id)
+        if link is not None and link.up:
+            self.messages_sent += 1
+            link.send(packet)
+
+    def set_leaving(self, leaving: bool) -> None:
+        super().set_leaving(leaving)
+        self.packets.flags = bus.NODE_MYSELF | (bus.NODE_LEAVING if leaving else 0)
+        self.packets.refresh()
+
+    def forget(self, id: bytes) -> bool:
+        if self._addresses.pop(id, None) is None:
+            return False
+        link = self._links.pop(id, None)
+        if link is not None:
+            link.close()
+        self.size -= 1
+        self._refresh()
+        return True
+
+    # ---- what the machine calls -----------------------------------------------------------
+
+    def cron(self, virtual: int) -> None:
+        """Open what is missing, give up what hangs."""
+        for id, (ip, port) in list(self._addresses.items()):
+            link = self._links.get(id)
+            if link is None:
+                link = self._links[id] = self._connect(ip, port + BUS_OFFSET)
+                link.node_id = id
+            elif isinstance(link, End):
+                hung = link.hung_since()
+                if hung and virtual - hung > HANG_LIMIT:
+                    link.close()
+                    self.link_lost(link)
+
+    def link_up(self, link: Link) -> None:
+        """An outgoing link is up."""
+        self._refresh()
+
+    def link_lost(self, link: Link) -> None:
+        """A link broke, or could not be opened."""
+        if link.outgoing and link.node_id is not None and self._links.get(link.node_id) is link:
+            del self._links[link.node_id]
+            self._refresh()
+
+    def receive(self, packet: bytes, now: int) -> bytes:
+        """A whole packet. Returns its sender, if it is for the node; else nothing."""
+        sender = bus.packet_sender(packet)
+        self.messages_received += 1
+        leaving = bus.sender_flags(packet) & bus.NODE_LEAVING != 0
+        if self._others_leaving.get(sender, False) != leaving:
+            self._others_leaving[sender] = leaving
+            self._refresh()
+        return sender if sender in self._addresses else b""
+
+    def _refresh(self) -> None:
+        self.reachable = [
+            id
+            for id in self._addresses
+            if self.linked(id) and not self._others_leaving.get(id, False)
+        ]

@@ -1,0 +1,399 @@
+"""What was promised to the clients, and whether it is kept.
+
+The oracle sees what clients asked and were told, what nodes promised each other, and which copies
+a crash destroyed. Everything it calls a problem is a broken promise; every exemption says why.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from disque_trio.node.core.ack_gc import FIRST_GAP
+from disque_trio.node.core.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
+from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.protocol import bus
+from tests.simulator.events import MS, SECOND
+from tests.simulator.plan import CALM
+from tests.simulator.trace import packet_text
+
+if TYPE_CHECKING:
+    from tests.simulator.fabric import End
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What is known of one ADDJOB.
+
+    Attributes:
+        asked: when the client sent it, µs. answers: how many replies it got.
+        id, confirmed: the reply, and when it left the node, µs. error: it was refused.
+        promised_to: machines that had to have it when it was confirmed.
+        sent: when and from which machine it was delivered. received: a client has it.
+        acked: when and on which machine ACKJOB was answered.
+        deletion_asked: a client sent FASTACK for it.
+        ack_asked: a client sent ACKJOB for it. nacks: how often it may be
+            delivered again: one sent NACK, or could not be in time.
+        asked_for: the names of all commands that clients sent about it.
+    """
+
+    token: int
+    queue: bytes
+    retry: int
+    ttl: int
+    delay: int
+    repl: int
+    is_async: bool
+    asked: int
+    answers: int = 0
+    id: bytes = b""
+    confirmed: int = -1
+    error: str = ""
+    promised_to: list[int] = field(default_factory=list)
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    received: bool = False
+    acked: list[tuple[int, int]] = field(default_factory=list)
+    deletion_asked: bool = False
+    ack_asked: bool = False
+    nacks: int = 0
+    asked_for: set[bytes] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Problem:
+    """A broken promise. ``words``: what to look for in the trace."""
+
+    text: str
+    words: list[str]
+
+
+class Oracle:
+    """See the module."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.problems: list[Problem] = []
+        self.records: list[JobRecord] = []
+        self.by_id: dict[bytes, JobRecord] = {}
+        self._promises: dict[bytes, dict[int, int]] = {}  # id: machine: when it said GOTJOB
+        self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
+        self._new: list[JobRecord] = []  # confirmed in this turn
+        self._given: set[bytes] = set()
+        self._quiet_from: dict[bytes, int] = {}  # id: µs from which it may not be delivered again
+
+    def problem(self, text: str, *ids: bytes) -> None:
+        """Note a broken promise about the jobs ``ids``."""
+        if len(self.problems) < 20:
+            now = self.world.loop.now
+            names = [id.decode() for id in ids]
+            self.problems.append(Problem(f"{now / SECOND:.3f} s: {text} {' '.join(names)}", names))
+            self.world.note(f"* PROBLEM {text} {' '.join(names)}")
+
+    # ---- what clients ask ---------------------------------------------------------------------
+
+    def new_job(
+        self, queue: bytes, retry: int, ttl: int, delay: int, repl: int, is_async: bool
+    ) -> JobRecord:
+        """A client is about to add a job; its body is its number."""
+        record = JobRecord(
+            len(self.records), queue, retry, ttl, delay, repl, is_async, self.world.loop.now
+        )
+        self.records.append(record)
+        return record
+
+    def asks(self, request: list[bytes]) -> None:
+        """A client sends what may end jobs or queue them again, whether it hears the answer or
+        not."""
+        for id in request[1:]:
+            record = self.by_id.get(id)
+            if record is not None:
+                record.asked_for.add(request[0])
+                if request[0] == b"FASTACK":
+                    record.deletion_asked = True
+                elif request[0] == b"NACK":
+                    record.nacks += 1
+                elif request[0] == b"ACKJOB":
+                    record.ack_asked = True
+
+    def ended(self, id: bytes) -> bool:
+        """Whether a client asked to end the job."""
+        record = self.by_id.get(id)
+        return record is not None and (record.deletion_asked or record.ack_asked)
+
+    # ---- what nodes do ------------------------------------------------------------------------
+
+    def ids_in(self, journal: list[bytes]) -> set[bytes]:
+        """Jobs that ``journal`` takes in."""
+        # *2 $7 LOADJOB $n, then the job: four bytes of length, its id.
+        found: set[bytes] = set()
+        for entry in journal:
+            if entry.startswith(b"*2\r\n$7\r\nLOADJOB\r\n"):
+                start = entry.index(b"\r\n", 17) + 6
+                found.add(entry[start : start + 40])
+        return found
+
+    def packets_leave(self, machine: "Machine", ends: "list[End]", deleted: set[bytes]) -> None:
+        """A turn of ``machine`` sends what is in ``ends``; ``deleted``: what it was told to delete
+        in this turn."""
+        trace = self.world.trace
+        promised: list[bytes] = []
+        for end in ends:
+            for packet in end.buffer:
+                if trace.on:
+                    target = end.wire.ends[1 - end.side].host.index if end.wire else -1
+                    trace.add(f"{machine.index} to {target} {packet_text(packet)}")
+                type = bus.packet_type(packet)
+                if type == bus.GOTJOB:
+                    promised.append(bus.read_about_job(packet).id)
+                elif type == bus.YOURJOBS:
+                    # The jobs that are delivered at most once are nowhere else then.
+                    self._given.update(data[4:44] for data in bus.read_jobs(packet).jobs)
+        for id in promised:
+            if id not in deleted:
+                self._promised(machine, id)
+
+    def _promised(self, machine: "Machine", id: bytes) -> None:
+        """A GOTJOB for ``id`` leaves ``machine``: it must have the job."""
+        self._promises.setdefault(id, {})[machine.index] = self.world.loop.now
+        if machine.holds(id):
+            return
+        # In the same turn it may have been acknowledged and collected, or given away for good (even
+        # numbers are at-most-once jobs), or its clock jumped and the time to live is over.
+        given = id in self._given and id[39] in b"02468ace"
+        if not self.ended(id) and not given and id[36:39] != b"000":
+            self.problem(f"node {machine.index} says GOTJOB and does not have the job", id)
+
+    def replied(self, machine: "Machine", request: list[bytes], reply: object) -> None:
+        """A reply leaves ``machine``."""
+        name = request[0]
+        now = self.world.loop.now
+        if name == b"ADDJOB":
+            record = self.records[int(request[2])]
+            record.answers += 1
+            if record.answers > 1:
+                self.problem("an ADDJOB was answered twice", record.id)
+            elif isinstance(reply, bytes):
+                self._confirmed(machine, record, reply)
+                self._new.append(record)
+            else:
+                record.error = str(reply)
+                if not record.error.startswith(("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ")):
+                    self.problem(f"ADDJOB was answered {record.error}")
+                elif self.world.plan.mode == CALM:
+                    self.problem(f"ADDJOB failed without any fault: {record.error}")
+        elif name == b"GETJOB":
+            if isinstance(reply, list):
+                for entry in reply:
+                    self._sent(machine, entry)
+        elif name == b"ACKJOB":
+            for id in request[1:]:
+                known = self.by_id.get(id)
+                if known is not None:
+                    known.acked.append((now, machine.index))
+
+    def _confirmed(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
+        now = self.world.loop.now
+        other = self.by_id.get(id)
+        if (other is not None and other is not record) or (record.id and record.id != id):
+            self.problem("the id belongs to another job", id, record.id)
+        record.id = id
+        record.confirmed = now
+        self.by_id[id] = record
+        machines = self.world.machines
+        holders = [one.index for one in machines if one.holds(id)]
+        excused: list[int] = []
+        promises = self._promises.get(id, {})
+        for index, when in promises.items():
+            one = machines[index]
+            if index in holders:
+                continue
+            # A holder may have died between its promise and this moment; what its disk has is
+            # looked at when it comes back.
+            if one.died_at >= when or self._losses.get(id, {}).get(index, -1) >= when:
+                excused.append(index)
+        record.promised_to = holders + excused
+
+    def turn_over(self, machine: "Machine") -> None:
+        """All replies of a turn have left: were there enough copies for what was confirmed?"""
+        confirmed, self._new = self._new, []
+        for record in confirmed:
+            wanted = 1 if record.is_async else record.repl
+            if len(record.promised_to) >= wanted:
+                continue
+            # A copy may be queued, delivered and acknowledged before the producer is told, and the
+            # only copy of an at-most-once job may be on its way to where its consumer is.
+            if record.sent or self._expired(record):
+                continue
+            if record.retry == 0 and record.id in self._given:
+                continue
+            if record.is_async and (self.world.plan.leaving == machine.index or machine.maxmemory):
+                continue  # placed elsewhere without waiting: nobody has confirmed anything
+            self.problem(
+                f"confirmed with {len(record.promised_to)} of {wanted} copies on "
+                f"{record.promised_to} by {machine.index}",
+                record.id,
+            )
+
+    def _sent(self, machine: "Machine", entry: list[bytes]) -> None:
+        now = self.world.loop.now
+        _, id, body = entry[:3]
+        record = self.records[int(body)]
+        if (record.id and record.id != id) or self.by_id.setdefault(id, record) is not record:
+            self.problem("delivered with the body of another job", id, record.id)
+        record.id = id
+        record.sent.append((now, machine.index))
+        if len(record.sent) > 1:
+            if record.retry == 0:
+                self.problem(f"a job with RETRY 0 was delivered again: {_times(record)}", id)
+            elif self.world.plan.mode == CALM and len(record.sent) > 1 + record.nacks:
+                self.problem(f"delivered twice without any fault: {_times(record)}", id)
+        if self._quiet_from.get(id, now) < now:
+            self.problem(f"an acknowledged job came back: {_times(record)}", id)
+
+    def received(self, id: bytes) -> None:
+        """A delivered job is at a client."""
+        self.by_id[id].received = True
+
+    def restarted(self, machine: "Machine") -> None:
+        """``machine`` has loaded its file: what is missing?"""
+        now = self.world.loop.now
+        for id, state in machine.held_at_death.items():
+            if machine.holds(id):
+                continue
+            self._losses.setdefault(id, {})[machine.index] = now
+            record = self.by_id.get(id)
+            if (
+                machine.intact
+                and state in (ACTIVE, QUEUED)
+                and record is not None
+                and record.retry
+                and record.confirmed >= 0
+                and record.ttl > 3600  # clocks jump by minutes
+            ):
+                self.problem(f"node {machine.index} lost a job that its file should have", id)
+        machine.held_at_death = {}
+
+    # ---- when all faults are over ----------------------------------------------------------------
+
+    def snapshot(self, network_well: int) -> None:
+        """Called when all faults are over; from ``network_well`` (µs) on packets arrive, and what
+        hung is there or lost. From some moment on no job comes back for which a node that knows
+        all its live copies knows that it was acknowledged. That moment is the first time that
+        this node tells them so when the network is well."""
+        machines = [machine for machine in self.world.machines if machine.up]
+        for record in self.records:
+            id = record.id
+            if not record.acked:
+                continue
+            alive = [machine for machine in machines if machine.live_copy(id)]
+            for machine in machines:
+                job = machine.node.store.jobs.get(id)
+                if job is None or job.state != ACKED:
+                    continue
+                known = job.delivered or ()
+                # One that never saw the job asks everybody.
+                if job.body is None or all(other.id in known for other in alive):
+                    told = machine.clock.when(job.awake)
+                    attempt = job.gc_retry
+                    while told < network_well:
+                        told += FIRST_GAP * MS * 5 // 4 << min(attempt, 8)
+                        attempt += 1
+                    told += 5 * SECOND
+                    self._quiet_from[id] = min(told, self._quiet_from.get(id, told))
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    def check_drained(self) -> None:
+        """All that was promised is kept, and nothing is left."""
+        for record in self.records:
+            if record.confirmed >= 0 and not record.received and self.must_arrive(record):
+                excuse = self.excuse(record)
+                if not excuse:
+                    self.problem(
+                        f"a confirmed job was never delivered; on {record.promised_to}, losses "
+                        f"{self._losses.get(record.id, {})}",
+                        record.id,
+                    )
+        for machine in self.world.machines:
+            self.check_accounts(machine)
+            if machine.node.bad_packets:
+                self.problem(f"node {machine.index} got {machine.node.bad_packets} bad packets")
+            for job in self.left_over(machine):
+                self.problem(
+                    f"left on node {machine.index}, {STATE_NAMES[job[1]].decode()}", job[0]
+                )
+
+    def must_arrive(self, record: JobRecord) -> bool:
+        """Whether it is delivered at least once; without faults at-most-once jobs are, too. (With
+        late packets alone they need not be: who hears no PONG for long gives a link up, and what is
+        on it.)"""
+        return record.retry > 0 or self.world.plan.mode == CALM
+
+    def left_over(self, machine: "Machine") -> list[tuple[bytes, int]]:
+        """Jobs, with their states, that should not be there any more."""
+        left: list[tuple[bytes, int]] = []
+        for shard in machine.node.store.jobs.shards:
+            for id, job in shard.items():
+                # An at-most-once job whose consumer died stays until its time to live is over.
+                if not (job.retry == 0 and job.state == ACTIVE and job.body is not None):
+                    left.append((id, job.state))
+        return left
+
+    def check_accounts(self, machine: "Machine") -> None:
+        """The memory account is the sum of what is there."""
+        node = machine.node
+        jobs = sum(
+            len(job.body or b"") + JOB_OVERHEAD
+            for shard in node.store.jobs.shards
+            for job in shard.values()
+        )
+        queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
+        if node.memory.used != jobs + queues:
+            self.problem(
+                f"node {machine.index} accounts {node.memory.used} bytes for {jobs + queues}"
+            )
+
+    def check_gone(self, machine: "Machine") -> None:
+        """The time to live of all jobs is over."""
+        if machine.node.store.jobs.count:
+            ids = [id for shard in machine.node.store.jobs.shards for id in shard]
+            self.problem(f"node {machine.index} still has jobs after their time to live", *ids)
+        self.check_accounts(machine)
+
+    def _expired(self, record: JobRecord) -> bool:
+        """Whether its time to live is over on the clock that is furthest ahead."""
+        world = self.world
+        ahead = max(machine.now() for machine in world.machines) // 1000 - world.started_s
+        return record.asked // SECOND + record.ttl <= ahead + 1
+
+    def excuse(self, record: JobRecord) -> str:
+        """Why a confirmed at-least-once job need not have been delivered; empty: it has to."""
+        if record.deletion_asked:
+            return "a client asked to delete it"
+        if self._expired(record):
+            return "its time to live is over"
+        losses = self._losses.get(record.id, {})
+        # ASYNC promises one copy, and none when the node was to have none itself.
+        if all(losses.get(index, -1) >= 0 for index in record.promised_to):
+            return "crashes took all copies that were promised"
+        return ""
+
+    def check_latency(self, since: int, answered: int, delivered: int) -> None:
+        """Every job that was asked for after ``since`` was confirmed within ``answered`` µs and
+        delivered within ``delivered`` µs, or so long after its delay."""
+        now = self.world.loop.now
+        for record in self.records:
+            if record.asked < since:
+                continue
+            late = (now if record.confirmed < 0 else record.confirmed) - record.asked
+            if late > answered:
+                self.problem(f"ADDJOB was answered after {late // MS} ms", record.id)
+            if record.confirmed >= 0 and self.must_arrive(record):
+                first = record.sent[0][0] if record.sent else now
+                late = first - record.confirmed - record.delay * SECOND
+                if late > delivered:
+                    self.problem(f"delivered {late // MS} ms late", record.id)
+
+
+def _times(record: JobRecord) -> str:
+    return ", ".join(f"{at / SECOND:.3f} s on {index}" for at, index in record.sent)

@@ -1,0 +1,134 @@
+"""What one run is like: everything that is drawn once, from the seed and the mode."""
+
+from dataclasses import dataclass
+from random import Random
+
+from disque_trio.respserver.batches import SLICE
+from tests.simulator.disk import ALWAYS, EVERYSEC, OFF
+from tests.simulator.events import SECOND
+
+SAFETY = "safety"  # faults of all kinds at random moments
+LIVENESS = "liveness"  # a minority is cut off or dead; the majority has to get on
+CALM = "calm"  # no faults
+MODES = (SAFETY, LIVENESS, CALM)
+
+STORM = "storm"  # many jobs, short retry times, late packets
+MEMORY = "memory"  # small maxmemory
+CRASHES = "crashes"
+LEAVE = "leave"  # a node is taken out of the cluster
+
+QUEUES = (b"a", b"b", b"c")
+
+
+@dataclass(slots=True)
+class Plan:
+    """See the module.
+
+    Attributes:
+        static: all nodes know each other from the start; else they gossip.
+        node_timeout: ms.
+        temper: what there is much of; empty: nothing.
+        policies, memories: of the append-only file, and maxmemory in bytes, for each node.
+        rates: speed of the clocks, millionths. offsets: ms that they are ahead.
+        tail, duplicates: chances that a packet is late, or comes twice.
+        work: µs in which clients work and faults happen.
+        faults: how many.
+        producers, consumers: how many.
+        think: µs between what a producer does, on average.
+        leaving: index of the node that leaves; -1: none.
+        careful: consumers acknowledge all they get, soon and where they got it.
+        retries: seconds of RETRY to choose from, 0 aside.
+        drained_at: nodes from which the last consumers take what is left; jobs elsewhere have to
+            move there.
+        slice: ids of a command that are worked through at once.
+        minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
+    """
+
+    seed: int
+    mode: str
+    nodes: int
+    static: bool
+    node_timeout: int
+    temper: str
+    policies: list[str]
+    memories: list[int]
+    rates: list[int]
+    offsets: list[int]
+    tail: float
+    duplicates: float
+    work: int
+    faults: int
+    producers: int
+    consumers: int
+    think: int
+    leaving: int
+    careful: bool
+    retries: tuple[int, ...]
+    drained_at: list[int]
+    slice: int
+    minority: list[int]
+    minority_dies: bool
+
+
+def mode_of(seed: int) -> str:
+    """The mode that a seed has unless another is asked for."""
+    return (SAFETY, SAFETY, CALM, SAFETY, SAFETY, LIVENESS, SAFETY, SAFETY)[seed % 8]
+
+
+def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
+    """Draw a plan. ``membership``: static, gossip or any.
+
+    Some of the safety runs have a temper: a fault or a load that is rare otherwise comes often, for
+    most bugs need two rare things at once.
+    """
+    rng = Random(f"plan {seed} {mode}")
+    calm = mode == CALM
+    nodes = (
+        rng.choice((3, 3, 3, 4, 4, 5, 5, 6, 7)) if mode != LIVENESS else rng.choice((3, 5, 5, 7))
+    )
+    gossip = rng.random() < 0.12
+    if membership != "any":
+        gossip = membership == "gossip"
+    if gossip:
+        nodes = min(nodes, 5)
+    temper = rng.choice(("", "", "", STORM, MEMORY, CRASHES, LEAVE)) if mode == SAFETY else ""
+    policy = rng.choice((OFF, EVERYSEC, ALWAYS, "mixed"))
+    policies = [
+        rng.choice((OFF, EVERYSEC, ALWAYS)) if policy == "mixed" else policy for _ in range(nodes)
+    ]
+    memories = [0] * nodes
+    if temper == MEMORY:
+        low = rng.choice((6_000, 20_000))
+        memories = [rng.choice((0, rng.randrange(low, 40_000))) for _ in range(nodes)]
+    spread = 0 if calm else rng.choice((0, 1000, 20_000))
+    minority = rng.sample(range(nodes), rng.randrange(1, (nodes - 1) // 2 + 1))
+    leaving = rng.randrange(nodes) if temper == LEAVE else -1
+    staying = [index for index in range(nodes) if index != leaving]
+    everywhere = rng.random() < 0.5
+    drained_at = list(range(nodes)) if everywhere else rng.sample(staying, rng.randrange(1, nodes))
+    return Plan(
+        seed=seed,
+        mode=mode,
+        nodes=nodes,
+        static=not gossip,
+        node_timeout=rng.choice((2000, 3000, 5000)),
+        policies=policies,
+        memories=memories,
+        temper=temper,
+        rates=[1_000_000 + rng.randrange(-spread, spread + 1) for _ in range(nodes)],
+        offsets=[0 if calm else rng.choice((0, 0, 300, 5_000)) for _ in range(nodes)],
+        tail=0.0 if calm else 0.1 if temper == STORM else rng.choice((0.0, 0.01, 0.05)),
+        duplicates=0.0 if calm else rng.choice((0.0, 0.0, 0.1)),
+        work=rng.randrange(*(15, 40) if temper == LEAVE else (6, 20)) * SECOND,
+        faults=0 if mode != SAFETY else rng.randrange(1, 16 if temper in (STORM, CRASHES) else 9),
+        producers=rng.randrange(1, 4),
+        consumers=rng.randrange(2 if temper == STORM else 1, 4),
+        think=50_000 if temper == STORM else rng.choice((100_000, 300_000, 1_000_000)),
+        leaving=leaving,
+        careful=mode != SAFETY,
+        retries=(2, 3, 10, 60) if calm else (1, 2) if temper == STORM else (1, 2, 3, 5, 10),
+        drained_at=sorted(drained_at),
+        slice=(2, SLICE)[seed % 2],
+        minority=sorted(minority),
+        minority_dies=rng.random() < 0.5,
+    )

@@ -1,0 +1,95 @@
+"""A client's connection as its node sees it."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import hiredis
+
+from disque_trio.respserver.client import Client
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+
+CLIENT_DELAY = 200  # µs, at most, between a client and its node
+
+Replied = Callable[[list[bytes], object], None]
+
+
+class Session:
+    """A client's connection as the machine sees it.
+
+    Attributes:
+        pending: requests that came and were not served.
+        asked: requests that were served and not answered.
+        replied: called with a request and its reply when that is at the client.
+        closed: called when the connection broke.
+    """
+
+    def __init__(
+        self, machine: "Machine", number: int, replied: Replied, closed: Callable[[], None]
+    ) -> None:
+        self.machine = machine
+        self.client = Client(number)
+        self.pending: deque[list[bytes]] = deque()
+        self.asked: deque[list[bytes]] = deque()
+        self.replied = replied
+        self.closed = closed
+        self.open = True
+        self._reader = hiredis.Reader()
+        self._sent = 0  # when the last requests arrive, virtual µs
+        self._answered = 0  # and the last replies
+
+    def send(self, *requests: list[bytes]) -> None:
+        """Requests leave the client."""
+        world = self.machine.world
+        at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
+        at = self._sent = max(at, self._sent + 1)
+        world.loop.at(at, lambda: self.machine.arrived(self, requests))
+
+    def can_be_served(self) -> bool:
+        """Whether there is a request that need not wait."""
+        client = self.client
+        if not self.pending or client.waits_for or client.in_slices:
+            return False
+        return not client.in_flight or self.machine.node.may_overlap(self.pending[0])
+
+    def serve(self, now: int) -> None:
+        """Hand the node what it may have now."""
+        machine = self.machine
+        while self.open and self.can_be_served():
+            request = self.pending.popleft()
+            self.asked.append(request)
+            if machine.world.trace.on:
+                words = " ".join(word.decode("latin-1") for word in request)
+                machine.world.trace.add(f"{machine.index} serves c{self.client.id} {words}")
+            machine.node.command(self.client, list(request), now)  # which it may use up
+
+    def send_replies(self) -> None:
+        """The turn is over: what the client was answered goes to it."""
+        client = self.client
+        if not client.out:
+            return
+        machine = self.machine
+        world = machine.world
+        self._reader.feed(b"".join(client.out))
+        client.out.clear()
+        at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
+        at = self._answered = max(at, self._answered + 1)
+        while (reply := self._reader.gets()) is not False:
+            request = self.asked.popleft()
+            if world.trace.on:
+                name = request[0].decode()
+                world.trace.add(f"{machine.index} answers c{client.id} {name} {reply!r}")
+            world.oracle.replied(machine, request, reply)
+            world.loop.at(at, partial(self._arrived, request, reply))
+
+    def _arrived(self, request: list[bytes], reply: object) -> None:
+        if self.open:
+            self.replied(request, reply)
+
+    def close(self) -> None:
+        """The client hangs up; replies on their way are not seen by anyone."""
+        self.open = False
+        self.machine.hung_up(self)

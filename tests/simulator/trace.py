@@ -1,0 +1,59 @@
+"""What happened, as text: to be read after a failure, and to compare two runs of one seed."""
+
+from collections.abc import Callable
+from hashlib import sha256
+
+from disque_trio.protocol import bus
+from disque_trio.protocol.serialjob import decode_job, split_nodes
+
+
+class Trace:
+    """Lines with the virtual time in front.
+
+    Attributes:
+        on: lines are kept; ask before you format one.
+    """
+
+    def __init__(self, on: bool, time: Callable[[], int]) -> None:
+        self.on = on
+        self.lines: list[str] = []
+        self._time = time
+
+    def add(self, text: str) -> None:
+        """Keep ``text``."""
+        now = self._time()
+        self.lines.append(f"{now // 1_000_000:4}.{now % 1_000_000:06} {text}")
+
+    def digest(self) -> str:
+        """A checksum of all lines."""
+        return sha256("\n".join(self.lines).encode()).hexdigest()
+
+    def about(self, words: list[str]) -> list[str]:
+        """The lines with one of ``words``, and those about the world (they begin with a star)."""
+        return [
+            line for line in self.lines if line[12:13] == "*" or any(word in line for word in words)
+        ]
+
+
+def packet_text(packet: bytes) -> str:
+    """A packet as one reads it."""
+    type = bus.packet_type(packet)
+    name = bus.TYPE_NAMES[type]
+    flags = bus.packet_flags(packet)
+    if type in (bus.REPLJOB, bus.YOURJOBS):
+        jobs = [decode_job(data) for data in bus.read_jobs(packet).jobs]
+        what = " ".join(
+            f"{job.id.decode()}[{','.join(node[:4].decode() for node in split_nodes(job.nodes))}]"
+            for job in jobs
+        )
+    elif type in (bus.NEEDJOBS, bus.PAUSE):
+        about_queue = bus.read_about_queue(packet)
+        what = f"{about_queue.queue.decode()} {about_queue.aux}"
+    elif bus.GOTJOB <= type <= bus.WORKING:
+        about_job = bus.read_about_job(packet)
+        what = f"{about_job.id.decode()} {about_job.aux}"
+    elif type == bus.FAIL:
+        what = bus.read_fail(packet)[:4].decode()
+    else:
+        what = ""
+    return f"{name} {what}" + (f" flags {flags}" if flags else "")

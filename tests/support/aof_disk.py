@@ -1,0 +1,116 @@
+"""A disk in memory that forgets what was not synced, and fails when it is told to."""
+
+import errno
+import random
+from dataclasses import dataclass, field
+
+from disque_trio.aof.disk import Disk
+
+
+@dataclass
+class _File:
+    data: bytearray = field(default_factory=bytearray)
+    synced: int = 0  # bytes that survive a crash
+    lost: bool = False  # a failed sync: the kernel has dropped what was written
+
+
+class SimulatedDisk(Disk):
+    """Files by name; ``crash`` leaves what was synced and a random part of the rest.
+
+    A rename survives a crash once the directory was synced; before that, either name may be there.
+    ``fail`` has the names of operations that fail now; ``odds`` is how often any of them fails by
+    itself.
+    """
+
+    def __init__(self, seed: int = 0, odds: float = 0.0) -> None:
+        self.random = random.Random(seed)
+        self.odds = odds
+        self.fail: set[str] = set()
+        self.names: dict[str, _File] = {}
+        self._old_names: dict[str, _File] = {}  # as they are on the disk
+        self._open: dict[int, _File] = {}
+        self._next = 3
+        self.started: list[tuple[int, int]] = []  # what it was told to begin with
+
+    def _may_fail(self, operation: str) -> None:
+        if operation in self.fail or (self.odds and self.random.random() < self.odds):
+            raise OSError(errno.ENOSPC if operation == "write" else errno.EIO, operation)
+
+    def open_append(self, path: str, fresh: bool = False) -> int:
+        self._may_fail("open")
+        if fresh or path not in self.names:
+            self.names[path] = _File()
+        self._next += 1
+        self._open[self._next] = self.names[path]
+        return self._next
+
+    def size(self, fd: int) -> int:
+        return len(self._open[fd].data)
+
+    def write(self, fd: int, data: bytes | memoryview) -> int:
+        file = self._open[fd]
+        try:
+            self._may_fail("write")
+        except OSError:
+            # What a full disk still takes may be half a record.
+            file.data += bytes(data[: self.random.randrange(len(data) + 1)])
+            raise
+        part = self.random.randrange(1, len(data) + 1)
+        file.data += bytes(data[:part])
+        return part
+
+    def sync(self, fd: int) -> None:
+        file = self._open[fd]
+        try:
+            self._may_fail("sync")
+        except OSError:
+            file.lost = True
+            raise
+        if not file.lost:
+            file.synced = len(file.data)
+
+    def start_writing(self, fd: int, start: int, end: int) -> None:
+        self.started.append((start, end))
+
+    def truncate(self, fd: int, size: int) -> None:
+        self._may_fail("truncate")
+        file = self._open[fd]
+        del file.data[size:]
+        file.synced = min(file.synced, size)
+
+    def replace(self, old: str, new: str) -> None:
+        self._may_fail("replace")
+        self.names[new] = self.names.pop(old)
+
+    def sync_directory(self, path: str) -> None:
+        self._may_fail("sync_directory")
+        self._old_names = dict(self.names)
+
+    def remove(self, path: str) -> None:
+        self.names.pop(path, None)
+
+    def close(self, fd: int) -> None:
+        del self._open[fd]
+
+    def descriptors(self) -> set[int]:
+        """What is open."""
+        return set(self._open)
+
+    def crash(self, path: str) -> bytes:
+        """What is in ``path`` when the machine comes up again."""
+        names = self.names if self.random.random() < 0.5 else self._old_names
+        file = names.get(path)
+        if file is None:
+            return b""
+        kept = self.random.randint(file.synced, len(file.data))
+        return bytes(file.data[: file.synced if file.lost else kept])
+
+
+class NoReplies:
+    """Nobody waits for what a thread writes."""
+
+    def hold_replies(self) -> None:
+        pass
+
+    def stored(self, good: bool) -> None:
+        pass

@@ -1,0 +1,259 @@
+"""A cluster of memberships over a network in memory; its time is moved by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from disque_trio.cluster.links import Link
+from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.nodes_conf import NodeLine, NodesConf, parse_nodes
+from disque_trio.process.addresses import is_loopback
+from disque_trio.protocol.bus import PacketWriter
+
+START = 1_700_000_000_000  # ms
+STEP = 10  # ms that a packet or a connection takes
+CRON = 100
+
+
+class MemoryLink(Link):
+    """One end of a connection; ``other`` is the far one."""
+
+    __slots__ = ("closed", "machine", "other")
+
+    def __init__(self, machine: Machine, outgoing: bool) -> None:
+        super().__init__(outgoing)
+        self.machine = machine
+        self.other: MemoryLink | None = None
+        self.closed = False
+
+    def send(self, packet: bytes) -> None:
+        if self.up and self.other is not None:
+            self.machine.wires.carry(self.machine, self.other, packet)
+
+    def close(self) -> None:
+        self.closed = True
+        self.up = False
+        if self.other is not None:
+            self.machine.wires.cut(self.machine, self.other)
+
+
+class MemoryNetwork:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def connect(self, ip: str, port: int) -> Link:
+        link = MemoryLink(self.machine, True)
+        self.machine.connects.append((ip, port))
+        self.machine.wires.open(link, ip, port)
+        return link
+
+
+@dataclass(eq=False)
+class Machine:
+    """One node: its membership and what it was given."""
+
+    wires: Wires
+    ip: str
+    port: int
+    seed: int
+    up: bool = True
+    jobs: list[tuple[bytes, bytes]] = field(default_factory=list)
+    connects: list[tuple[str, int]] = field(default_factory=list)
+    links: list[MemoryLink] = field(default_factory=list)
+    conf: str = ""
+    saves: int = 0
+    save_problem: str | None = None
+    is_own_address: Callable[[str], bool] = is_loopback
+    source_ip: str = ""  # of its outgoing connections, if not ``ip``
+
+    def __post_init__(self) -> None:
+        self.boot(b"%040x" % random.Random(self.seed).getrandbits(160))
+
+    def boot(self, id: bytes) -> None:
+        """Start the process: with what was saved, else as ``id``."""
+        self.up = True
+        self.member = Membership(
+            PacketWriter(id, self.port),
+            MemoryNetwork(self).connect,
+            random.Random(self.seed + 1000),
+            self._save,
+            lambda ip: self.is_own_address(ip),
+        )
+        self.member.heartbeat.node_timeout = self.wires.node_timeout
+        if self.conf:
+            self.member.load_conf(self.conf, self.wires.now)
+
+    def receive(self, link: Link, packet: bytes, now: int) -> None:
+        """A packet came; those that are not for the membership are kept in ``jobs``."""
+        sender = self.member.receive(link, packet, now)
+        if sender:
+            self.jobs.append((sender, packet))
+
+    def _save(self, text: str) -> str | None:
+        if self.save_problem is not None:
+            return self.save_problem
+        self.conf = text
+        self.saves += 1
+        return None
+
+    def crash(self) -> None:
+        """The process ends; its connections break."""
+        self.up = False
+        for link in self.links:
+            link.close()
+        self.links.clear()
+
+    @property
+    def id(self) -> bytes:
+        return self.member.packets.id
+
+    def nodes(self) -> NodesConf:
+        """CLUSTER NODES."""
+        return parse_nodes(self.member.describe())
+
+    def line(self, other: Machine) -> NodeLine:
+        """The line of CLUSTER NODES about ``other``."""
+        (line,) = [line for line in self.nodes().others if line.id == other.id]
+        return line
+
+    def knows(self, other: Machine) -> bool:
+        return self.member.knows(other.id)
+
+    def reaches(self, other: Machine) -> bool:
+        return other.id in self.member.reachable
+
+    def priority(self, other: Machine) -> int:
+        """Of ``other`` in HELLO."""
+        (peer,) = [peer for peer in self.member.others() if peer.id == other.id]
+        return peer.priority
+
+
+class Wires:
+    """The network, the machines on it and their common clock, ``now``, which may be set.
+
+    ``blocked`` has pairs (from, to): what one sends to the other vanishes.
+    """
+
+    def __init__(self, node_timeout: int = 15_000) -> None:
+        self.now = START
+        self._elapsed = 0  # ms that really passed
+        self.node_timeout = node_timeout
+        self.machines: list[Machine] = []
+        self.blocked: set[tuple[Machine, Machine]] = set()
+        self._queue: list[tuple[int, Callable[[], None]]] = []
+
+    def add(self, count: int, port: int = 7711) -> list[Machine]:
+        """So many new nodes, each on a machine of its own."""
+        new = [
+            Machine(self, f"10.0.0.{len(self.machines) + i + 1}", port, len(self.machines) + i)
+            for i in range(count)
+        ]
+        self.machines += new
+        return new
+
+    def find(self, ip: str, bus_port: int) -> Machine | None:
+        for machine in self.machines:
+            if machine.up and machine.ip == ip and machine.port + 10_000 == bus_port:
+                return machine
+        return None
+
+    def block(self, *pairs: tuple[Machine, Machine]) -> None:
+        self.blocked.update(pairs)
+
+    def isolate(self, machine: Machine) -> None:
+        """Nothing gets to ``machine`` or from it."""
+        for other in self.machines:
+            self.block((machine, other), (other, machine))
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._queue.append((self._elapsed + STEP, action))
+
+    def open(self, link: MemoryLink, ip: str, port: int) -> None:
+        source = link.machine
+
+        def arrive() -> None:
+            if link.closed or not source.up:
+                return
+            target = source if ip == "127.0.0.1" else self.find(ip, port)
+            if target is None or target.port + 10_000 != port:
+                source.member.lost(link, self.now)
+                return
+            if (source, target) in self.blocked or (target, source) in self.blocked:
+                return  # as a firewall that says nothing
+            far = MemoryLink(target, False)
+            link.other, far.other = far, link
+            link.remote_ip = far.local_ip = ip
+            link.local_ip = far.remote_ip = (
+                "127.0.0.1" if ip == "127.0.0.1" else source.source_ip or source.ip
+            )
+            link.up = far.up = True
+            source.links.append(link)
+            target.links.append(far)
+            target.member.accepted(far, self.now)
+            source.member.opened(link, self.now)
+
+        self._later(arrive)
+
+    def carry(self, source: Machine, to: MemoryLink, packet: bytes) -> None:
+        def arrive() -> None:
+            if to.up and to.machine.up and (source, to.machine) not in self.blocked:
+                to.machine.receive(to, packet, self.now)
+
+        self._later(arrive)
+
+    def cut(self, source: Machine, to: MemoryLink) -> None:
+        def arrive() -> None:
+            if to.up and to.machine.up and (source, to.machine) not in self.blocked:
+                to.up = False
+                to.machine.links = [link for link in to.machine.links if link.up]
+                to.machine.member.lost(to, self.now)
+
+        self._later(arrive)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.wait(lambda: False, seconds, must=False)
+
+    def wait(self, done: Callable[[], bool], seconds: float, must: bool = True) -> None:
+        """Let time pass until ``done``, which must be the case within ``seconds``."""
+        end = self._elapsed + round(seconds * 1000)
+        while self._elapsed < end:
+            if done():
+                return
+            self.now += STEP
+            self._elapsed += STEP
+            due = [action for at, action in self._queue if at <= self._elapsed]
+            self._queue = [(at, action) for at, action in self._queue if at > self._elapsed]
+            for action in due:
+                action()
+            for number, machine in enumerate(self.machines):
+                if machine.up:
+                    if (self._elapsed - number * STEP) % CRON == 0:
+                        machine.member.cron(self.now)
+                    if machine.member.config_changed:
+                        assert machine.member.save() is None
+        assert not must or done(), [m.member.describe() for m in self.machines]
+
+    def meshed(self, machines: list[Machine] | None = None) -> bool:
+        """Whether each of ``machines`` (all if None) has a connection to each other one, and knows
+        no other node."""
+        machines = self.machines if machines is None else machines
+        ids = {machine.id for machine in machines}
+        return all(
+            set(m.member.everyone()) == ids - {m.id}
+            and len(m.member.others()) == len(ids) - 1
+            and all(m.member.linked(id) for id in m.member.everyone())
+            and set(m.member.reachable) == ids - {m.id}
+            for m in machines
+        )
+
+    def join(self, count: int) -> list[Machine]:
+        """A cluster of ``count`` nodes, complete."""
+        machines = self.add(count)
+        for left, right in itertools.pairwise(machines):
+            left.member.meet(right.ip, right.port)
+        self.wait(self.meshed, 30)
+        return machines

@@ -1,0 +1,331 @@
+"""Programs that archive, drain or fill a queue, as processes of their own that can be killed where
+it hurts.
+
+The product has no place to stop at; the classes here add some. A point is armed by a file
+``arm-<point>``: who comes by leaves ``at-<point>`` with its process id, and waits to be killed, or
+for the file to go.
+"""
+
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from disque_trio.spark import holding
+from disque_trio.spark.client import Arg, BlockingClient
+from disque_trio.spark.datasources.queues import BatchReader, DisqueSource, StreamReader
+from disque_trio.spark.leases import fetch, keeper
+from disque_trio.spark.leases.directory import LeaseFile
+from disque_trio.spark.leases.planner import Planner
+from disque_trio.spark.sink import writer
+from disque_trio.spark.sink.adder import Adder, Refusal
+from disque_trio.spark.sink.writer import Added, BatchWriter, StreamWriter
+from tests.support import quick_java
+
+ROWS = 600  # that are written
+FILLING = {"pipeline": "100", "replicate": "2"}
+
+
+class Points:
+    """The points of a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def arm(self, point: str) -> None:
+        (self.directory / f"arm-{point}").touch()
+
+    def waiting(self, point: str) -> int:
+        """The process that waits there, 0 if none does."""
+        path = self.directory / f"at-{point}"
+        return int(path.read_text()) if path.exists() else 0
+
+    def release(self, point: str) -> None:
+        """Who waits there, if it lives, goes on."""
+        (self.directory / f"at-{point}").unlink()
+
+    def pass_by(self, point: str) -> None:
+        """Wait, if the point is armed."""
+        own = self.directory / f".{point}-{os.getpid()}"
+        try:
+            (self.directory / f"arm-{point}").rename(own)
+        except FileNotFoundError:
+            return
+        here = self.directory / f"at-{point}"
+        own.write_text(str(os.getpid()))
+        own.rename(here)
+        while here.exists():
+            time.sleep(0.01)
+
+
+class CrashingSource(DisqueSource):
+    """``disque`` that stops at points."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "disque-crashing"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return CrashingBatchReader(schema, self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return CrashingReader(schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return CrashingBatchWriter(schema, self.options, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return CrashingStreamWriter(schema, self.options, overwrite)
+
+
+def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What ``rows`` reads, stopping after GETJOB before the lease, and mid read."""
+
+    class CrashingLease(LeaseFile):
+        def publish(self, number: int) -> bool:
+            points.pass_by("got")
+            return super().publish(number)
+
+    fetch.LeaseFile = CrashingLease  # type: ignore[misc]
+    for some in rows:
+        yield some
+        points.pass_by("reading")
+
+
+def stop_in_ack(points: Points) -> None:
+    """From now on this process stops between two ACKJOBs."""
+
+    def half(wire: BlockingClient, ids: Sequence[str | bytes]) -> None:
+        fetch.acknowledge(wire, ids[: len(ids) // 2])
+        points.pass_by("acking")
+        fetch.acknowledge(wire, ids)
+
+    keeper.acknowledge = half
+
+
+class CrashingReader(StreamReader):
+    """Stops where any reader does, with a batch planned, and between two ACKJOBs."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        super().__init__(schema, options)
+        self.points = Points(Path(options["points"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return stopping(self.points, super().read(partition))
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
+        latest = super().latestOffset(start, limit)
+        if latest != start:
+            self.points.pass_by("planned")
+        return latest
+
+    def _plan(self) -> Planner:
+        stop_in_ack(self.points)
+        return super()._plan()
+
+
+class CrashingBatchReader(BatchReader):
+    """Stops where any reader does, and with a batch planned."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        super().__init__(schema, options)
+        self.points = Points(Path(options["points"]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return stopping(self.points, super().read(partition))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        parts = super().partitions()
+        self.points.pass_by("planned")
+        return parts
+
+
+def add_stopping(points: Points) -> None:
+    """From now on this process stops when some jobs are added."""
+
+    class CrashingAdder(Adder):
+        def add(self, jobs: Sequence[Sequence[Arg]]) -> list[Refusal]:
+            refused = super().add(jobs)
+            points.pass_by("adding")
+            return refused
+
+    writer.Adder = CrashingAdder  # type: ignore[misc]
+
+
+class CrashingBatchWriter(BatchWriter):
+    """Stops when some jobs are added, and when all are."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        super().__init__(schema, options, overwrite)
+        self.points = Points(Path(options["points"]))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
+        add_stopping(self.points)
+        return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.points.pass_by("added")
+        super().commit(messages)
+
+
+class CrashingStreamWriter(StreamWriter):
+    """Stops as the writer of a frame."""
+
+    def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
+        super().__init__(schema, options, overwrite)
+        self.points = Points(Path(options["points"]))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
+        add_stopping(self.points)
+        return super().write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self.points.pass_by("added")
+        super().commit(messages, batchId)
+
+
+class Program:
+    """What the process does until the file ``stop`` is there; what fails is begun again.
+
+    Args:
+        directory: of all its files.
+        nodes, queue: where jobs are.
+        master: of Spark.
+    """
+
+    def __init__(self, directory: Path, nodes: str, queue: str, master: str) -> None:
+        self.directory = directory
+        self.points = Points(directory)
+        self.options = {"nodes": nodes, "queue": queue, "points": str(directory)}
+        self.session = (
+            SparkSession.builder.master(master)
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "512m")
+            .config("spark.executor.memory", "512m")
+            .config("spark.driver.extraJavaOptions", quick_java.OPTIONS)
+            .config("spark.executor.extraJavaOptions", quick_java.OPTIONS)
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.local.dir", str(directory / "local"))
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
+        self.session.dataSource.register(CrashingSource)
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        jvm = directory / ".jvm"
+        jvm.write_text(str(gateway.proc.pid))  # type: ignore[attr-defined]
+        jvm.rename(directory / "jvm")
+
+    def say(self, **what: object) -> None:
+        print(json.dumps({"time": time.time(), **what}), flush=True)
+
+    def stopped(self) -> bool:
+        return (self.directory / "stop").exists()
+
+    def follow(self, query: StreamingQuery) -> None:
+        self.say(started=str(query.runId))
+        try:
+            while not query.awaitTermination(0.2) and not self.stopped():
+                pass
+            query.stop()
+        except StreamingQueryException as problem:
+            self.say(failed=str(problem)[:2000])
+
+    def archive(self) -> None:
+        """A stream out of the queue into ``archive/batch=<number>``."""
+
+        def sink(frame: DataFrame, batch: int) -> None:
+            frame.write.mode("overwrite").parquet(
+                str(self.directory / "archive" / f"batch={batch}")
+            )
+            self.points.pass_by("sunk")
+
+        reader = self.session.readStream.format(CrashingSource.name()).options(
+            leaseDirectory=str(self.directory / "leases"),
+            maxJobsPerBatch="400",
+            fetch="100",
+            heartbeat="1",
+            **self.options,
+        )
+        checkpoint = str(self.directory / "checkpoint")
+        stream = reader.load().writeStream.foreachBatch(sink)
+        self.follow(stream.option("checkpointLocation", checkpoint).start())
+
+    def drain(self) -> None:
+        """A frame of what is queued into a new directory, and again."""
+        leases = self.directory / "leases"
+        path = self.directory / "archive" / f"batch={uuid.uuid4().hex}"
+        stop_in_ack(self.points)
+        try:
+            with holding(leases, self.options["nodes"], heartbeat=1):
+                reader = self.session.read.format(CrashingSource.name())
+                frame = reader.options(leaseDirectory=str(leases), **self.options).load()
+                frame.write.parquet(str(path))
+                self.points.pass_by("sunk")
+        except (PySparkException, Py4JJavaError) as problem:
+            self.say(failed=str(problem)[:2000])
+
+    def fill(self) -> None:
+        """A frame into the queue, once."""
+        if (self.directory / "filled").exists():
+            time.sleep(0.05)
+            return
+        frame = self.session.range(ROWS).selectExpr("concat('body ', id) as body").repartition(2)
+        try:
+            out = frame.write.format(CrashingSource.name()).mode("append")
+            out.options(**FILLING, **self.options).save()
+        except (PySparkException, Py4JJavaError) as problem:
+            self.say(failed=str(problem)[:2000])
+        else:
+            (self.directory / "filled").touch()
+
+    def sink(self) -> None:
+        """A stream of the lines of the files in ``in`` into the queue."""
+        lines = self.session.readStream.text(str(self.directory / "in"))
+        out = lines.withColumnRenamed("value", "body").writeStream
+        checkpoint = str(self.directory / "checkpoint")
+        options = {"checkpointLocation": checkpoint, **FILLING, **self.options}
+        self.follow(out.format(CrashingSource.name()).options(**options).start())
+
+
+def main(directory: Path, nodes: str, queue: str, what: str, master: str) -> None:
+    """Do one of the things that a ``Program`` can do, until the file ``stop`` is there."""
+    program = Program(directory, nodes, queue, master)
+    act = {
+        "archive": program.archive,
+        "drain": program.drain,
+        "fill": program.fill,
+        "sink": program.sink,
+    }[what]
+    while not program.stopped():
+        act()
+    program.session.stop()
+
+
+if __name__ == "__main__":
+    # What is pickled has to be found by workers under the name of the module.
+    from tests.support import crash_app
+
+    crash_app.main(Path(sys.argv[1]), *sys.argv[2:])

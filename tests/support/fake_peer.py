@@ -1,0 +1,182 @@
+"""Another node of the cluster, played by a test: it speaks the bus, and does what it is told."""
+
+import secrets
+import socket
+from types import TracebackType
+
+from disque_trio.protocol.bus import (
+    GOTJOB,
+    MEET,
+    PING,
+    PONG,
+    REPLJOB,
+    PacketWriter,
+    packet_type,
+    read_about_job,
+    read_jobs,
+)
+from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.protocol.serialjob import decode_job
+from tests.support.harness import BUS_OFFSET, HANG_SECONDS, LiveNode, Wire, free_port
+
+HOST = "127.0.0.1"
+
+
+class BusWire:
+    """One connection of the bus."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.sock.settimeout(HANG_SECONDS)
+        self.got: list[bytes] = []
+        self._parser = PacketParser()
+
+    def send(self, *packets: bytes) -> None:
+        """Send packets."""
+        self.sock.sendall(b"".join(packets))
+
+    def read(self) -> bytes:
+        """The next packet. Raises EOFError when the node closed the connection."""
+        while not self.got:
+            try:
+                data = self.sock.recv(1 << 20)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                raise EOFError("the node closed the connection")
+            self.got += self._parser.feed(data)
+        return self.got.pop(0)
+
+    def there(self) -> list[bytes]:
+        """All packets that are there already."""
+        self.sock.setblocking(False)
+        try:
+            while data := self.sock.recv(1 << 20):
+                self.got += self._parser.feed(data)
+        except BlockingIOError:
+            pass
+        self.sock.settimeout(HANG_SECONDS)
+        found, self.got = self.got, []
+        return found
+
+    def closed(self) -> bool:
+        """Wait for the node to close the connection; packets before that are dropped."""
+        try:
+            while True:
+                self.read()
+        except EOFError:
+            return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def bus_wire(node: LiveNode, host: str = HOST) -> BusWire:
+    """A connection to the bus of ``node``, by nobody in particular."""
+    return BusWire(socket.create_connection((host, node.port + BUS_OFFSET), timeout=HANG_SECONDS))
+
+
+class FakePeer:
+    """A member of the cluster of one real node.
+
+    Attributes:
+        id: 40 bytes. packets: makes its packets.
+        to_node: the connection that it opened. from_node: the one that the node opened.
+    """
+
+    def __init__(self, node: LiveNode) -> None:
+        self.node = node
+        self.id = secrets.token_hex(20).encode()
+        self.port = free_port()
+        self.packets = PacketWriter(self.id, self.port)
+        self._listener = socket.create_server((HOST, self.port + BUS_OFFSET))
+        self._listener.settimeout(HANG_SECONDS)
+        self.to_node = bus_wire(node)
+        self.from_node: BusWire
+        self._copied: set[bytes] = set()
+
+    def __enter__(self) -> "FakePeer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.to_node.close()
+        if hasattr(self, "from_node"):
+            self.from_node.close()
+        self._listener.close()
+
+    def accept(self) -> BusWire:
+        """Wait for the node to connect."""
+        sock, _ = self._listener.accept()
+        if hasattr(self, "from_node"):
+            self.from_node.close()
+        self.from_node = BusWire(sock)
+        return self.from_node
+
+    def join(self) -> "FakePeer":
+        """Become a member: send MEET, and answer the node that comes to see who that was."""
+        self.to_node.send(self.packets.gossip(MEET, []))
+        assert packet_type(self.to_node.read()) == PONG
+        self.accept()
+        first = self.from_node.read()
+        assert packet_type(first) in (PING, MEET)
+        self.from_node.send(self.packets.gossip(PONG, []))
+        # When it has answered a PING, it has dealt with what came before.
+        self._ping(self.from_node)
+        self.ping()
+        return self
+
+    def ping(self) -> None:
+        """Wait until the node has dealt with all that was sent to it."""
+        self._ping(self.to_node)
+
+    def _ping(self, wire: BusWire) -> None:
+        wire.send(self.packets.gossip(PING, []))
+        while packet_type(wire.read()) != PONG:
+            pass
+
+    def expect(self, type: int, count: int = 1) -> list[bytes]:
+        """The next ``count`` packets of ``type``. PINGs are answered, other packets dropped."""
+        found: list[bytes] = []
+        while len(found) < count:
+            packet = self.from_node.read()
+            if packet_type(packet) == type:
+                found.append(packet)
+            elif packet_type(packet) == PING:
+                self.from_node.send(self.packets.gossip(PONG, []))
+        return found
+
+    def copies(self, count: int = 1) -> list[bytes]:
+        """Ids of the next ``count`` jobs that the node wants copied. One that it asks for again,
+        since it has not been confirmed for a while, does not count again."""
+        found: list[bytes] = []
+        while len(found) < count:
+            [packet] = self.expect(REPLJOB)
+            id = job_id(packet)
+            if id not in self._copied:
+                self._copied.add(id)
+                found.append(id)
+        return found
+
+    def confirm(self, *ids: bytes) -> None:
+        """Say that it holds these jobs."""
+        self.to_node.send(*(self.packets.about_job(GOTJOB, id, 1) for id in ids))
+
+
+def job_id(packet: bytes) -> bytes:
+    """Id of the job that a REPLJOB brings."""
+    return decode_job(read_jobs(packet).jobs[0]).id
+
+
+def about(packet: bytes) -> bytes:
+    """Id of the job that a packet is about."""
+    return read_about_job(packet).id
+
+
+def add(wire: Wire, queue: str, body: bytes | str | int, *options: str | int) -> None:
+    """Send an ADDJOB with one copy on another node, without waiting for its reply."""
+    wire.send("ADDJOB", queue, body, 0, "REPLICATE", 2, *options)

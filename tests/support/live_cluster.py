@@ -1,0 +1,302 @@
+"""Clusters of real nodes, each a process with a directory of its own, and load on them."""
+
+import re
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.support.bus_proxy import HOST, BusProxy, Door
+from tests.support.fork_server import NODE, start_server
+from tests.support.harness import (
+    HANG_SECONDS,
+    LiveNode,
+    Wire,
+    free_port,
+    trusting,
+    wait_for_ping,
+    wait_until,
+)
+
+NODE_TIMEOUT_MS = 1_000
+
+
+def free_cluster_ports(count: int) -> list[int]:
+    """Client ports that are free together with the bus ports above them."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
+
+
+class Member(LiveNode):
+    """A node of a cluster. It can be started again, with its port and its directory."""
+
+    def __init__(self, index: int, port: int, announced: int, directory: Path) -> None:
+        self.index = index
+        self.port = port
+        self.announced = announced
+        self.directory = directory
+        self.log = directory / "log"
+        self.options: list[str] = []
+        self._wires: list[Wire] = []
+        directory.mkdir()
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        options = trusting(["--bind", HOST, "--port", str(self.port), *self.options])
+        with self.log.open("ab") as output:
+            self.process = start_server(NODE, options, self.directory, output.fileno())
+
+    def wait_ready(self) -> None:
+        """Wait until it answers and has loaded its jobs."""
+        assert wait_for_ping(self), self.log.read_text()[-3000:]
+        wire = self.wire()
+        wait_until(lambda: wire("PING") == b"PONG")
+        wire.close()
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        self.spawn()
+        self.wait_ready()
+
+    def pause(self) -> None:
+        """Stop the process where it is (SIGSTOP), and wait until it stands."""
+        self.process.send_signal(signal.SIGSTOP)
+        state = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def meet(self, other: "Member") -> None:
+        """CLUSTER MEET."""
+        assert self.ask("CLUSTER", "MEET", HOST, other.announced) == b"OK"
+
+    def info(self, section: str) -> dict[str, str]:
+        """The fields of a section of INFO."""
+        return _fields(self.ask("INFO", section))
+
+    @property
+    def id(self) -> bytes:
+        """Its node id."""
+        id = self.ask("CLUSTER", "MYID")
+        assert isinstance(id, bytes)
+        return id
+
+    def remembered(self) -> set[bytes]:
+        """The ids of the nodes in its nodes.conf."""
+        lines = (self.directory / "nodes.conf").read_bytes().splitlines()
+        return {line.split()[0] for line in lines if line and not line.startswith(b"vars")}
+
+    def registered(self) -> int:
+        """Jobs that it holds, acknowledged ones included."""
+        return int(self.info("jobs")["registered_jobs"])
+
+    def cluster_info(self) -> dict[str, str]:
+        """CLUSTER INFO."""
+        return _fields(self.ask("CLUSTER", "INFO"))
+
+    def lines(self) -> dict[bytes, list[bytes]]:
+        """CLUSTER NODES: the fields of each line, by node id."""
+        text = self.ask("CLUSTER", "NODES")
+        assert isinstance(text, bytes)
+        rows = [line.split(b" ") for line in text.splitlines()]
+        return {row[0]: row for row in rows}
+
+    def priorities(self) -> dict[bytes, int]:
+        """HELLO: the priority of each node, by id."""
+        reply = self.ask("HELLO")
+        assert isinstance(reply, list)
+        return {row[0]: int(row[3]) for row in reply[2:]}
+
+    def holds(self, id: bytes) -> bool:
+        """Whether it has a copy of a job that is not a mere note of an acknowledgement."""
+        reply = self.ask("SHOW", id)
+        return isinstance(reply, list) and reply[-1] is not None
+
+    def reaches(self, count: int) -> bool:
+        """Whether it knows ``count`` nodes, itself included, and can use all of them."""
+        info = self.cluster_info()
+        known = int(info["cluster_known_nodes"]), int(info["cluster_reachable_nodes"])
+        return known == (count, count - 1) and set(self.priorities().values()) == {1}
+
+
+def _fields(text: object) -> dict[str, str]:
+    assert isinstance(text, bytes), text
+    return dict(re.findall(r"^(\w+):(.*?)\r?$", text.decode(), re.MULTILINE))
+
+
+class LiveCluster:
+    """Nodes that know each other.
+
+    Args:
+        directory: for the directories of the nodes.
+        count: how many.
+        options: of each node; ``{index}`` in one becomes the node's index.
+        proxied: the bus goes through ``proxy``.
+        node_timeout: ms.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int,
+        *options: str,
+        proxied: bool = False,
+        node_timeout: int = NODE_TIMEOUT_MS,
+    ) -> None:
+        ports = free_cluster_ports(2 * count if proxied else count)
+        self.nodes = [
+            Member(n, ports[n], ports[count + n if proxied else n], directory / f"node-{n}")
+            for n in range(count)
+        ]
+        for node in self.nodes:
+            node.options = ["--cluster-node-timeout", str(node_timeout)]
+            if proxied:
+                node.options += ["--cluster-announce-ip", HOST]
+                node.options += ["--cluster-announce-port", str(node.announced)]
+            node.options += [option.replace("{index}", str(node.index)) for option in options]
+        self._proxied = proxied
+
+    def __getitem__(self, index: int) -> Member:
+        return self.nodes[index]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of the nodes."""
+        return [node.id for node in self.nodes]
+
+    def start(self, meet: bool = True) -> None:
+        """Start all nodes and let each two of them meet, which is quicker than by gossip."""
+        if self._proxied:
+            self.proxy = BusProxy([Door(node.announced, node.port) for node in self.nodes])
+            self.proxy.open()
+        for node in self.nodes:
+            node.spawn()
+        for node in self.nodes:
+            node.wait_ready()
+        if meet:
+            for node, other in combinations(self.nodes, 2):
+                node.meet(other)
+            self.wait_joined()
+            self.wait_saved()
+
+    def wait_joined(self, nodes: Sequence[Member] | None = None) -> None:
+        """Wait until each of ``nodes`` (all) knows and reaches exactly these."""
+        nodes = self.nodes if nodes is None else nodes
+        deadline = time.monotonic() + HANG_SECONDS
+        while not all(node.reaches(len(nodes)) for node in nodes):
+            if time.monotonic() > deadline:
+                views = [(node.index, node.port, node.ask("CLUSTER", "NODES")) for node in nodes]
+                pytest.fail("\n".join(map(str, ["not joined:", *views])))
+            time.sleep(0.01)
+
+    def wait_saved(self) -> None:
+        """Wait until each node will know the others when it is killed and started again."""
+        ids = set(self.ids)
+        for node in self.nodes:
+            wait_until(partial(_remembers, node, ids))
+
+    def wait_failing(self, ids: Iterable[bytes], by: Iterable[Member]) -> None:
+        """Wait until the nodes ``by`` hold the nodes with these ids to be failing."""
+        ids = list(ids)
+        for node in by:
+            wait_until(partial(_all_failing, node, ids))
+
+    def running(self) -> list[Member]:
+        """The nodes whose process is there."""
+        return [node for node in self.nodes if node.process.poll() is None]
+
+    def wait_empty(self, seconds: float = HANG_SECONDS) -> None:
+        """Wait until no running node holds any job, nor a note of an acknowledgement."""
+        deadline = time.monotonic() + seconds
+        while rest := {node.index: n for node in self.running() if (n := node.registered())}:
+            if time.monotonic() > deadline:
+                pytest.fail(f"jobs left: {rest}\n{self._leftovers()}")
+            time.sleep(0.01)
+
+    def _leftovers(self) -> str:
+        """Some of the jobs that are left, as each of their nodes sees them."""
+        ids: list[bytes] = []
+        for node in self.running():
+            reply = node.ask("JSCAN", "BUSYLOOP")
+            assert isinstance(reply, list)
+            ids += reply[1]
+        short = {node.id: b"%d" % node.index for node in self.running()}
+        lines = []
+        for id in dict.fromkeys(ids[:5]):
+            for node in self.running():
+                shown = str(node.ask("SHOW", id))
+                for long, number in short.items():
+                    shown = shown.replace(long.decode(), number.decode())
+                lines.append(f"node {node.index}: {shown}")
+        return "\n".join(lines)
+
+    def wait_copies(self, id: bytes, count: int) -> list[Member]:
+        """Wait until ``count`` nodes have a copy of the job; returns them."""
+        wait_until(lambda: len(self.holders(id)) == count)
+        return self.holders(id)
+
+    def holders(self, id: bytes) -> list[Member]:
+        """The nodes that have a copy of the job."""
+        return [node for node in self.running() if node.holds(id)]
+
+    def clean(self) -> None:
+        """Take away what a test left behind: connections, jobs, and jobs on their way."""
+        for node in self.nodes:
+            for wire in node._wires:
+                wire.close()
+            node._wires.clear()
+        wait_until(self._flushed)
+
+    def _flushed(self) -> bool:
+        for node in self.nodes:
+            assert node.ask("DEBUG", "FLUSHALL") == b"OK"
+        return all(node.registered() == 0 for node in self.nodes)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        for node in self.nodes:
+            if hasattr(node, "process"):
+                node.close()
+        if hasattr(self, "proxy"):
+            self.proxy.close()
+
+
+def _remembers(node: Member, ids: set[bytes]) -> bool:
+    return ids <= node.remembered()
+
+
+def _all_failing(node: Member, ids: list[bytes]) -> bool:
+    priorities = node.priorities()
+    return all(priorities.get(id, 0) >= 10 for id in ids)
+
+
+@contextmanager
+def live_cluster(
+    directory: Path,
+    count: int,
+    *options: str,
+    proxied: bool = False,
+    node_timeout: int = NODE_TIMEOUT_MS,
+) -> Iterator[LiveCluster]:
+    """A cluster that has joined; it ends with the block."""
+    cluster = LiveCluster(directory, count, *options, proxied=proxied, node_timeout=node_timeout)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()

@@ -1,0 +1,228 @@
+"""Load on a cluster of real nodes, and the books of what clients were told."""
+
+import os
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import hiredis
+import pytest
+
+from tests.support.bus_proxy import HOST
+from tests.support.harness import HANG_SECONDS, Wire, wait_until
+from tests.support.live_cluster import LiveCluster, Member
+
+QUEUE = "work"
+ONCE = "once"  # its jobs have RETRY 0
+LET_DOWN = 0.1  # share of the jobs whose first consumer does not acknowledge them
+
+
+class Ledger:
+    """What clients were told, by all their threads.
+
+    Attributes:
+        confirmed: ids of jobs that a node promised to deliver at least once.
+        delivered: how often each job was given out. once: those of them with RETRY 0.
+        ended: ids that were to be acknowledged. acked: those of which a node said that it did.
+        refused: the first word of errors that ADDJOB got.
+        problems: what must never happen.
+    """
+
+    def __init__(self) -> None:
+        self.confirmed: set[bytes] = set()
+        self.delivered: Counter[bytes] = Counter()
+        self.once: set[bytes] = set()
+        self.ended: set[bytes] = set()
+        self.acked: set[bytes] = set()
+        self.refused: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self._lock = threading.Lock()
+
+    def added(self, reply: object, once: bool) -> None:
+        """Note the reply to an ADDJOB; ``once``: with RETRY 0."""
+        with self._lock:
+            if isinstance(reply, bytes):
+                if reply in self.confirmed:
+                    self.problems.append(f"{reply!r} was given to two jobs")
+                if not once:
+                    self.confirmed.add(reply)
+            else:
+                self.refused[str(reply).split()[0]] += 1
+
+    def taken(self, queue: bytes, id: bytes) -> bool:
+        """Note a delivery. Returns whether it is the first of several that there may be."""
+        with self._lock:
+            self.delivered[id] += 1
+            first = self.delivered[id] == 1
+            if queue == ONCE.encode():
+                self.once.add(id)
+                if self.delivered[id] > 1:
+                    self.problems.append(f"{id!r} with RETRY 0 was delivered twice")
+                return False
+            return first
+
+    def outstanding(self) -> set[bytes]:
+        """Confirmed jobs that are not done: a consumer that let one down has to get it again."""
+        with self._lock:
+            return self.confirmed - self.ended
+
+    def check(self) -> None:
+        """Fail the test when something happened that must not."""
+        assert self.problems == []
+
+
+class Load:
+    """Producers and consumers in threads, each at a node of its own; each comes back to its node
+    after a connection is lost.
+
+    Args:
+        cluster: the nodes. ledger: where to note what happens.
+    """
+
+    def __init__(self, cluster: LiveCluster, ledger: Ledger | None = None) -> None:
+        self.cluster = cluster
+        self.ledger = Ledger() if ledger is None else ledger
+        self._no_more = threading.Event()
+        self._end = threading.Event()
+        self._producers: list[threading.Thread] = []
+        self._consumers: list[threading.Thread] = []
+
+    def produce(
+        self,
+        nodes: Iterable[Member],
+        *options: str | int,
+        queue: str = QUEUE,
+        timeout: int = 2_000,
+        pause: float = 0.002,
+    ) -> None:
+        """A producer at each of ``nodes``: ADDJOB with ``options``, s between two of them."""
+        once = queue == ONCE
+        words: list[str | int] = ["RETRY", 0, "REPLICATE", 1] if once else ["RETRY", 1]
+        words += options
+
+        def work(wire: Wire) -> None:
+            reply = wire("ADDJOB", queue, os.urandom(20), timeout, *words)
+            self.ledger.added(reply, once)
+            time.sleep(pause)
+
+        self._start(self._producers, nodes, work, self._no_more)
+
+    def consume(
+        self, nodes: Iterable[Member], queues: Sequence[str] = (QUEUE, ONCE), count: int = 20
+    ) -> None:
+        """A consumer at each of ``nodes``: GETJOB and ACKJOB. Jobs that may come again are let
+        down now and then when they come for the first time."""
+
+        def work(wire: Wire) -> None:
+            jobs = wire("GETJOB", "TIMEOUT", 200, "COUNT", count, "FROM", *queues)
+            if isinstance(jobs, hiredis.ReplyError):
+                # It leaves the cluster, or loads.
+                self._end.wait(0.05)
+            if not isinstance(jobs, list):
+                return
+            ids = [
+                job[1]
+                for job in jobs
+                if not self.ledger.taken(job[0], job[1]) or random.random() > LET_DOWN
+            ]
+            self.ledger.ended.update(ids)
+            if ids and isinstance(wire("ACKJOB", *ids), int):
+                self.ledger.acked.update(ids)
+
+        self._start(self._consumers, nodes, work, self._end)
+
+    def _start(
+        self,
+        threads: list[threading.Thread],
+        nodes: Iterable[Member],
+        work: Callable[[Wire], None],
+        until: threading.Event,
+    ) -> None:
+        for node in nodes:
+            thread = threading.Thread(target=self._run, args=(node, work, until))
+            threads.append(thread)
+            thread.start()
+
+    def _run(self, node: Member, work: Callable[[Wire], None], until: threading.Event) -> None:
+        while not until.is_set():
+            wire: Wire | None = None
+            try:
+                wire = Wire(socket.create_connection((HOST, node.port), timeout=HANG_SECONDS))
+                while not until.is_set():
+                    work(wire)
+            except (OSError, EOFError):
+                until.wait(0.02)
+            except Exception as problem:
+                self.ledger.problems.append(repr(problem))
+                return
+            finally:
+                if wire is not None:
+                    wire.close()
+
+    def wait_confirmed(self, more: int, seconds: float = HANG_SECONDS) -> None:
+        """Wait until ``more`` jobs than now are confirmed."""
+        wanted = len(self.ledger.confirmed) + more
+        wait_until(lambda: len(self.ledger.confirmed) >= wanted, seconds)
+
+    def wait_done(self, seconds: float = HANG_SECONDS) -> None:
+        """Wait until all jobs confirmed by now are done."""
+        now = self.ledger.confirmed.copy()
+        wait_until(lambda: now <= self.ledger.ended, seconds)
+
+    def stop_producing(self) -> None:
+        """End the producers, and wait for their last replies."""
+        self._no_more.set()
+        for thread in self._producers:
+            thread.join()
+
+    def finish(self, seconds: float = HANG_SECONDS) -> Ledger:
+        """End in good order: every confirmed job is done, and no job is left anywhere."""
+        self.stop_producing()
+        deadline = time.monotonic() + seconds
+        while rest := self.ledger.outstanding():
+            if time.monotonic() > deadline:
+                pytest.fail(f"{len(rest)} jobs are lost: {sorted(rest)[:3]}")
+            time.sleep(0.02)
+        self._acknowledge_once()
+        self.cluster.wait_empty(max(1.0, deadline - time.monotonic()))
+        self.stop()
+        self.ledger.check()
+        assert self.ledger.confirmed
+        return self.ledger
+
+    def _acknowledge_once(self) -> None:
+        """A job with RETRY 0 whose acknowledgement went down with a node stays until its TTL, and
+        so does one of which only the node knew that went down before it said so."""
+        rest = list(self.ledger.once - self.ledger.acked)
+        for node in self.cluster.running():
+            reply = node.ask("JSCAN", "BUSYLOOP", "QUEUE", ONCE)
+            assert isinstance(reply, list)
+            rest += reply[1]
+        if rest:
+            for node in self.cluster.running():
+                assert isinstance(node.ask("ACKJOB", *rest), int)
+
+    def stop(self) -> None:
+        """End all threads."""
+        self._no_more.set()
+        self._end.set()
+        for thread in [*self._producers, *self._consumers]:
+            thread.join()
+
+
+@contextmanager
+def load_on(cluster: LiveCluster) -> Iterator[Load]:
+    """Load whose threads end with the block, whatever happens."""
+    load = Load(cluster)
+    try:
+        yield load
+    finally:
+        # A paused or deaf node would hold its clients up.
+        for node in cluster:
+            if node.process.poll() is None:
+                node.resume()
+        load.stop()

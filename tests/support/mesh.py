@@ -1,0 +1,194 @@
+"""Several nodes in one test: they all know each other, and packets move when the test says so."""
+
+from collections import deque
+from collections.abc import Callable
+
+from disque_trio.cluster.hosts import Hosts
+from disque_trio.cluster.members import Member
+from disque_trio.cluster.peers import Peers
+from disque_trio.process.addresses import is_loopback
+from disque_trio.protocol.bus import DELJOB, SETACK, TYPE_NAMES, packet_type
+from tests.support.node_bench import START, Bench
+
+
+class MeshPeers(Peers):
+    """The other nodes of a mesh as one of them sees them."""
+
+    def __init__(self, mesh: "Mesh", index: int) -> None:
+        super().__init__()
+        self.mesh = mesh
+        self.index = index
+        self.away: set[bytes] = set()  # known, but there is no connection
+        self.hosts = Hosts()
+
+    def everyone(self) -> list[bytes]:
+        return [id for i, id in enumerate(self.mesh.ids) if i != self.index]
+
+    def knows(self, id: bytes) -> bool:
+        return id in self.everyone()
+
+    def linked(self, id: bytes) -> bool:
+        return id not in self.away
+
+    def spread(self, ips: list[str]) -> None:
+        """Copies are to be on different hosts; ``ips`` says on which each node of the mesh is."""
+        self.by_host = True
+        known = {
+            id: Member(id, ip, 1_000 + i, 0, 0)
+            for i, (id, ip) in enumerate(zip(self.mesh.ids, ips, strict=True))
+            if i != self.index
+        }
+        self.hosts.compute(ips[self.index], 1_000 + self.index, known, self.reachable, is_loopback)
+
+    def places(self) -> int:
+        return self.hosts.count if self.by_host else self.size
+
+    def room(self, external: bool) -> int:
+        return self.hosts.room(external) if self.by_host else len(self.reachable)
+
+    def place(self, id: bytes) -> str:
+        return self.hosts.of.get(id, "")
+
+    def here(self) -> str:
+        return self.hosts.here
+
+    def partners(self) -> list[bytes]:
+        return self.hosts.partners
+
+    def send(self, id: bytes, packet: bytes) -> None:
+        if id not in self.mesh.ids or id in self.away:
+            return
+        move = (self.index, self.mesh.ids.index(id), packet)
+        self.mesh.log.append((move[0], TYPE_NAMES[packet_type(packet)], move[1]))
+        self.mesh.moving.append(move)
+
+
+class Mesh:
+    """``size`` nodes. Nothing arrives before ``settle`` (or ``advance``) is called.
+
+    Attributes:
+        nodes: a Bench each. log: packets sent so far: from, type, to.
+        moving: packets under way.
+        c_nodes: those that neither write nor read the mark of a set of holders, as C nodes do.
+    """
+
+    def __init__(
+        self, size: int, seed: int = 1, maxmemory: int = 0, jitter: int | None = 0
+    ) -> None:
+        self.ids: list[bytes] = []
+        self.moving: deque[tuple[int, int, bytes]] = deque()
+        self.log: list[tuple[int, str, int]] = []
+        self.nodes: list[Bench] = []
+        self.peers: list[MeshPeers] = []
+        self.lose: Callable[[int, int, bytes], bool] = lambda source, target, packet: False
+        self.c_nodes: set[int] = set()
+        for index in range(size):
+            peers = MeshPeers(self, index)
+            bench = Bench(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)
+            self.peers.append(peers)
+            self.nodes.append(bench)
+            self.ids.append(bench.node.id)
+        for peers in self.peers:
+            peers.size = size
+            peers.reachable = sorted(peers.everyone())
+
+    def spread(self, *ips: str) -> None:
+        """Copies are to be on different hosts; ``ips`` says on which each node is."""
+        for peers in self.peers:
+            peers.spread(list(ips))
+
+    def __getitem__(self, index: int) -> Bench:
+        return self.nodes[index]
+
+    def cut(self, a: int, b: int) -> None:
+        """No packets between two nodes, in both directions; those under way are lost."""
+        self.peers[a].away.add(self.ids[b])
+        self.peers[b].away.add(self.ids[a])
+        self.moving = deque(m for m in self.moving if {m[0], m[1]} != {a, b})
+
+    def join(self, a: int, b: int) -> None:
+        """The connection is back."""
+        self.peers[a].away.discard(self.ids[b])
+        self.peers[b].away.discard(self.ids[a])
+
+    def isolate(self, index: int) -> None:
+        """No packets between one node and any other."""
+        for other in range(len(self.nodes)):
+            if other != index:
+                self.cut(index, other)
+
+    def rejoin(self, index: int) -> None:
+        """All connections of one node are back."""
+        for other in range(len(self.nodes)):
+            if other != index:
+                self.join(index, other)
+
+    def settle(self) -> None:
+        """Let all packets arrive, and those that they cause."""
+        while self.moving:
+            source, target, packet = self.moving.popleft()
+            if not self.lose(source, target, packet):
+                if not self.c_nodes.isdisjoint((source, target)):
+                    packet = without_mark(packet)
+                bench = self.nodes[target]
+                bench.node.receive(self.ids[source], packet, bench.now)
+        for bench in self.nodes:
+            bench.node.commit()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on all nodes at once; packets arrive at once."""
+        end = self.nodes[0].now + round(seconds * 1000)
+        self.settle()
+        while True:
+            dues = [due for bench in self.nodes if (due := bench.node.next_wake())]
+            now = min(dues, default=end)
+            if now > end:
+                break
+            self._tick(max(now, self.nodes[0].now))
+            if now == end and not dues:
+                break
+        self._tick(end)
+
+    def _tick(self, now: int) -> None:
+        for bench in self.nodes:
+            bench.now = now
+            bench.node.tick(now)
+        self.settle()
+
+    def told(self, *types: str) -> list[tuple[int, str, int]]:
+        """What was sent since the last look, of ``types`` if there are any, sorted."""
+        found = [entry for entry in self.log if not types or entry[1] in types]
+        self.log.clear()
+        return sorted(found)
+
+    def add(self, index: int, *args: str | int) -> bytes:
+        """ADDJOB q body 0 ... on a node, with its copies. Returns the id."""
+        bench = self.nodes[index]
+        bench.send(bench.me, "ADDJOB", "q", "body", 0, *args)
+        self.settle()
+        (reply,) = bench.replies(bench.me)
+        assert isinstance(reply, (bytes, str)), reply
+        return reply if isinstance(reply, bytes) else reply.encode()
+
+    def holders(self, id: bytes) -> list[int]:
+        """The nodes that know the job ``id``."""
+        return [
+            i for i, bench in enumerate(self.nodes) if bench.node.store.jobs.get(id) is not None
+        ]
+
+    def states(self, id: bytes) -> list[str]:
+        """The state of the job on each node, "" where it is not known."""
+        return [
+            str(bench.show(id)[b"state"], "ascii") if bench.held(id) else ""  # type: ignore[arg-type]
+            for bench in self.nodes
+        ]
+
+
+def without_mark(packet: bytes) -> bytes:
+    """``packet`` as a C node would send it."""
+    if packet_type(packet) not in (SETACK, DELJOB):
+        return packet
+    return packet[:142] + b"\0\0" + packet[144:]
+
+
+__all__ = ["START", "Mesh"]

@@ -1,0 +1,269 @@
+"""A node without a process: time is moved by hand, randomness is seeded."""
+
+import random
+
+import hiredis
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.job import JOB_OVERHEAD
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.slices import do_slice
+
+START = 1_700_000_000_000  # ms
+JITTER_LOW, JITTER_HIGH = -250, 249  # ms around a requeue time
+GRAIN = 32  # ms that the node may look at a job too late
+
+JOB_FIELDS = [
+    b"id", b"queue", b"state", b"repl", b"ttl", b"ctime", b"delay", b"retry", b"nacks",
+    b"additional-deliveries", b"nodes-delivered", b"nodes-confirmed", b"next-requeue-within",
+    b"next-awake-within", b"body",
+]  # fmt: skip
+
+
+class SteadyJitter(random.Random):
+    """Spreads every requeue time by the same ``jitter`` ms."""
+
+    def __init__(self, seed: int, jitter: int) -> None:
+        super().__init__(seed)
+        self.jitter = jitter
+
+    def random(self) -> float:
+        return (self.jitter - JITTER_LOW + 0.5) / (JITTER_HIGH - JITTER_LOW + 1)
+
+
+class BenchHost(Host):
+    """Remembers what the commands asked of the process."""
+
+    def __init__(self, password: bytes | None = None) -> None:
+        self.password = password
+        self.connected: list[Client] = []
+        self.closed: list[Client] = []
+        self.asked: list[tuple[object, ...]] = []
+
+    def clients(self) -> list[Client]:
+        return [client for client in self.connected if client not in self.closed]
+
+    def address(self, client: Client) -> str:
+        return f"10.0.0.{client.id}:7000"
+
+    def close(self, client: Client) -> None:
+        self.closed.append(client)
+
+    def check_password(self, password: bytes) -> bool | None:
+        return None if self.password is None else password == self.password
+
+    def pause(self, milliseconds: int) -> None:
+        self.asked.append(("pause", milliseconds))
+
+    def shutdown(self, rewrite_aof: bool) -> str | None:
+        if rewrite_aof:
+            return "ERR Errors trying to SHUTDOWN. Check logs."
+        self.asked.append(("shutdown",))
+        return None
+
+    def sleep(self, seconds: float) -> None:
+        self.asked.append(("sleep", seconds))
+
+    def crash(self, restart: bool, delay: int) -> None:
+        self.asked.append(("crash", restart, delay))
+
+    def reset_stats(self) -> None:
+        self.asked.append(("reset_stats",))
+
+
+class Bench:
+    """A node, its clock and its clients.
+
+    ``command_takes`` is how many ns each command seems to take.
+
+    Args:
+        jitter: ms by which every requeue time is spread, -250 to 249; None: random.
+        peers: the rest of the cluster; None: there is none.
+    """
+
+    def __init__(
+        self,
+        seed: int = 1,
+        maxmemory: int = 0,
+        password: bytes | None = None,
+        jitter: int | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        rng = random.Random(seed) if jitter is None else SteadyJitter(seed, jitter)
+        self.now = START
+        self.host = BenchHost(password)
+        self.command_takes = 0
+        self._ns = 0
+        self.node = Node(
+            id=b"%040x" % rng.getrandbits(160),
+            commands=build_table(),
+            host=self.host,
+            peers=peers or Peers(),
+            entropy=rng.randbytes,
+            rng=rng,
+            clock=self._clock,
+            maxmemory=maxmemory,
+        )
+        self._clients = 0
+        self.me = self.client()
+
+    def _clock(self) -> int:
+        self._ns += self.command_takes
+        return self._ns
+
+    def client(self) -> Client:
+        """A new connected client."""
+        self._clients += 1
+        client = Client(self._clients, self.host.password is None)
+        self.host.connected.append(client)
+        return client
+
+    def disconnect(self, client: Client) -> None:
+        """``client`` closes its connection."""
+        self.host.connected.remove(client)
+        self.node.forget_client(client)
+
+    def send(self, client: Client, *args: bytes | str | int) -> None:
+        """A request of ``client``."""
+        words = [a if isinstance(a, bytes) else str(a).encode() for a in args]
+        self.node.command(client, words, self.now)
+
+    def raw(self, client: Client) -> bytes:
+        """The bytes that ``client`` was sent since the last look."""
+        self.node.commit()
+        data = b"".join(client.out)
+        client.out.clear()
+        return data
+
+    def replies(self, client: Client) -> list[object]:
+        """What ``client`` was sent since the last look."""
+        reader = hiredis.Reader()
+        reader.feed(self.raw(client))
+        found: list[object] = []
+        while (reply := reader.gets()) is not False:
+            found.append(reply)
+        return found
+
+    def ask(self, client: Client, *args: bytes | str | int) -> object:
+        """The reply to a request of ``client`` that does not block."""
+        self.send(client, *args)
+        while client.in_slices:
+            do_slice(self.node, self.now)
+        replies = self.replies(client)
+        assert len(replies) == 1, replies
+        return replies[0]
+
+    def __call__(self, *args: bytes | str | int) -> object:
+        """The reply to a request that does not block."""
+        return self.ask(self.me, *args)
+
+    def error(self, *args: bytes | str | int) -> str:
+        """The text of the error that a request must get."""
+        reply = self(*args)
+        assert isinstance(reply, hiredis.ReplyError), reply
+        return str(reply)
+
+    def text(self, *args: bytes | str | int) -> str:
+        """The reply of a request that answers text."""
+        reply = self(*args)
+        assert isinstance(reply, bytes), reply
+        return reply.decode()
+
+    def add(self, queue: str = "q", body: str = "body", *options: str | int) -> bytes:
+        """ADDJOB; returns the id."""
+        id = self("ADDJOB", queue, body, 0, *options)
+        assert isinstance(id, bytes), id
+        return id
+
+    def get(self, *queues: str) -> bytes | None:
+        """GETJOB NOHANG; returns the id or None."""
+        found = self.get_all(*queues, count=1)
+        return found[0] if found else None
+
+    def get_all(self, *queues: str, count: int = 1_000_000) -> list[bytes]:
+        """GETJOB NOHANG COUNT; returns the ids in the order of delivery."""
+        reply = self("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)))
+        return [] if reply is None else self.ids(reply)
+
+    @staticmethod
+    def ids(reply: object) -> list[bytes]:
+        """The ids in a reply of GETJOB or QPEEK."""
+        assert isinstance(reply, list), reply
+        return [entry[1] for entry in reply]
+
+    def block(self, *queues: str, timeout: int = 0, client: Client | None = None) -> Client:
+        """A client (a new one if none is given) that waits for a job."""
+        client = client or self.client()
+        self.send(client, "GETJOB", "TIMEOUT", timeout, "FROM", *(queues or ("q",)))
+        assert client.blocked
+        assert client.out == []
+        return client
+
+    def got(self, client: Client) -> bytes:
+        """The id of the one job that ``client``, which waited, was given."""
+        assert not client.blocked
+        (reply,) = self.replies(client)
+        (id,) = self.ids(reply)
+        return id
+
+    def show(self, id: bytes) -> dict[bytes, object]:
+        """The fields of a job that the node holds."""
+        reply = self("SHOW", id)
+        assert isinstance(reply, list), reply
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+
+    def held(self, id: bytes) -> bool:
+        """Whether the node knows the job ``id``."""
+        return self("SHOW", id) is not None
+
+    def number(self, id: bytes, field: bytes) -> int:
+        """A field of SHOW that is a number."""
+        value = self.show(id)[field]
+        assert isinstance(value, int), value
+        return value
+
+    def requeue_within(self, id: bytes) -> int | None:
+        """ms until the job is queued again."""
+        value = self.show(id)[b"next-requeue-within"]
+        assert value is None or isinstance(value, int)
+        return value
+
+    def queue(self, name: str = "q") -> dict[bytes, object]:
+        """The fields of a queue that exists."""
+        reply = self("QSTAT", name)
+        assert isinstance(reply, list), reply
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+
+    def number_queued(self, name: str = "q") -> int:
+        """How many jobs are in a queue."""
+        queue = self.node.queues.by_name.get(name.encode())
+        return 0 if queue is None else queue.length
+
+    def info(self, section: str) -> dict[str, str]:
+        """The fields of a section of INFO."""
+        lines = self.text("INFO", section).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, ticking exactly when the node asks for it."""
+        end = self.now + round(seconds * 1000)
+        while (due := self.node.next_wake()) and due <= end:
+            self.now = max(self.now, due)
+            self.node.tick(self.now)
+        self.now = end
+        self.node.tick(end)
+
+    def evict_idle_queues(self, steps: int = 200) -> int:
+        """Forget idle queues; returns how many went."""
+        self.node.now = self.now
+        return self.node.queues.evict_idle(steps)
+
+    def counted_memory(self) -> int:
+        """What the node's jobs and queues add up to, one by one."""
+        jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
+        queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
+        return sum(jobs) + sum(queues)

@@ -1,0 +1,126 @@
+"""Faults of every kind on a loaded cluster of real nodes, at random; then nothing may be lost.
+
+    python -m tools.soak_cluster [--rounds 10] [--faults 8] [--nodes 5] [--seed N]
+
+A round starts a cluster with a proxy in front of each bus port, adds and takes jobs at every node,
+and kills, stops, pauses, restarts and cuts off nodes meanwhile. Then all are up again, and
+
+- every job whose ADDJOB was answered with an id is delivered and can be acknowledged,
+- no job with RETRY 0 was delivered twice,
+- no node holds any job in the end.
+
+The exit status is 0, or 1 when that was not so; the seed and the faults of each round are shown.
+"""
+
+import argparse
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.support.harness import HANG_SECONDS
+from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.live_load import ONCE, load_on
+
+OPTIONS = ("--appendonly", "yes", "--appendfsync", "always")
+DRAIN_SECONDS = 90.0
+FAULTS = ("kill", "kill two", "term", "restart", "pause", "cut", "stall", "mute", "ring", "isolate")
+DEATHS = {"kill": signal.SIGKILL, "kill two": signal.SIGKILL, "term": signal.SIGTERM}
+
+
+def fault(cluster: LiveCluster, what: str, one: int, other: int, rng: random.Random) -> None:
+    """Let something happen to the node ``one``, or to it and ``other``, for up to 3 s."""
+    proxy = cluster.proxy
+    if what in DEATHS:
+        victims = [cluster[one], *([cluster[other]] if what == "kill two" else [])]
+        for victim in victims:
+            victim.process.send_signal(DEATHS[what])
+        for victim in victims:
+            victim.process.wait(HANG_SECONDS)
+        time.sleep(rng.uniform(0, 2.5))
+        for victim in victims:
+            victim.start()
+    elif what == "restart":
+        wire = cluster[one].wire()
+        wire.send("RESTART")
+        wire.closed()
+        cluster[one].wait_ready()
+    elif what == "pause":
+        cluster[one].pause()
+        time.sleep(rng.uniform(0, 3))
+        cluster[one].resume()
+    else:
+        assert proxy is not None
+        if what == "cut":
+            proxy.cut(one, other)
+        elif what == "stall":
+            proxy.stall(one, other)
+        elif what == "mute":
+            proxy.mute(one)
+        elif what == "ring":
+            proxy.ring()
+        else:
+            proxy.isolate(one, stall=rng.random() < 0.5)
+        time.sleep(rng.uniform(0, 3))
+        proxy.heal()
+
+
+def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> str:
+    """One round; returns what to say of it. Raises whatever a promise was broken with."""
+    with (
+        live_cluster(directory, nodes, *OPTIONS, proxied=True, node_timeout=1000) as cluster,
+        load_on(cluster) as load,
+    ):
+        load.consume(cluster)
+        load.produce(cluster, "REPLICATE", 2, timeout=1000, pause=0.05)
+        load.produce(cluster, "REPLICATE", 3, "DELAY", 1, timeout=1000, pause=0.05)
+        load.produce(cluster, "REPLICATE", 2, "ASYNC", timeout=1000, pause=0.1)
+        load.produce(cluster, queue=ONCE, pause=0.1)
+        for _ in range(faults):
+            one, other = rng.sample(range(nodes), 2)
+            what = rng.choice(FAULTS)
+            print(f"  {what} {one} {other}", flush=True)
+            fault(cluster, what, one, other, rng)
+            time.sleep(rng.uniform(0, 0.5))
+        cluster.wait_joined()
+        ledger = load.finish(DRAIN_SECONDS)
+        again = sum(count > 1 for count in ledger.delivered.values())
+        return f"{len(ledger.confirmed)} confirmed, none lost, {again} delivered again"
+
+
+def run_rounds(
+    argv: Sequence[str] | None,
+    parser: argparse.ArgumentParser,
+    run_round: Callable[[Path, int, int, random.Random], object],
+) -> int:
+    """Run ``run_round`` (directory, nodes, faults, rng) as often as ``argv`` says; ``parser`` has
+    the defaults. Returns the exit status."""
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--faults", type=int, help="in a round")
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    options = parser.parse_args(argv)
+    rng = random.Random(options.seed)
+    print(f"seed {options.seed}")
+    for number in range(options.rounds):
+        print(f"round {number}", flush=True)
+        with tempfile.TemporaryDirectory() as directory:
+            try:
+                print(" ", run_round(Path(directory), options.nodes, options.faults, rng))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as problem:  # what pytest fails with is not an Exception
+                print(f"BROKEN, seed {options.seed}: {problem!r}")
+                return 1
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the rounds; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.soak_cluster", description=__doc__.split("\n")[0]
+    )
+    parser.set_defaults(rounds=10, faults=8, nodes=5)
+    return run_rounds(argv, parser, run_round)

@@ -1,0 +1,124 @@
+"""Giving a new file its name keeps clients waiting for the disk only where they wait anyway."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from disque_trio.aof.disk import Disk
+from disque_trio.aof.persistence import Persistence
+from disque_trio.config import Config
+from disque_trio.process.logs import Logging
+from tests.support.aof_disk import NoReplies
+from tests.support.node_bench import Bench
+
+
+class WatchedDisk(Disk):
+    """Knows what was called in the thread of the node, and in any."""
+
+    def __init__(self) -> None:
+        self.node_thread = threading.get_ident()
+        self.waited: list[str] = []
+        self.calls: list[str] = []
+
+    def _note(self, what: str) -> None:
+        self.calls.append(what)
+        if threading.get_ident() == self.node_thread:
+            self.waited.append(what)
+
+    def sync(self, fd: int) -> None:
+        self._note("sync")
+        super().sync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        self._note("sync_directory")
+        super().sync_directory(path)
+
+    def replace(self, old: str, new: str) -> None:
+        self._note("replace")
+        super().replace(old, new)
+
+
+async def rewritten(directory: Path, policy: str) -> WatchedDisk:
+    """The disk after a rewrite by a dump, and the syncs that follow it."""
+    bench = Bench()
+    # The other way to rewrite is a process.
+    bench.node.compactable = False
+    logging = Logging(path=str(directory / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(directory / "aof")})
+    config.appendfsync = policy
+    disk = WatchedDisk()
+    persistence = Persistence(bench.node, config, logging.log, disk)
+    persistence.file.open()
+    disk.calls.clear()
+    disk.waited.clear()
+    try:
+        with trio.fail_after(100):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(persistence.run, NoReplies())
+                bench.add()
+                assert persistence.turn()
+                assert persistence.rewriting.want() is None
+                while "replace" not in disk.calls:
+                    await trio.sleep(0.01)
+                while "sync_directory" not in disk.calls:
+                    await trio.sleep(0.01)
+                nursery.cancel_scope.cancel()
+        info = persistence.info()
+        assert info["aof_last_bgrewrite_status"] == info["aof_last_write_status"] == "ok"
+        return disk
+    finally:
+        persistence.close()
+        logging.close()
+
+
+@pytest.mark.parametrize("policy", ["everysec", "no"])
+async def test_both_syncs_of_a_rewrite_are_made_in_a_thread(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, policy: str
+) -> None:
+    autojump_clock.autojump_threshold = 0.05
+    disk = await rewritten(tmp_path, policy)
+    named = disk.calls.index("replace")
+    assert disk.waited == ["replace"]
+    # The new file before it takes the name, and itself and its name after that.
+    assert "sync" in disk.calls[:named]
+    assert disk.calls[named + 1 :][:2] == ["sync", "sync_directory"]
+
+
+async def test_with_always_the_name_is_safe_before_the_next_reply(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = 0.05
+    disk = await rewritten(tmp_path, "always")
+    named = disk.waited.index("replace")
+    assert disk.waited[named - 1 :][:3] == ["sync", "replace", "sync_directory"]
+
+
+async def test_what_was_confirmed_before_the_setting_became_always_is_synced_as_well(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = 0.05
+    bench = Bench()
+    logging = Logging(path=str(tmp_path / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(tmp_path / "aof")})
+    config.appendfsync = "no"
+    disk = WatchedDisk()
+    persistence = Persistence(bench.node, config, logging.log, disk)
+    persistence.file.open()
+    try:
+        bench.add()
+        assert persistence.turn()
+        disk.calls.clear()
+        config.appendfsync = "always"
+        persistence.rewriting.apply()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(persistence.run, NoReplies())
+            with trio.fail_after(10):
+                while "sync" not in disk.calls:
+                    await trio.sleep(0.1)
+            nursery.cancel_scope.cancel()
+    finally:
+        persistence.close()
+        logging.close()

@@ -1,0 +1,266 @@
+"""The embedded store: what is its own, and what only a clock moved by hand can show."""
+
+from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_trio.bananaq.core.requests import Add, Flush, Get, Redo, Status, Working, from_now
+from tests.support.banana_world import START, World, acknowledge, add, check_index, take
+from tests.support.store_semantics import MINUTE, MS, EmbeddedDrive, get, try_add
+
+SECOND = 1000 * MS
+
+
+# --- time ---
+
+
+def test_a_deadline_is_missed_in_its_millisecond() -> None:
+    store = EmbeddedStore()
+    add(store, START)
+    id = take(store, START, hold=100 * MS)
+    assert id is not None
+    assert take(store, START + 99) is None
+    assert store.next_due() <= START + 100
+    store.tick(START + 100)
+    assert take(store, START + 100) == id + b"_2"
+
+
+def test_an_event_can_be_acknowledged_until_its_deadline() -> None:
+    for late in (0, 1):
+        store = EmbeddedStore()
+        add(store, START)
+        id = take(store, START, hold=100 * MS)
+        assert id is not None
+        assert acknowledge(store, START + 99 + late, id) == 1 - late
+
+
+def test_nothing_outlives_its_end_though_nobody_ticks() -> None:
+    for late in (0, 1):
+        store = EmbeddedStore()
+        add(store, START, 100 * MS)
+        assert (take(store, START + 99 + late) is None) == bool(late)
+
+
+def test_who_waits_is_told_of_a_missed_deadline_by_a_tick() -> None:
+    store = EmbeddedStore()
+    told = store.available
+    for _ in range(3):
+        add(store, START)
+        take(store, START, hold=100 * MS)
+    told.clear()
+    store.tick(START + 100)
+    assert told == [(b"q", b"g")]
+
+
+def test_who_is_told_may_take_the_event_at_once() -> None:
+    store = EmbeddedStore()
+    id = add(store, START)
+    got = [take(store, START, hold=0) for _ in store.available]
+    assert got == [id]
+    check_index(store)
+
+
+def test_the_clock_can_go_back_without_an_id_coming_twice() -> None:
+    store = EmbeddedStore()
+    ids = [add(store, now) for now in (START, START - 5000, START - 5000, START + 1)]
+    times = [int(id.split(b"_")[0]) for id in ids]
+    assert times == sorted(set(times))
+
+
+def test_a_tick_does_not_do_everything_at_once_and_says_that_it_has_more_to_do() -> None:
+    store = EmbeddedStore()
+    for _ in range(30_000):
+        add(store, START, SECOND)
+    ticks = 0
+    while 0 < store.next_due() <= START + 10_000:
+        before = store.index.count
+        store.tick(START + 10_000)
+        assert before - store.index.count <= 10_000
+        ticks += 1
+    assert store.index.count == 0
+    assert 3 <= ticks <= 20
+    assert (store.index.queues, store.memory.used) == ({}, 0)
+
+
+def test_a_get_finds_what_is_due_behind_much_else_that_is() -> None:
+    store = EmbeddedStore()
+    add(store, START)
+    id = take(store, START, hold=100 * MS)
+    assert id is not None
+    for _ in range(5000):
+        take(store, START, b"other", hold=50 * MS)
+        add(store, START)
+        take(store, START, b"other", hold=100 * MS)
+    for _ in range(5000):
+        take(store, START, hold=0)
+    assert take(store, START + 100) == id + b"_2"
+
+
+def test_the_status_is_exact_however_much_is_due() -> None:
+    store = EmbeddedStore()
+    for n in range(25_000):
+        add(store, START, SECOND if n % 5 else MINUTE)
+        take(store, START, hold=SECOND)
+    [queue] = store.run(Status([], []), START + 1000).queues
+    [group] = queue.groups
+    assert (queue.total, group.inprogress, group.redo) == (5000, 0, 5000)
+
+
+# --- memory ---
+
+
+def test_all_memory_is_given_back() -> None:
+    world = World()
+    for n in range(2000):
+        for queue in (b"a", b"b"):
+            body = b"x" * (n % 50)
+            expire = from_now((n % 7 + 1) * SECOND)
+            own_id = b"%d" % n if n % 3 == 0 else None
+            world.run(Add(queue, body, expire, b"g", own_id, n % 5 == 0))
+        if n % 2:
+            world.run(Get(b"a", b"g", from_now(0)))
+        world.run(Get(b"b", b"%d" % (n % 100), from_now(SECOND)))
+    world.check()
+    assert world.store.memory.used > 4000 * 100
+    world.run(Flush(b"b"))
+    assert world.store.index.queues.keys() == {b"a"}
+    world.tick()
+    world.check()
+    world.advance(60_000)
+    world.check()
+    store = world.store
+    assert (store.memory.used, store.index.count, store.index.queues) == (0, 0, {})
+    assert store.next_due() == 0
+
+
+def test_a_large_queue_is_flushed_at_once_and_its_memory_given_back_in_parts() -> None:
+    store = EmbeddedStore()
+    for _ in range(30_000):
+        add(store, START)
+        take(store, START)
+    store.run(Flush(b"q"), START)
+    assert (store.index.count, store.index.queues) == (0, {})
+    assert take(store, START) is None
+    id = add(store, START)
+    held = store.memory.used
+    assert held > 30_000 * 100
+    assert 0 < store.next_due() <= START
+    store.tick(START)
+    assert held // 3 < store.memory.used < held
+    store.tick(START + 70_000)  # all of them would have ended
+    while 0 < store.next_due() <= START + 70_000:
+        store.tick(START + 70_000)
+    assert (store.memory.used, store.index.count, store.missed, store.expired) == (0, 0, 0, 1)
+    assert id
+
+
+def test_a_group_that_does_nothing_more_keeps_nothing_of_events_that_ended() -> None:
+    store = EmbeddedStore()
+    add(store, START, 10 * MINUTE)
+    for n in range(3000):
+        add(store, START + n, SECOND)
+        take(store, START + n, b"idle", hold=10 * MS)
+        take(store, START + n, b"idle2", hold=10 * MINUTE)
+    for now in range(START, START + 20_000, 100):
+        while 0 < store.next_due() <= now:
+            store.tick(now)
+    [queue] = store.index.queues.values()
+    for group in queue.groups.values():
+        assert len(group.entries) == 1
+        assert len(group.redo_order) <= 200
+    check_index(store)
+
+
+def test_groups_that_are_as_if_they_had_never_been_are_forgotten() -> None:
+    store = EmbeddedStore()
+    for n in range(20_000):
+        now = START + n
+        add(store, now, 5000 * MS)
+        take(store, now, b"%d" % n, hold=0)  # one that is never seen again
+    [queue] = store.index.queues.values()
+    assert len(queue.groups) < 12_000
+    check_index(store)
+
+
+def test_acknowledged_events_pushed_in_front_are_passed_only_once() -> None:
+    store = EmbeddedStore()
+    for _ in range(1000):
+        store.run(Add(b"q", b"", from_now(MINUTE), b"g", front=True), START)
+        take(store, START, hold=0)
+    group = store.index.queues[b"q"].groups[b"g"]
+    assert take(store, START) is None
+    assert (group.entries, group.ahead) == ({}, 0)
+    check_index(store)
+
+
+# --- totals ---
+
+
+async def test_totals_count_what_happened() -> None:
+    drive = EmbeddedDrive()
+    store = drive.store
+    for _ in range(3):
+        await try_add(drive, b"q", b"", SECOND)
+    event = await get(drive, b"q", b"g")
+    acknowledge(store, drive.ms, event.id)
+    await get(drive, b"q", b"g", 0)
+    await get(drive, b"q", b"g", 10 * MS)
+    await drive.advance(100)
+    await drive.advance(1000)
+    totals = (store.added, store.given, store.acked, store.missed, store.expired)
+    assert totals == (3, 3, 2, 1, 3)
+
+
+# --- when more is due than is done at once ---
+
+
+def test_a_late_acknowledgement_counts_nothing_however_much_is_due() -> None:
+    store = EmbeddedStore()
+    ids = []
+    for _ in range(4000):
+        add(store, START)
+        id = take(store, START, hold=100 * MS)
+        assert id is not None
+        ids.append(id)
+    assert [acknowledge(store, START + 100, id) for id in ids] == [0] * 4000
+
+
+def test_an_own_id_is_free_at_the_end_of_its_event_however_much_ends() -> None:
+    store = EmbeddedStore()
+    for now in (START, START + 1000):
+        for n in range(4000):
+            add_own = Add(b"q", b"", from_now(SECOND), b"g", b"%d" % n)
+            assert store.run(add_own, now).duplicate is None
+
+
+# --- a group's figures ---
+
+
+def test_an_acknowledged_deadline_is_not_what_a_waiter_is_told_later() -> None:
+    store = EmbeddedStore()
+    for _ in range(2):
+        add(store, START)
+    first = take(store, START, hold=10 * MS)
+    assert first is not None
+    take(store, START, hold=500 * MS)
+    assert acknowledge(store, START, first) == 1
+    result = store.run(Get(b"q", b"g", from_now(0)), START + 20)
+    assert result.event is None
+    assert result.due == (START + 500) * 1000
+
+
+def test_what_is_put_back_and_taken_again_for_ever_leaves_nothing_behind() -> None:
+    store = EmbeddedStore()
+    for own_id in (b"x", b"y"):
+        store.run(Add(b"q", b"", from_now(MINUTE), b"g", own_id), START)
+    take(store, START)
+    take(store, START)
+    for n in range(1000):
+        for own_id in (b"x", b"y"):
+            assert store.run(Redo(b"q", b"g", own_id=own_id), START).count == 1
+        for own_id in (b"y", b"x"):
+            if (n, own_id) == (999, b"x"):
+                break
+            working = Working(b"q", b"g", from_now(MINUTE), own_id=own_id)
+            assert store.run(working, START).count == 1
+    assert len(store.index.queues[b"q"].groups[b"g"].redo_order) < 100
+    check_index(store)
+    assert take(store, START) is not None
+    assert take(store, START) is None

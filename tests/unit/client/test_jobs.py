@@ -1,0 +1,361 @@
+"""The worker loop against a scripted node: what is acknowledged, given back, kept alive."""
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+
+from disque_trio.client import ConnectionLost, HeldJob, Job, connect
+from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, fake_nodes, job
+
+pytestmark = pytest.mark.trio
+
+
+def serving(node: FakeNode, jobs: int, retry: int = 300) -> None:
+    """Let the node deliver that many jobs, and then none."""
+    node.answers |= {
+        "GETJOB": [*[job(n) for n in range(jobs)], FakeNode.HANG],
+        "WORKING": b":%d\r\n" % retry,
+        "ACKJOB": b":1\r\n",
+        "FASTACK": b":1\r\n",
+        "NACK": b":1\r\n",
+    }
+
+
+def settled(node: FakeNode) -> list[tuple[str, int]]:
+    """What was done with which job."""
+    return [
+        (command[0].decode(), int(command[1][11:35]))
+        for command in node.seen
+        if command[0] in (b"ACKJOB", b"NACK", b"FASTACK")
+    ]
+
+
+class Stop(Exception):
+    pass
+
+
+async def test_asking_for_the_next_job_acknowledges_the_one_before() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 3)
+        seen = []
+        with trio.fail_after(5):
+            async with client.jobs("q") as jobs:
+                async for held in jobs:
+                    seen.append(held.id)
+                    assert settled(node) == [("ACKJOB", n) for n in range(len(seen) - 1)]
+                    if len(seen) == 3:
+                        await held.ack()
+                        break
+        assert seen == [JOB_ID.format(n) for n in range(3)]
+        assert settled(node) == [("ACKJOB", n) for n in range(3)]
+
+
+async def test_a_body_that_raises_gives_its_job_back_at_the_end_of_the_block() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 2)
+        with pytest.raises(Stop):  # noqa: PT012
+            async with client.jobs("q") as jobs:
+                async for held in jobs:
+                    if held.id == JOB_ID.format(1):
+                        raise Stop
+        assert settled(node) == [("ACKJOB", 0), ("NACK", 1)]
+
+
+async def test_leaving_by_break_gives_the_current_job_back() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 1)
+        async with client.jobs("q") as jobs:
+            async for _ in jobs:
+                break
+        assert settled(node) == [("NACK", 0)]
+
+
+async def test_a_plain_loop_that_raises_gives_its_job_back_without_a_block() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 1)
+        with pytest.raises(Stop):  # noqa: PT012
+            async for _ in client.jobs("q"):
+                raise Stop
+        await node.wait_for(lambda: settled(node) == [("NACK", 0)])
+
+
+async def test_a_loop_that_is_still_referred_to_gives_its_job_back_when_the_client_closes() -> None:
+    async with fake_node() as node:
+        serving(node, 1)
+        async with connect([node.address]) as client:
+            loop = client.jobs("q")
+            async for _ in loop:
+                break
+            assert settled(node) == []
+        assert settled(node) == [("NACK", 0)]
+
+
+async def test_a_cancelled_body_gives_its_job_back() -> None:
+    async with fake_node() as node:
+        serving(node, 1)
+        with trio.CancelScope() as scope:
+            async with connect([node.address]) as client:
+                async for _ in client.jobs("q"):
+                    scope.cancel()
+                    await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert settled(node) == [("NACK", 0)]
+
+
+async def test_a_loop_that_is_stopped_finishes_its_job_and_takes_no_other() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 2)
+        async for _ in (jobs := client.jobs("q")):
+            await jobs.stop()
+        assert settled(node) == [("ACKJOB", 0)]
+        assert node.count("GETJOB") == 1
+
+
+async def test_a_loop_that_is_cancelled_while_it_waits_takes_no_job() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 1)
+        node.answers["ENQUEUE"] = b":1\r\n"
+        with trio.move_on_after(0.1):
+            async for _ in client.jobs("q"):
+                node.late = job(5)
+        assert settled(node) == [("ACKJOB", 0)]
+        assert node.seen[-1][0] == b"ENQUEUE"
+
+
+async def test_a_job_whose_acknowledgement_is_cancelled_is_acknowledged_all_the_same() -> None:
+    async with fake_node() as node:
+        serving(node, 1)
+        node.answers["ACKJOB"] = [FakeNode.HANG, b":1\r\n"]
+        with trio.CancelScope() as scope:
+            async with connect([node.address]) as client, trio.open_nursery() as nursery:
+
+                async def worker() -> None:
+                    async for _ in client.jobs("q"):
+                        pass
+
+                nursery.start_soon(worker)
+                await node.wait_for(lambda: node.count("ACKJOB") == 1)
+                node.drop_all()
+                scope.cancel()
+        assert ("NACK", 0) not in settled(node)
+        assert settled(node)[-1] == ("ACKJOB", 0)
+
+
+@pytest.mark.parametrize("how", ["ack", "fastack", "nack"])
+async def test_a_job_that_was_settled_explicitly_is_not_settled_again(how: str) -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 2)
+        async with client.jobs("q") as jobs:
+            async for held in jobs:
+                await getattr(held, how)()
+                assert held.settled
+                if held.id == JOB_ID.format(1):
+                    break
+        name = {"ack": "ACKJOB", "fastack": "FASTACK", "nack": "NACK"}[how]
+        assert settled(node) == [(name, 0), (name, 1)]
+
+
+async def test_nothing_is_sent_for_a_released_job() -> None:
+    async with fake_node() as node:
+        serving(node, 2)
+        async with connect([node.address]) as client:
+            async for held in client.jobs("q"):
+                held.release()
+                if held.id == JOB_ID.format(1):
+                    break
+        assert settled(node) == []
+        assert "WORKING" not in node.names()
+
+
+async def test_working_is_sent_at_half_the_retry_time_while_the_body_runs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    calls: list[float] = []
+
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        calls.append(trio.current_time())
+        await trio.lowlevel.checkpoint()
+        return 10
+
+    async with trio.open_nursery() as nursery:
+        held = _held(run_one)
+        start = trio.current_time()
+        nursery.start_soon(held.keep)
+        await trio.sleep(22)
+        held.release()
+        await trio.sleep(100)
+    assert [round(call - start, 2) for call in calls] == [0.05, 5.05, 10.05, 15.05, 20.05]
+
+
+def _held(run_one: Callable[..., Awaitable[int]]) -> HeldJob:
+    """A job whose commands go to a function, for tests in which the clock jumps."""
+    router, session = SimpleNamespace(run_one=run_one), SimpleNamespace()
+    session.job_taken = session.job_settled = lambda: None
+    return HeldJob(router, session, Job("D-1", "q", b""), lambda _: None)  # type: ignore[arg-type]
+
+
+async def test_no_working_follows_a_nack_which_would_take_the_job_out_of_its_queue(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    calls: list[str] = []
+
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        calls.append(command[0])
+        await trio.sleep(0 if command[0] == "WORKING" else 100)
+        return 10
+
+    async with trio.open_nursery() as nursery:
+        held = _held(run_one)
+        nursery.start_soon(held.keep)
+        await trio.sleep(6)
+        await held.nack()
+    assert calls == ["WORKING", "WORKING", "NACK"]
+
+
+async def test_a_job_with_retry_0_needs_no_working(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    calls: list[str] = []
+
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        calls.append(command[0])
+        await trio.lowlevel.checkpoint()
+        return 0
+
+    held = _held(run_one)
+    with trio.fail_after(10):
+        await held.keep()
+    assert calls == ["WORKING"]
+    assert not held.lost
+
+
+@pytest.mark.parametrize("code", [b"TOOLATE", b"NOJOB", b"ACKED"])
+async def test_a_job_that_cannot_be_postponed_is_marked_lost_and_still_acknowledged(
+    code: bytes,
+) -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 1)
+        node.answers["WORKING"] = b"-" + code + b" text\r\n"
+        async with client.jobs("q") as jobs:
+            async for held in jobs:
+                with trio.fail_after(5):
+                    while not held.lost:
+                        await trio.sleep(0.01)
+                await held.ack()
+                break
+        assert settled(node) == [("ACKJOB", 0)]
+        assert node.count("WORKING") == 1
+
+
+async def test_working_goes_on_over_a_lost_connection() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 1)
+        node.answers["WORKING"] = [FakeNode.DROP, b":1\r\n"]
+        async with client.jobs("q") as jobs:
+            async for held in jobs:
+                await node.wait_for(lambda: node.count("WORKING") == 3)
+                assert not held.lost
+                break
+
+
+async def test_a_job_of_a_node_that_is_left_is_settled_there() -> None:
+    async with fake_nodes(2) as [leaver, other]:
+        serving(leaver, 1)
+        leaver.others = [(other.id, "127.0.0.1", other.port, 5)]
+        other.priority = 5
+        serving(other, 1)
+        async with connect([leaver.address]) as client, client.jobs("q") as jobs:
+            held = await anext(jobs)
+            leaver.answers["GETJOB"] = b"-LEAVING bye\r\n"
+            [taken] = await client.get("q")
+            assert client.address == other.address
+            await leaver.wait_for(lambda: leaver.count("WORKING") == 1)
+            assert held is not None
+            await held.ack()
+            assert settled(leaver) == [("ACKJOB", 0)]
+            assert settled(other) == []
+            await leaver.wait_for(lambda: leaver.open_connections == 0)
+            assert taken.queue == "q"
+
+
+async def test_work_runs_as_many_handlers_at_once_as_asked() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 10)
+        running = most = 0
+        three = trio.Event()
+
+        async def handler(held: HeldJob) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            if running == 3:
+                three.set()
+            await three.wait()
+            await trio.sleep(0)
+            running -= 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
+            await node.wait_for(lambda: len(settled(node)) == 10)
+            nursery.cancel_scope.cancel()
+        assert most == 3
+        assert set(settled(node)) == {("ACKJOB", n) for n in range(10)}
+
+
+async def test_a_handler_that_raises_gives_its_job_back_and_work_goes_on() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 3)
+
+        async def handler(held: HeldJob) -> None:
+            if held.id == JOB_ID.format(1):
+                raise Stop
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.work, handler, "q")
+            await node.wait_for(lambda: len(settled(node)) == 3)
+            nursery.cancel_scope.cancel()
+        # The last one twice if the cancellation came before the reply.
+        assert settled(node)[:3] == [("ACKJOB", 0), ("NACK", 1), ("ACKJOB", 2)]
+        assert set(settled(node)[3:]) <= {("ACKJOB", 2)}
+
+
+async def test_work_ends_with_a_plain_exception_when_no_node_is_left() -> None:
+    async with fake_node() as node, connect([node.address], retry_for=0.1) as client:
+        serving(node, 0)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def stop() -> None:
+                await node.wait_for(lambda: node.count("GETJOB") == 4)
+                await node.stop()
+
+            async def handler(held: HeldJob) -> None: ...
+
+            with trio.fail_after(5), pytest.raises(ConnectionLost):
+                await client.work(handler, "q", concurrency=4)
+
+
+async def test_cancelling_work_gives_running_jobs_back() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        serving(node, 2)
+
+        async def handler(held: HeldJob) -> None:
+            await trio.sleep_forever()
+
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: client.work(handler, "q", concurrency=2))
+                await node.wait_for(lambda: node.count("WORKING") == 2)
+                scope.cancel()
+        assert sorted(settled(node)) == [("NACK", 0), ("NACK", 1)]
+
+
+async def test_a_loop_needs_a_queue() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        with pytest.raises(ValueError, match="queue"):
+            client.jobs()
+        with pytest.raises(ValueError, match="queue"):
+            await client.get()

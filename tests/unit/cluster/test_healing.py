@@ -1,0 +1,79 @@
+"""How soon a node that is back is one of the others again."""
+
+import pytest
+
+from disque_trio.cluster.heartbeat import SHORTEST_WAIT
+from disque_trio.protocol.bus import PING, PacketWriter
+from tests.support.cluster_bench import CRON, STEP, Machine, Wires
+
+# Its connection and its PING; the other one's connection and its PING; the PONG. Who has tried just
+# before tries again with its next look at the clock.
+SOON = 5 * STEP + CRON
+
+
+def back(wires: Wires, machine: Machine) -> int:
+    """Let time pass until all are connected with each other; the ms that this takes from the
+    moment on in which ``machine`` begins to connect."""
+    machine.connects.clear()
+    wires.wait(lambda: bool(machine.connects), 1)
+    began = wires.now
+    wires.wait(wires.meshed, 30)
+    return wires.now - began
+
+
+@pytest.mark.parametrize("count", [3, 7])
+@pytest.mark.parametrize("away", [2, 120])
+def test_a_node_that_restarts_is_reachable_as_soon_as_it_has_spoken(count: int, away: int) -> None:
+    wires = Wires(node_timeout=1000)
+    machines = wires.join(count)
+    *rest, dead = machines
+    dead.crash()
+    wires.run(away)
+    assert not any(machine.reaches(dead) for machine in rest)
+    dead.boot(dead.id)
+    assert back(wires, dead) <= SOON
+
+
+def test_a_node_that_restarts_on_another_port_is_reachable_as_soon_as_it_has_spoken() -> None:
+    wires = Wires(node_timeout=1000)
+    *_, dead = wires.join(3)
+    dead.crash()
+    wires.run(30)
+    dead.port = 7799
+    dead.boot(dead.id)
+    assert back(wires, dead) <= SOON
+
+
+def test_a_ping_replaces_a_connection_that_was_begun_while_nothing_answered() -> None:
+    wires = Wires(node_timeout=60_000)
+    first, second = wires.join(2)
+    wires.isolate(second)  # its machine is off
+    second.crash()
+    first.links[0].close()
+    first.member.lost(first.links[0], wires.now)
+    wires.run(5)
+    wires.blocked.clear()
+    second.boot(second.id)
+    assert back(wires, second) <= SOON
+
+
+def speak(machine: Machine, other: Machine) -> None:
+    """``machine`` gets a PING of ``other`` over a link that is gone by then."""
+    link = machine.links[-1]
+    packet = PacketWriter(other.id, other.port).gossip(PING, [])
+    machine.receive(link, packet, machine.wires.now)
+
+
+def test_a_member_that_speaks_but_cannot_be_reached_is_tried_now_and_then() -> None:
+    wires = Wires()
+    first, second, _ = wires.join(3)
+    second.crash()
+    wires.run(10)
+    first.connects.clear()
+    began = wires.now
+    while wires.now < began + 1000:
+        for _ in range(20):
+            speak(first, second)
+        wires.run(STEP / 1000)
+    tried = [ip for ip, _ in first.connects if ip == second.ip]
+    assert len(tried) <= 1000 // SHORTEST_WAIT + 1

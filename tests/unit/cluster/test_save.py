@@ -1,0 +1,43 @@
+"""nodes.conf is written in a thread; a process that ends does not wait for threads."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from disque_trio.cluster.cluster import Cluster
+from disque_trio.cluster.nodes_conf import parse_nodes
+from disque_trio.config import Config
+from disque_trio.process.clock import Clock
+from disque_trio.protocol.bus import NODE_LEAVING
+from disque_trio.respserver.io.poller import Poller
+from disque_trio.respserver.io.stats import Stats
+
+
+async def test_what_a_thread_is_about_to_write_is_written_at_once_when_the_process_ends(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    path = tmp_path / "nodes.conf"
+    config = Config({"cluster-config-file": str(path)})
+    poller = Poller()
+    cluster = Cluster(config, Clock(), Stats(), SimpleNamespace(), poller)  # type: ignore[arg-type]
+    engine: Any = SimpleNamespace(halted=True)
+    limiter = trio.to_thread.current_default_thread_limiter()
+    limiter.total_tokens, tokens = 1, limiter.total_tokens
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(cluster.run, engine)
+            async with limiter:  # no thread is free
+                cluster.membership.set_leaving(True)
+                cluster.changed()
+                await wait_all_tasks_blocked()
+                assert not cluster.membership.config_changed  # the text is on its way
+                cluster.save_changes()
+                assert parse_nodes(path.read_text()).myself.flags & NODE_LEAVING
+            nursery.cancel_scope.cancel()
+    finally:
+        limiter.total_tokens = tokens
+        cluster.close()
+        poller.close()

@@ -1,0 +1,59 @@
+"""A node that starts speaks to the nodes it knows before it looks at the clock a second time."""
+
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from disque_trio.cluster.nodes_conf import NodeLine, format_nodes
+from disque_trio.config import Config, load_settings
+from disque_trio.node.server import Server
+from disque_trio.process.logs import Logging
+from disque_trio.protocol.bus import (
+    NODE_FAIL,
+    NODE_MYSELF,
+    PING,
+    packet_sender,
+    packet_type,
+)
+from disque_trio.protocol.packet_parser import PacketParser
+from tests.support.harness import BUS_OFFSET, free_port
+
+MYSELF, OTHER = b"a" * 40, b"b" * 40
+
+
+def first_packet(listener: socket.socket) -> bytes:
+    with listener.accept()[0] as sock:
+        sock.settimeout(20)
+        parser = PacketParser()
+        while True:
+            packets = parser.feed(sock.recv(1 << 16))
+            if packets:
+                return packets[0]
+
+
+async def test_a_node_pings_those_it_knows_before_any_time_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
+) -> None:
+    assert mock_clock.rate == 0
+    monkeypatch.chdir(tmp_path)
+    port, other = free_port(), free_port()
+    lines = [
+        NodeLine(MYSELF, "127.0.0.1", port, NODE_MYSELF),
+        NodeLine(OTHER, "127.0.0.1", other, NODE_FAIL),
+    ]
+    Path("nodes.conf").write_text(format_nodes(lines))
+    logging = Logging(path="log")
+    server = Server(
+        load_settings(Config, None, [("port", str(port)), ("bind", "127.0.0.1")]), logging
+    )
+    with socket.create_server(("127.0.0.1", other + BUS_OFFSET)) as listener:
+        listener.settimeout(20)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.daemon.run)
+            packet = await trio.to_thread.run_sync(first_packet, listener)
+            server.daemon.stop("the test is over")
+    logging.close()
+    assert (packet_type(packet), packet_sender(packet)) == (PING, MYSELF)

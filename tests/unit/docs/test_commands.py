@@ -1,0 +1,17 @@
+"""docs/commands.md and the command table tell the same."""
+
+import re
+
+from disque_trio.node.commands.table import build_table
+from tests.support import ROOT
+
+PAGE = ROOT / "docs" / "commands.md"
+
+
+def test_the_page_has_every_command_with_the_arguments_of_the_table() -> None:
+    told = dict(re.findall(r"^### (\w+)\n\n    (.*)$", PAGE.read_text(), re.MULTILINE))
+    table = {
+        command.name.upper(): f"{command.name.upper()} {command.syntax}".rstrip()
+        for command in build_table().values()
+    }
+    assert told == table

@@ -1,0 +1,178 @@
+"""The lines of the event log, letter by letter."""
+
+import json
+
+import pytest
+
+from disque_trio.eventlog.lines import LineWriter, count
+from disque_trio.eventlog.schema import Event
+
+NODE = "0123456789abcdef0123456789abcdef01234567"
+PEER = b"f" * 40
+ID = b"D-01234567-AbCdEf0123456789AbCdEf01-05a1"
+NONE = (-1,) * 9
+
+What = tuple[int | str | bytes, ...]
+
+
+def event(
+    name: str,
+    queue: bytes = b"orders",
+    reason: str = "",
+    peer: bytes = b"",
+    numbers: tuple[int, ...] = NONE,
+) -> What:
+    return (1_795_290_000_123, name, queue, reason, peer, *numbers)
+
+
+def line(*events: Event) -> str:
+    text = LineWriter(NODE).lines(events).decode("ascii")
+    assert text.endswith("}\n")
+    return text
+
+
+BEGIN = '{"time":1795290000123,"node":"' + NODE + '","event":'
+JOB = f'"id":"{ID.decode()}","queue":"orders"'
+
+GOLDEN = [
+    (
+        "web-1",
+        event("added", numbers=(-1, -1, 2000, 3, -1, 300, 86400, 0, 1795290000123000001)),
+        f'"added",{JOB},"client":"web-1","size":2000,"repl":3,"retry":300,"ttl":86400,"delay":0,'
+        '"ctime":1795290000123000001',
+    ),
+    (
+        "",
+        event("replicated", numbers=(-1, -1, -1, -1, 3, -1, -1, -1, -1)),
+        f'"replicated",{JOB},"copies":3',
+    ),
+    (
+        "",
+        event("copied", peer=PEER, numbers=(-1, -1, 0, -1, -1, 0, 60, -1, 5)),
+        f'"copied",{JOB},"peer":"{"f" * 40}","size":0,"retry":0,"ttl":60,"ctime":5',
+    ),
+    ("", event("queued", reason="nack"), f'"queued",{JOB},"reason":"nack"'),
+    (
+        "10.0.0.7:50123",
+        event("delivered", numbers=(0, 2, -1, -1, -1, -1, -1, -1, -1)),
+        f'"delivered",{JOB},"client":"10.0.0.7:50123","nacks":0,"deliveries":2',
+    ),
+    (
+        "",
+        event("acked", reason="peer", peer=PEER),
+        f'"acked",{JOB},"reason":"peer","peer":"{"f" * 40}"',
+    ),
+    ("", event("expired"), f'"expired",{JOB}'),
+]
+
+
+@pytest.mark.parametrize(("client", "entry", "expected"), GOLDEN)
+def test_a_line_has_the_fields_that_apply_in_their_order(
+    client: str, entry: What, expected: str
+) -> None:
+    assert line(client, entry, ID) == BEGIN + expected + "}\n"
+
+
+@pytest.mark.parametrize(("client", "entry", "expected"), GOLDEN)
+def test_fields_behind_the_reason_that_do_not_apply_may_be_left_out(
+    client: str, entry: What, expected: str
+) -> None:
+    short = list(entry)
+    while len(short) > 4 and short[-1] in (b"", -1):
+        short.pop()
+    assert line(client, tuple(short), ID) == BEGIN + expected + "}\n"
+
+
+def test_a_job_that_is_queued_as_it_is_added_has_two_lines() -> None:
+    entry = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 5))
+    counters = '"client":"web-1","nacks":0,"deliveries":0'
+    assert line("web-1", entry, ID) == (
+        f'{BEGIN}"added",{JOB},{counters},"size":7,"repl":1,"copies":1,"retry":300,"ttl":600,'
+        f'"delay":0,"ctime":5}}\n{BEGIN}"queued",{JOB},"reason":"add",{counters}}}\n'
+    )
+
+
+OTHERS = [b"D-01234567-%024d-05a1" % n for n in range(3)]
+
+
+def test_what_happens_to_many_jobs_has_a_line_for_each_of_them() -> None:
+    taken = event("delivered", numbers=(1, 2))
+    acked = event("acked", reason="client")
+    assert line("web-1", taken, *OTHERS, acked, ID) == (
+        "".join(line("web-1", taken, id) for id in OTHERS) + line("web-1", acked, ID)
+    )
+
+
+def test_the_same_may_happen_on_behalf_of_one_client_and_the_next() -> None:
+    taken = event("delivered", numbers=(0, 0))
+    added = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 8))
+    after = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 9))
+    one, two, three = OTHERS
+    events = [taken, one, "web-1", two, "web-2", three, added, one, "web-1", two, "", taken, three]
+    assert line(*events) == (
+        line(taken, one)
+        + line("web-1", taken, two)
+        + line("web-2", taken, three)
+        + line("web-2", added, one)
+        + line("web-1", after, two)
+        + line(taken, three)
+    )
+
+
+def test_the_ctimes_of_new_jobs_rise_by_one() -> None:
+    copied = event("copied", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 41))
+    added = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 87))
+    text = LineWriter(NODE).lines([copied, *OTHERS, added, *OTHERS[:2]])
+    found = [json.loads(line) for line in text.splitlines()]
+    assert [(line["event"], line["id"].encode(), line.get("ctime")) for line in found] == [
+        ("copied", OTHERS[0], 41),
+        ("copied", OTHERS[1], 42),
+        ("copied", OTHERS[2], 43),
+        ("added", OTHERS[0], 87),
+        ("queued", OTHERS[0], None),
+        ("added", OTHERS[1], 88),
+        ("queued", OTHERS[1], None),
+    ]
+
+
+def test_there_are_as_many_lines_of_jobs_as_events_are_counted() -> None:
+    both = event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 87))
+    later = event("added", numbers=(0, 0, 7, 1, 1, 300, 600, 9, 87))
+    missing = (1_795_290_000_123, "dropped", 17)
+    events = [missing, both, *OTHERS[:1], "web-1", *OTHERS[1:], later, *OTHERS, "", both[:4], ID]
+    assert count(events) == 11
+    assert len(LineWriter(NODE).lines(events).splitlines()) == 1 + 11
+
+
+def test_a_queue_name_that_is_no_utf_8_has_its_odd_bytes_escaped() -> None:
+    assert (
+        json.loads(line(event("queued", b"caf\xc3\xa9-\xff\xfe"), ID))["queue"] == "café-\\xff\\xfe"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ['say "hi"', "back\\slash", "two\nlines\r", "\0", "\u2028", "日本", "\x7f\x85"]
+)
+def test_names_of_any_kind_stay_in_their_line_and_come_back_as_they_were(name: str) -> None:
+    text = line(name, event("delivered", name.encode()), ID)
+    assert len(text.splitlines()) == 1
+    assert json.loads(text)["queue"] == name
+    assert json.loads(text)["client"] == name
+
+
+def test_a_client_name_with_stray_bytes_is_written_as_well() -> None:
+    stray = b"\xff".decode("utf-8", "surrogateescape")
+    assert json.loads(line(stray, event("acked"), ID))["client"] == stray
+
+
+def test_a_line_about_lost_events_has_their_count() -> None:
+    assert line((1_795_290_000_123, "dropped", 17)) == BEGIN + '"dropped","count":17}\n'
+
+
+def test_more_names_than_are_remembered_come_out_right() -> None:
+    events: list[Event] = []
+    for n in range(30_000):
+        events += event("queued", b"q%d" % (n % 12_000)), ID
+    text = LineWriter(NODE).lines(events)
+    queues = [json.loads(line)["queue"] for line in text.splitlines()]
+    assert queues == [f"q{n % 12_000}" for n in range(30_000)]

@@ -1,0 +1,101 @@
+"""The log says where it begins and where it is complete."""
+
+import marshal
+import os
+import signal
+from pathlib import Path
+
+from disque_trio.eventlog.child import HEAD
+from disque_trio.eventlog.feed import Feed
+from tests.support.eventlog_rig import Rig, running, until
+
+NOW = 1_795_290_000_000
+
+
+def told(rig: Rig) -> list[tuple[object, object]]:
+    return [(line["event"], line["time"]) for line in rig.lines()]
+
+
+async def test_the_first_line_says_that_the_log_begins_and_the_last_that_it_is_complete(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    async with running(rig):
+        rig.source.make(2)
+        await until(lambda: rig.value("events_written") == 2)
+        rig.source.now = NOW + 9
+    assert told(rig) == [
+        ("started", NOW),
+        ("queued", NOW),
+        ("queued", NOW),
+        ("stopped", NOW + 9),
+    ]
+
+
+async def test_the_log_begins_with_the_first_event_and_not_with_the_turn_that_hands_it_over(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    rig.source.now = 0  # it has done nothing yet
+    async with running(rig):
+        rig.source.now = NOW
+        rig.source.make(1)
+        rig.source.now = NOW + 70
+    assert told(rig)[0] == ("started", NOW)
+
+
+async def test_the_log_of_a_node_that_dies_is_not_called_complete(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.log.apply(rig.settings())
+    rig.source.make(1)
+    rig.log.turn()
+    feed = rig.log._feed
+    assert [marshal.loads(batch[HEAD.size :])[0][1] for batch in feed._unsent] == [
+        "started",
+        "queued",
+    ]
+
+
+async def test_a_log_that_is_switched_off_is_complete_up_to_there(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with running(rig):
+        rig.source.make(1)
+        rig.source.now = NOW + 1
+        rig.log.apply(None)
+        rig.source.now = NOW + 5
+        rig.log.apply(rig.settings())
+        rig.source.make(1)
+        rig.source.now = NOW + 7
+    assert told(rig) == [
+        ("started", NOW),
+        ("queued", NOW),
+        ("stopped", NOW + 1),
+        ("started", NOW + 5),
+        ("queued", NOW + 5),
+        ("stopped", NOW + 7),
+    ]
+
+
+async def test_other_settings_and_another_process_are_no_beginning(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with running(rig):
+        rig.source.make(1)
+        await until(lambda: rig.value("events_written") == 1)
+        rig.log.apply(rig.settings(size=2 << 20))
+        await until(lambda: len(rig.lines()) == 2)
+        rig.source.make(1)
+        await until(lambda: rig.value("events_written") == 2)
+        pid = rig.child()
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: rig.child() not in (0, pid))
+    assert [event for event, _ in told(rig)] == ["started", "queued", "queued", "stopped"]
+
+
+def test_what_is_missing_is_said_before_the_log_is_called_complete() -> None:
+    feed = Feed(limit=1)
+    feed.add([(NOW, "queued", b"q", "add"), b"D-1"], NOW)
+    feed.add([(NOW, "queued", b"q", "add"), b"D-2"], NOW)
+    feed.mark("stopped", NOW + 3)
+    said = [event for batch in feed._unsent for event in marshal.loads(batch[HEAD.size :])]
+    assert said[2:] == [(NOW + 3, "dropped", 1), (NOW + 3, "stopped")]
+    assert feed.dropped == 1

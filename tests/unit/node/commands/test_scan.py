@@ -1,0 +1,176 @@
+"""QSCAN and JSCAN: cursors, filters, errors, and that a walk misses nothing."""
+
+import random
+
+import pytest
+
+from disque_trio.node.core.job import Job
+from tests.support.node_bench import JOB_FIELDS, Bench
+
+BAD = "ERR invalid cursor or option name"
+
+
+def walk(bench: Bench, *args: str | int) -> list[bytes]:
+    """All that a scan gives from cursor 0 to cursor 0."""
+    found: list[bytes] = []
+    cursor = b"0"
+    while True:
+        reply = bench(args[0], cursor, *args[1:])
+        assert isinstance(reply, list)
+        cursor = reply[0]
+        found += reply[1]
+        if cursor == b"0":
+            return found
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 10_000])
+def test_a_walk_gives_every_queue_and_every_job_once(bench: Bench, count: int) -> None:
+    ids = [bench.add(f"q{number % 50}") for number in range(300)]
+    queues = walk(bench, "QSCAN", "COUNT", count)
+    assert sorted(queues) == sorted(f"q{number}".encode() for number in range(50))
+    assert sorted(walk(bench, "JSCAN", "COUNT", count)) == sorted(ids)
+
+
+def test_a_walk_misses_nothing_while_jobs_come_and_go(bench: Bench) -> None:
+    rng = random.Random(5)
+    stay = [bench.add("stay") for _ in range(200)]
+    go = [bench.add("go") for _ in range(200)]
+    found: list[bytes] = []
+    cursor = b"0"
+    while True:
+        reply = bench("JSCAN", cursor, "COUNT", 20)
+        assert isinstance(reply, list)
+        cursor = reply[0]
+        found += reply[1]
+        if cursor == b"0":
+            break
+        for _ in range(10):
+            go.append(bench.add("go"))
+            bench("ACKJOB", go.pop(rng.randrange(len(go))))
+    assert len(found) == len(set(found))
+    assert set(stay) <= set(found)
+
+
+@pytest.mark.parametrize("command", ["QSCAN", "JSCAN"])
+def test_the_cursor_may_stand_anywhere(bench: Bench, command: str) -> None:
+    for number in range(20):
+        bench.add(f"q{number}")
+    reply = bench(command, 0, "COUNT", 5)
+    assert isinstance(reply, list)
+    cursor = reply[0]
+    rest = bench(command, cursor, "COUNT", 100)
+    assert bench(command, "COUNT", 100, cursor) == rest
+    assert bench(command, "COUNT", 100, cursor, "BUSYLOOP") != rest
+    assert bench(command) == bench(command, 0) == bench(command, "COUNT", 100, 0)
+
+
+@pytest.mark.parametrize("command", ["QSCAN", "JSCAN"])
+@pytest.mark.parametrize("cursor", [1, 77, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 10**30])
+def test_any_unsigned_number_is_a_cursor(bench: Bench, command: str, cursor: int) -> None:
+    bench.add()
+    reply = bench(command, cursor)
+    assert isinstance(reply, list)
+    assert reply[0] == b"0"
+
+
+@pytest.mark.parametrize("command", ["QSCAN", "JSCAN"])
+def test_busyloop_gives_all_at_once(bench: Bench, command: str) -> None:
+    for number in range(500):
+        bench.add(f"q{number}")
+    reply = bench(command, "COUNT", 1, "BUSYLOOP")
+    assert isinstance(reply, list)
+    assert reply[0] == b"0"
+    assert len(set(reply[1])) == len(reply[1]) == 500
+
+
+@pytest.mark.parametrize("command", ["QSCAN", "JSCAN"])
+def test_nothing_to_scan_is_an_empty_list(bench: Bench, command: str) -> None:
+    assert bench(command) == [b"0", []]
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["QSCAN", "x"], BAD),
+        (["QSCAN", -1], BAD),
+        (["QSCAN", 0, "COUNT"], BAD),
+        (["QSCAN", 0, "MINLEN"], BAD),
+        (["QSCAN", 0, "QUEUE", "q"], BAD),
+        (["QSCAN", 0, 0], "ERR syntax error"),
+        (["JSCAN", "x"], BAD),
+        (["JSCAN", ""], BAD),
+        (["JSCAN", 0, "STATE"], BAD),
+        (["JSCAN", 0, "REPLY"], BAD),
+        (["JSCAN", 0, "MINLEN", 1], BAD),
+        (["JSCAN", 0, "COUNT", 10, 5], "ERR syntax error"),
+        (["JSCAN", "STATE", "sleeping"], "ERR Invalid job state name"),
+        (["JSCAN", "STATE", "gone"], "ERR Invalid job state name"),
+        (["JSCAN", "REPLY", "some"], "ERR Invalid REPLY type, try ID or ALL"),
+    ],
+)
+def test_scans_name_what_is_wrong(bench: Bench, args: list[str | int], text: str) -> None:
+    assert bench.error(*args) == text
+
+
+@pytest.mark.parametrize("value", ["x", "-1", "0"])
+@pytest.mark.parametrize("command", ["QSCAN", "JSCAN"])
+def test_a_wrong_count_is_an_error(bench: Bench, command: str, value: str) -> None:
+    assert bench.error(command, "COUNT", value).startswith("ERR ")
+
+
+# ---- filters ------------------------------------------------------------------------------------
+
+
+def test_qscan_filters_by_length(bench: Bench) -> None:
+    for length in range(5):
+        bench.get(f"q{length}")
+        for _ in range(length):
+            bench.add(f"q{length}")
+    assert sorted(walk(bench, "QSCAN", "MINLEN", 3)) == [b"q3", b"q4"]
+    assert sorted(walk(bench, "QSCAN", "MAXLEN", 1)) == [b"q0", b"q1"]
+    assert walk(bench, "QSCAN", "minlen", 2, "maxlen", 2, "COUNT", 1) == [b"q2"]
+    assert walk(bench, "QSCAN", "MAXLEN", 0) == [b"q0"]
+    assert walk(bench, "QSCAN", "MINLEN", 9) == []
+
+
+def test_qscan_importrate_finds_none_on_a_node_alone(bench: Bench) -> None:
+    bench.add("q")
+    assert walk(bench, "QSCAN", "IMPORTRATE", 1) == []
+    assert walk(bench, "QSCAN", "IMPORTRATE", 0) == [b"q"]
+
+
+def test_jscan_filters_by_queue_and_states(bench: Bench) -> None:
+    queued, active = bench.add("a"), bench.add("a", "b", "DELAY", 5)
+    other = bench.add("b")
+    assert walk(bench, "JSCAN", "QUEUE", "a", "STATE", "queued") == [queued]
+    assert walk(bench, "JSCAN", "state", "Active") == [active]
+    assert sorted(walk(bench, "JSCAN", "STATE", "queued", "STATE", "active")) == sorted(
+        [queued, active, other]
+    )
+    assert sorted(walk(bench, "JSCAN", "STATE", "queued")) == sorted([queued, other])
+    assert walk(bench, "JSCAN", "STATE", "acked", "STATE", "wait-repl") == []
+    assert walk(bench, "JSCAN", "QUEUE", "nosuch") == []
+
+
+def test_jscan_takes_a_number_as_the_name_of_a_queue(bench: Bench) -> None:
+    job = bench.add("17")
+    bench.add("18")
+    assert walk(bench, "JSCAN", "QUEUE", 17) == [job]
+
+
+def test_jscan_gives_ids_as_status_and_whole_jobs_as_show_does(bench: Bench) -> None:
+    job = bench.add("q", "body")
+    bench.send(bench.me, "JSCAN", "REPLY", "id")
+    assert bench.raw(bench.me) == b"*2\r\n$1\r\n0\r\n*1\r\n+" + job + b"\r\n"
+    reply = bench("JSCAN", "REPLY", "all")
+    assert isinstance(reply, list)
+    assert reply[1] == [bench("SHOW", job)]
+    assert reply[1][0][::2] == JOB_FIELDS
+
+
+def test_jscan_leaves_out_acknowledges_of_jobs_that_were_never_here(bench: Bench) -> None:
+    job = bench.add()
+    unseen = Job(job[:35] + b"-0001", b"", None, 0, 0, 2**31, 0, 0)
+    bench.node.store.jobs.put(unseen.id, unseen)
+    assert walk(bench, "JSCAN") == [job]
+    assert walk(bench, "JSCAN", "REPLY", "all") == [bench("SHOW", job)]

@@ -1,0 +1,257 @@
+"""What the event log hears of jobs."""
+
+import random
+
+import pytest
+
+from disque_trio.eventlog.lines import LineWriter
+from disque_trio.node.core.events import EventNotes
+from disque_trio.node.core.job import Job
+from disque_trio.respserver.host import Host
+from disque_trio.respserver.machine import Machine
+from tests.support.mesh import Mesh
+
+Shown = tuple[str, str, str, int]
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    mesh = Mesh(3)
+    for bench in mesh.nodes:
+        bench.node.notes.eventing = True
+        bench.me.name = b"worker"
+    return mesh
+
+
+def noted(mesh: Mesh, index: int) -> list[Shown]:
+    """Event, reason, client and the number of the peer's node (-1: none), oldest first."""
+    events, mesh[index].node.notes.events = mesh[index].node.notes.events, []
+    found: list[Shown] = []
+    client = ""
+    what: tuple[int | str | bytes, ...] = ()
+    for event in events:
+        if isinstance(event, str):
+            client = event
+        elif isinstance(event, tuple):
+            what = event
+        else:
+            peer = what[4]
+            assert isinstance(peer, bytes)
+            number = mesh.ids.index(peer) if peer else -1
+            found.append((str(what[1]), str(what[3]), client, number))
+    return found
+
+
+def test_nothing_is_noted_unless_it_is_wanted(mesh: Mesh) -> None:
+    for bench in mesh.nodes:
+        bench.node.notes.eventing = False
+    mesh[0]("ACKJOB", mesh.add(0))
+    mesh.settle()
+    assert [bench.node.notes.events for bench in mesh.nodes] == [[], [], []]
+
+
+def test_the_life_of_a_job_with_copies(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 60)
+    assert noted(mesh, 0) == [
+        ("replicated", "", "worker", -1),
+        ("added", "add", "worker", -1),
+    ]
+    assert noted(mesh, 1) == [("copied", "", "", 0)]
+    mesh[0].get()
+    mesh[0]("WORKING", id)
+    mesh[0]("NACK", id)
+    mesh[0].get()
+    mesh[0]("ACKJOB", id)
+    mesh[0]("ACKJOB", id)
+    mesh.settle()
+    events = noted(mesh, 0)
+    assert events.pop()[:2] == ("deleted", "collected")
+    assert events == [
+        ("delivered", "", "worker", -1),
+        ("working", "", "worker", -1),
+        ("nacked", "", "worker", -1),
+        ("queued", "nack", "worker", -1),
+        ("delivered", "", "worker", -1),
+        ("acked", "client", "worker", -1),
+    ]
+    assert noted(mesh, 1) == [("acked", "peer", "", 0), ("deleted", "collected", "", 0)]
+
+
+def test_numbers_are_given_where_a_job_is_new(mesh: Mesh) -> None:
+    mesh.add(0, "REPLICATE", 2, "RETRY", 60, "TTL", 100, "DELAY", 5)
+    event = next(event for event in mesh[0].node.notes.events if event[1] == "added")
+    assert event[5:13] == (0, 0, 4, 2, 2, 60, 100, 5)
+    assert event[13] == next(iter(mesh[0].node.store.jobs.values())).ctime
+
+
+def test_a_job_that_moves_is_noted_on_both_sides(mesh: Mesh) -> None:
+    mesh.add(0, "REPLICATE", 1)
+    noted(mesh, 0)
+    client = mesh[1].block("q")
+    client.name = b"other"
+    mesh.settle()
+    assert noted(mesh, 0) == [("exported", "", "", 1)]
+    assert noted(mesh, 1) == [
+        ("imported", "", "", 0),
+        ("queued", "import", "", 0),
+        ("delivered", "", "other", -1),
+    ]
+
+
+def test_why_a_job_is_queued_and_how_it_ends(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1, "DELAY", 1, "RETRY", 2, "TTL", 9)
+    mesh.advance(1.1)
+    mesh[0]("DEQUEUE", id)
+    mesh[0]("ENQUEUE", id)
+    mesh[0].get()
+    mesh.advance(3)
+    mesh.advance(10)
+    gone = mesh.add(0, "REPLICATE", 1)
+    mesh[0]("DELJOB", gone)
+    fast = mesh.add(0, "REPLICATE", 1)
+    mesh[0]("FASTACK", fast)
+    events = [event[:2] for event in noted(mesh, 0)]
+    assert events == [
+        ("added", ""),
+        ("queued", "delay"),
+        ("dequeued", "command"),
+        ("queued", "enqueue"),
+        ("delivered", ""),
+        ("queued", "retry"),
+        ("expired", ""),
+        ("added", "add"),
+        ("deleted", "command"),
+        ("added", "add"),
+        ("deleted", "fastack"),
+    ]
+
+
+def test_a_client_without_a_name_is_called_by_its_address(mesh: Mesh) -> None:
+    mesh[0].me.name = b""
+    mesh.add(0, "REPLICATE", 1)
+    assert noted(mesh, 0)[0][2] == "10.0.0.1:7000"
+
+
+def test_a_job_that_was_given_up_is_noted(mesh: Mesh) -> None:
+    mesh.lose = lambda source, target, packet: True
+    mesh[0].send(mesh[0].me, "ADDJOB", "q", "b", 100)
+    mesh.advance(1)
+    assert [event[:2] for event in noted(mesh, 0)] == [("deleted", "given-up")]
+
+
+def test_what_happens_to_many_jobs_is_noted_once(mesh: Mesh) -> None:
+    bench = mesh[0]
+    ids = [bench.add("q", "body", "REPLICATE", 1) for _ in range(3)]
+    assert bench.get_all(count=3) == ids
+    added, client, *others = bench.node.notes.events
+    assert (client, *others[:3]) == ("worker", *ids)
+    assert isinstance(added, tuple)
+    assert added[1:4] == ("added", b"q", "add")
+    assert isinstance(others[3], tuple)
+    assert others[3][1:4] == ("delivered", b"q", "")
+    assert others[4:] == ids
+
+
+OPTIONS: list[list[str | int]] = [
+    ["REPLICATE", 1],
+    ["REPLICATE", 1],
+    ["REPLICATE", 2],
+    ["REPLICATE", 1, "RETRY", 5],
+    ["REPLICATE", 1, "TTL", 50],
+    ["REPLICATE", 1, "DELAY", 1],
+]
+
+
+def lines_of_a_random_run(seed: int, each: bool) -> list[bytes]:
+    """What two nodes' logs say; their events are taken after ``each`` command, or at the end."""
+    rng = random.Random(seed)
+    mesh = Mesh(2, seed)
+    clients = [[bench.client(), bench.client()] for bench in mesh.nodes]
+    writers = [LineWriter(id.decode()) for id in mesh.ids]
+    lines = [b"", b""]
+    for bench in mesh.nodes:
+        bench.node.notes.eventing = True
+    for _ in range(400):
+        bench, client = mesh[index := rng.randrange(2)], rng.choice(clients[index])
+        known = [job.id for job in bench.node.store.jobs.values()]
+        job = ["ADDJOB", rng.choice("qp"), "x" * rng.randrange(1, 3), 0, *rng.choice(OPTIONS)]
+        words = rng.choice(
+            [
+                job,
+                job,
+                ["GETJOB", "NOHANG", "FROM", "q", "p"],
+                ["CLIENT", "SETNAME", rng.choice("ab")],
+                *([name, rng.choice(known)] for name in ("ACKJOB", "NACK", "ENQUEUE") if known),
+            ]
+        )
+        bench.send(client, *words)
+        if each:
+            hand_over(mesh, writers, lines)
+        if rng.randrange(20) == 0:
+            mesh.advance(rng.choice([0.001, 1.2, 6]))
+    hand_over(mesh, writers, lines)
+    return lines
+
+
+def hand_over(mesh: Mesh, writers: list[LineWriter], lines: list[bytes]) -> None:
+    for index, bench in enumerate(mesh.nodes):
+        events, bench.node.notes.events = bench.node.notes.events, []
+        lines[index] += writers[index].lines(events)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_noted_in_short_is_what_is_noted_at_length(seed: int) -> None:
+    at_once = lines_of_a_random_run(seed, each=False)
+    assert at_once == lines_of_a_random_run(seed, each=True)
+    assert min(text.count(b"\n") for text in at_once) > 50
+
+
+FACTS = {"repl": 1, "ctime": 8, "etime": 2000, "delay": 0, "retry": 9}
+
+
+def second(**changed: int) -> Job:
+    facts = FACTS | changed
+    return Job(b"D-2", b"q", b"body", **facts)
+
+
+def shared(*holders: bytes) -> Job:
+    job = second()
+    job.delivered = holders
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "reason", "peer"),
+    [
+        (second(repl=2), "add", b""),
+        (second(ctime=9), "add", b""),
+        (second(etime=2001), "add", b""),
+        (second(delay=1), "add", b""),
+        (second(retry=8), "add", b""),
+        (shared(b"f" * 40, b"e" * 40), "add", b""),
+        (Job(b"D-2", b"q", b"longer", **FACTS), "add", b""),
+        (Job(b"D-2", b"p", b"body", **FACTS), "add", b""),
+        (second(), "", b""),
+        (second(), "add", b"f" * 40),
+    ],
+)
+def test_what_differs_between_two_jobs_in_a_row_is_noted(
+    job: Job, reason: str, peer: bytes
+) -> None:
+    source = EventNotes(Machine("disque", "jobs", {}, Host(), lambda: 0))
+    source.note("added", Job(b"D-1", b"q", b"body", **FACTS | {"ctime": 7}), "add", new=True)
+    source.peer = peer
+    source.note("added", job, reason, new=True)
+    both = source.events
+    source.events = []
+    source.note("added", job, reason, new=True)
+    lines = LineWriter("0" * 40).lines(both).splitlines()
+    assert lines[2:] == LineWriter("0" * 40).lines(source.events).splitlines()
+    assert lines[0] != lines[2].replace(b"D-2", b"D-1")
+
+
+def test_a_job_without_copies_behind_one_with_copies_is_noted() -> None:
+    source = EventNotes(Machine("disque", "jobs", {}, Host(), lambda: 0))
+    source.note("added", shared(b"f" * 40, b"e" * 40), new=True)
+    source.note("added", second(ctime=9), new=True)
+    assert [event[9] for event in source.events if isinstance(event, tuple)] == [2, 1]

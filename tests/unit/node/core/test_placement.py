@@ -1,0 +1,144 @@
+"""Copies on different hosts: nodes of one host count as one."""
+
+import pytest
+
+from tests.support.mesh import Mesh
+
+A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
+
+
+def spread(*ips: str) -> Mesh:
+    mesh = Mesh(len(ips), jitter=None)
+    mesh.spread(*ips)
+    return mesh
+
+
+def ask(mesh: Mesh, *args: str | int, timeout: int = 0) -> str:
+    """ADDJOB on node 0; returns its reply, empty if it waits."""
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", "body", timeout, *args)
+    mesh.settle()
+    return "".join(r.decode() if isinstance(r, bytes) else str(r) for r in bench.replies(bench.me))
+
+
+def hosts_of(mesh: Mesh, id: bytes, ips: tuple[str, ...]) -> list[str]:
+    return sorted(ips[i] for i in mesh.holders(id))
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",)])
+def test_each_copy_is_on_a_host_of_its_own(options: tuple[str, ...]) -> None:
+    ips = (A, A, B, B, C, C)
+    mesh = spread(*ips)
+    for _ in range(20):
+        assert hosts_of(mesh, mesh.add(0, "REPLICATE", 3, *options), ips) == [A, B, C]
+
+
+def test_any_host_can_have_the_copy() -> None:
+    ips = (A, A, B, C)
+    mesh = spread(*ips)
+    seen = [hosts_of(mesh, mesh.add(0, "REPLICATE", 2), ips) for _ in range(30)]
+    assert {tuple(hosts) for hosts in seen} == {(A, B), (A, C)}
+
+
+def test_processes_of_two_hosts_keep_to_their_partners() -> None:
+    mesh = spread(A, A, B, B)
+    for _ in range(10):
+        assert mesh.holders(mesh.add(0, "REPLICATE", 2)) == [0, 2]
+        assert mesh.holders(mesh.add(1, "REPLICATE", 2)) == [1, 3]
+
+
+def test_where_the_partner_is_silent_another_node_of_its_host_is_tried() -> None:
+    mesh = spread(A, A, B, B)
+    mesh.lose = lambda source, target, packet: target == 2
+    assert ask(mesh, "REPLICATE", 2) == ""
+    mesh.advance(0.06)
+    (job,) = mesh[0].node.store.jobs.values()
+    assert mesh[0].replies(mesh[0].me) == [job.id]
+    assert mesh.holders(job.id) == [0, 3]
+
+
+def test_a_partner_without_a_connection_is_passed_over() -> None:
+    mesh = spread(A, B, B)
+    mesh.cut(0, 1)
+    assert mesh.holders(mesh.add(0, "REPLICATE", 2)) == [0, 2]
+
+
+def test_two_copies_on_one_host_count_once() -> None:
+    ips = (A, B, B, C, C)
+    mesh = spread(*ips)
+    silent = {3, 4}
+    late = list[tuple[int, bytes]]()
+
+    def lose(source: int, target: int, packet: bytes) -> bool:
+        if source in (1, 2) and target == 0 and len(late) < 1:
+            late.append((source, packet))  # the first confirmation comes later
+            return True
+        return target in silent
+
+    mesh.lose = lose
+    assert ask(mesh, "REPLICATE", 3) == ""
+    mesh.advance(0.3)  # the other node of B is asked, and confirms
+    (job,) = mesh[0].node.store.jobs.values()
+    assert {1, 2} <= set(mesh.holders(job.id))
+    source, packet = late[0]
+    mesh[0].node.receive(mesh.ids[source], packet, mesh[0].now)
+    mesh[0].node.commit()
+    assert mesh[0].replies(mesh[0].me) == []
+    silent.clear()
+    mesh.advance(0.5)
+    assert mesh[0].replies(mesh[0].me) == [job.id]
+    assert set(hosts_of(mesh, job.id, ips)) == {A, B, C}
+
+
+def test_a_host_whose_copy_is_confirmed_gets_no_second_one() -> None:
+    mesh = spread(A, B, B, C)
+    mesh.lose = lambda source, target, packet: target == 3
+    assert ask(mesh, "REPLICATE", 3, timeout=1_000) == ""
+    mesh.advance(0.5)
+    (job,) = mesh[0].node.store.jobs.values()
+    assert len(set(mesh.holders(job.id)) & {1, 2}) == 1
+
+
+def test_what_a_leaving_node_places_elsewhere_can_be_on_its_own_host() -> None:
+    mesh = spread(A, A, B)
+    mesh[0].node.set_leaving(True)
+    id = mesh.add(0, "REPLICATE", 2)
+    assert mesh.holders(id) == [1, 2]
+    assert ask(mesh, "REPLICATE", 3).startswith("NOREPL Not enough reachable nodes")
+
+
+def test_where_hosts_are_missing_as_well_memory_is_not_blamed() -> None:
+    mesh = spread(A, A)
+    mesh[0].node.memory.external_above = 0
+    mesh[0].node.queues.create(b"x")
+    assert ask(mesh, "REPLICATE", 2).startswith("NOREPL Not enough reachable nodes")
+    mesh = spread(A, B)
+    mesh[0].node.memory.external_above = 0
+    mesh[0].node.queues.create(b"x")
+    assert ask(mesh, "REPLICATE", 2).startswith("NOREPL Memory is short")
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",)])
+def test_more_copies_than_hosts_are_refused_at_once(options: tuple[str, ...]) -> None:
+    mesh = spread(A, A, B)
+    assert ask(mesh, "REPLICATE", 3, *options).startswith("NOREPL Not enough reachable nodes")
+    assert spread(A, A, A).peers[0].places() == 1
+    assert ask(spread(A, A, A), "REPLICATE", 2).startswith("NOREPL")
+
+
+def test_a_job_has_as_many_copies_as_there_are_hosts_if_nobody_says_how_many() -> None:
+    mesh = spread(A, A)
+    assert mesh.holders(mesh.add(0)) == [0]
+    ips = (A, A, B, B)
+    mesh = spread(*ips)
+    assert hosts_of(mesh, mesh.add(0), ips) == [A, B]
+
+
+def test_until_the_own_address_is_known_no_copy_is_placed() -> None:
+    assert ask(spread("", A), "REPLICATE", 2).startswith("NOREPL")
+
+
+def test_a_leaving_node_gives_all_to_the_other_process_of_the_only_host() -> None:
+    mesh = spread(A, A)
+    mesh[0].node.set_leaving(True)
+    assert mesh.holders(mesh.add(0)) == [1]

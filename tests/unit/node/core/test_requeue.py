@@ -1,0 +1,172 @@
+"""Which of the holders queues a job again."""
+
+import pytest
+
+from disque_trio.protocol import bus
+from tests.support.mesh import Mesh
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh(3)
+
+
+def queued_on(mesh: Mesh, id: bytes) -> list[int]:
+    return [i for i, state in enumerate(mesh.states(id)) if state == "queued"]
+
+
+def test_a_job_that_is_not_acknowledged_is_queued_again_by_one_node() -> None:
+    for seed in range(20):
+        mesh = Mesh(3, seed, jitter=None)
+        id = mesh.add(0, "RETRY", 3)
+        assert mesh[0].get() == id
+        mesh.advance(4)
+        assert len(queued_on(mesh, id)) == 1
+        assert all(bench.number(id, b"additional-deliveries") for bench in mesh.nodes)
+
+
+def test_the_others_are_asked_half_a_second_before(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 5)
+    mesh[0].get()
+    mesh.told()
+    mesh.advance(4.4)
+    assert mesh.told() == []
+    mesh.advance(0.15)
+    assert {entry[1] for entry in mesh.told()} == {"willqueue"}
+    assert queued_on(mesh, id) == []
+
+
+def test_while_it_stays_queued_nobody_else_queues_it(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 2, "TTL", 1000)
+    for _ in range(30):
+        mesh.advance(1)
+        assert queued_on(mesh, id) == [0]
+    assert mesh.told("willqueue") == []
+
+
+def test_a_holder_that_cannot_hear_the_others_queues_it(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 5)
+    mesh.cut(1, 0)
+    mesh.cut(1, 2)
+    mesh.advance(6)
+    assert queued_on(mesh, id) == [0, 1]
+    mesh.join(1, 0)
+    mesh.join(1, 2)
+    mesh.advance(6)
+    assert len(queued_on(mesh, id)) == 1
+
+
+def test_of_two_that_queued_it_the_id_decides(mesh: Mesh) -> None:
+    kept = []
+    for _ in range(20):
+        id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
+        for bench in mesh.nodes:
+            bench("ENQUEUE", id)
+        mesh.settle()
+        mesh[0]("DEQUEUE", id)
+        mesh[1]("ENQUEUE", id)
+        mesh[2]("ENQUEUE", id)
+        mesh.settle()
+        winner = queued_on(mesh, id)
+        assert len(winner) == 1
+        kept.append(winner[0])
+        mesh[winner[0]]("DEQUEUE", id)
+    assert set(kept) == {1, 2}
+
+
+def test_nacks_are_counted_by_all_holders(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 60)
+    for count in (1, 2, 3):
+        assert mesh[0].get() == id
+        assert mesh[0]("NACK", id) == 1
+        mesh.settle()
+        assert [bench.number(id, b"nacks") for bench in mesh.nodes] == [count] * 3
+        assert queued_on(mesh, id) == [0]
+
+
+def test_a_nack_at_another_holder_queues_it_there(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 60)
+    mesh[0].get()
+    assert mesh[2]("NACK", id) == 1
+    mesh.settle()
+    assert queued_on(mesh, id) == [2]
+    assert [bench.number(id, b"nacks") for bench in mesh.nodes] == [1] * 3
+
+
+def test_working_postpones_on_all_holders_and_takes_it_out_of_queues(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 10, "TTL", 1000)
+    mesh[0].get()
+    for _ in range(5):
+        mesh.advance(8)
+        assert mesh[0]("WORKING", id) == 10
+        mesh.settle()
+        assert queued_on(mesh, id) == []
+    mesh[1]("ENQUEUE", id)
+    mesh[2]("WORKING", id)
+    mesh.settle()
+    assert queued_on(mesh, id) == []
+
+
+def test_a_clock_that_jumps_over_the_question_still_asks(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 10)
+    mesh[0].get()
+    mesh[1].now += 60_000
+    mesh[1].node.tick(mesh[1].now)
+    assert queued_on(mesh, id) == []
+    assert {entry[1] for entry in mesh.told()} >= {"willqueue"}
+
+
+def test_an_at_most_once_job_never_comes_back(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 0, "TTL", 100)
+    assert mesh[0].get() == id
+    packets = mesh[1].node.packets
+    for type in (bus.ENQUEUE, bus.QUEUED, bus.WILLQUEUE, bus.WORKING):
+        mesh[0].node.receive(mesh.ids[1], packets.about_job(type, id), mesh[0].now)
+    mesh.advance(50)
+    assert all(bench.get() is None for bench in mesh.nodes)
+
+
+def test_a_job_that_waited_for_most_of_its_retry_time_is_not_queued_again_right_away() -> None:
+    for seed in range(20):
+        mesh = Mesh(3, seed, jitter=None)
+        id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+        mesh.advance(8)
+        assert mesh[0].get() == id
+        mesh.settle()
+        mesh.advance(9)
+        assert queued_on(mesh, id) == []
+        mesh.advance(2)
+        assert len(queued_on(mesh, id)) == 1
+
+
+def test_a_backlog_that_is_taken_late_is_not_queued_again_by_the_copies(mesh: Mesh) -> None:
+    ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 60, "TTL", 10_000) for _ in range(20)]
+    # A job that stays queued is announced every 59 s, and the copies count from then.
+    mesh.advance(41 * 59 + 49)
+    for _ in ids:
+        mesh[0].get()
+    mesh.settle()
+    mesh.advance(29)
+    assert [queued_on(mesh, id) for id in ids] == [[]] * 20
+
+
+def test_a_job_that_is_taken_early_costs_no_packet(mesh: Mesh) -> None:
+    mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    mesh.advance(4)
+    mesh.told()
+    mesh[0].get()
+    assert mesh.told() == []
+
+
+def test_the_giver_of_a_job_leaves_its_whole_retry_time_to_the_taker() -> None:
+    mesh = Mesh(2)
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 10, "TTL", 1000)
+    mesh.advance(4.9)
+    packet = mesh[1].node.packets.about_queue(bus.NEEDJOBS, b"q", 5)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    mesh.advance(4.5)
+    assert mesh[1].get() == id
+    mesh.settle()
+    mesh.advance(5)
+    assert queued_on(mesh, id) == []

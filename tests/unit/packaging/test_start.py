@@ -1,0 +1,91 @@
+"""A command imports what it needs: what only says something starts neither Trio nor a library."""
+
+import socket
+import subprocess
+import sys
+import threading
+import tomllib
+
+import pytest
+
+from tests.support import ROOT
+
+COMMANDS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+    "scripts"
+]
+HEAVY = {
+    "asyncio.events",
+    "coredis",
+    "hiredis",
+    "pandas",
+    "prompt_toolkit",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+    "ssl",
+    "structlog",
+    "trio",
+}
+BARE = set(
+    subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+)
+RUN = """
+import sys
+from {module} import {function}
+try:
+    {function}()
+except SystemExit:
+    pass
+sys.stdout.flush()
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def modules_of(command: str, *arguments: str) -> tuple[str, set[str]]:
+    """What the command prints, and what it has imported by then."""
+    module, _, function = COMMANDS[command].partition(":")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(module=module, function=function), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, set(done.stderr.split())
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_and_version_import_nothing_heavy(command: str, option: str) -> None:
+    printed, modules = modules_of(command, option)
+    assert command in printed or "disque-trio" in printed
+    assert not modules & HEAVY
+
+
+def test_a_command_of_the_client_needs_a_socket_and_no_library() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as client:
+                client.recv(1000)
+                client.sendall(b"+PONG\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        printed, modules = modules_of("disque", "-p", str(listener.getsockname()[1]), "ping")
+        thread.join()
+    assert printed == "PONG\n"
+    assert not (modules - BARE) & (HEAVY | {"inspect", "json", "pathlib", "typing"})
+
+
+@pytest.mark.parametrize("module", ["disque_trio.node.main", "disque_trio.bananaq.process"])
+def test_a_server_imports_no_other_event_loop_and_no_yaml_without_a_file(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    assert "trio" in modules
+    assert not modules & {"asyncio.events", "yaml", "coredis", "pyspark"}

@@ -1,0 +1,43 @@
+"""Error replies as exceptions."""
+
+import pytest
+
+from disque_trio.client import (
+    AuthError,
+    LeavingError,
+    MaxLenError,
+    NoJobError,
+    NoReplError,
+    ReplyError,
+    TooLateError,
+)
+from disque_trio.respclient.errors import reply_error
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ERR syntax error", ReplyError),
+        ("NOREPL Not enough reachable nodes", NoReplError),
+        ("NOJOB Job not known", NoJobError),
+        ("TOOLATE Half of job TTL", TooLateError),
+        ("MAXLEN Queue is already longer", MaxLenError),
+        ("LEAVING This node is leaving", LeavingError),
+        ("NOAUTH Authentication required.", AuthError),
+        ("ERR invalid password", AuthError),
+        ("ERR Client sent AUTH, but no password is set", AuthError),
+        ("SOMETHINGNEW text", ReplyError),
+    ],
+)
+def test_the_first_word_of_an_error_decides_the_exception(
+    text: str, kind: type[ReplyError]
+) -> None:
+    error = reply_error(text)
+    assert type(error) is kind
+    assert (error.code, error.message) == tuple(text.split(" ", 1))
+    assert str(error) == text
+
+
+def test_an_error_of_one_word_is_read() -> None:
+    error = reply_error("OOPS")
+    assert (error.code, error.message, str(error)) == ("OOPS", "", "OOPS")

@@ -1,0 +1,91 @@
+"""What is due at the same time is done in slices, so that clients get their turns in between."""
+
+import pytest
+import trio
+import trio.testing
+
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.io.engine import LINGER, Engine
+from disque_trio.respserver.io.tasks import LONGEST_SLICE, PATIENCE, SLICE, slice_of
+from tools.bench.inprocess import START, Desk, make_node
+
+JOBS = 20_000
+
+
+def crowd() -> Desk:
+    """A node with many jobs that have just expired, all at the same time."""
+    node = make_node()
+    producer = Client(1, True)
+    for _ in range(JOBS):
+        node.command(producer, [b"ADDJOB", b"q", b"", b"0", b"RETRY", b"99", b"TTL", b"9"], START)
+        producer.out.clear()
+    desk = Desk(node, timed=True)
+    desk.clock.time = START + 11_000  # not so late that the slices grow
+    return desk
+
+
+async def test_others_have_many_turns_while_jobs_expire() -> None:
+    desk = crowd()
+    node, engine = desk.machine, desk.engine
+    timer = desk.timer
+    seen = []
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(timer.run, engine)
+            while node.held():
+                await trio.lowlevel.checkpoint()
+                seen.append((node.held(), engine.linger))
+            nursery.cancel_scope.cancel()
+    between = {held for held, _ in seen if 0 < held < JOBS}
+    assert len(between) >= 4
+    # The engine does not linger while there is something to do, and again when there is not.
+    assert {linger for held, linger in seen if held in between} == {0.0}
+    assert engine.linger == LINGER
+    desk.close()
+
+
+async def test_what_is_due_waits_while_the_node_is_halted() -> None:
+    desk = crowd()
+    desk.engine.halt()
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.timer.run, desk.engine)
+            for _ in range(10):
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+    assert desk.machine.held() == JOBS
+    desk.close()
+
+
+async def test_while_much_is_written_nobody_looks_for_what_is_due(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    desk = crowd()
+    engine = desk.engine
+    looks = []
+    timer = desk.timer
+    do_due = timer._do_due
+
+    def look(engine: Engine, linger: float) -> None:
+        looks.append(desk.machine.held())
+        do_due(engine, linger)
+
+    monkeypatch.setattr(timer, "_do_due", look)
+    engine.hold.begin([])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timer.run, engine)
+        await trio.sleep(60)
+        engine.after_node()
+        await trio.sleep(60)
+        assert looks == []
+        engine.stored(True)
+        while desk.machine.held():
+            await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    desk.close()
+
+
+def test_slices_grow_only_when_what_is_due_is_very_late() -> None:
+    assert slice_of(0) == slice_of(PATIENCE) == SLICE
+    assert SLICE < slice_of(PATIENCE + 1_000) < slice_of(PATIENCE + 2_000) < LONGEST_SLICE
+    assert slice_of(10**9) == LONGEST_SLICE

@@ -1,0 +1,113 @@
+"""How an archive goes on after a failure; its streams are made up."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from disque_trio.spark.archive import Archive
+from disque_trio.spark.restarts import Restarts
+
+SPARK = cast("SparkSession", None)
+
+
+class Threw(Py4JJavaError):  # type: ignore[misc]
+    """What cannot be asked any more for its text."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError
+
+
+class Query:
+    """A stream that did batches with so many jobs each, and then fails, or ends."""
+
+    def __init__(self, *rows: int, fails: bool = False) -> None:
+        self.isActive = True
+        self.recentProgress = [
+            {"batchId": place, "timestamp": f"{place}", "numInputRows": count}
+            for place, count in enumerate(rows, 1)
+        ]
+        self._fails = fails
+        self._asked = 0
+
+    def awaitTermination(self, seconds: float) -> bool:
+        self._asked += 1
+        if self._fails and self._asked > 1:
+            raise Threw
+        self.isActive = self._fails
+        return not self._fails
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Asked(Restarts):
+    """Notes what it is told, and lets start again at once."""
+
+    def __init__(self, most: int | None = None) -> None:
+        super().__init__(most)
+        self.batches = 0
+        self.failures: list[tuple[str, str]] = []
+
+    def progress(self) -> None:
+        self.batches += 1
+
+    def pause(self, text: str, line: str) -> float | None:
+        self.failures.append((text, line))
+        return None if super().pause(text, line) is None else 0.0
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(["127.0.0.1:1"], ["q"], tmp_path)
+
+
+def streams(monkeypatch: pytest.MonkeyPatch, *queries: Query) -> None:
+    """Let archives start these, one after the other; none while another one runs."""
+    left = iter(queries)
+    begun: list[Query] = []
+
+    def start(self: Archive, spark: SparkSession) -> Query:
+        assert not [query for query in begun if query.isActive]
+        begun.append(next(left))
+        return begun[-1]
+
+    monkeypatch.setattr(Archive, "start", start)
+
+
+def run(archive: Archive, restarts: Restarts) -> int:
+    return archive.run(SPARK, lambda text: None, lambda text: None, restarts=restarts)
+
+
+def test_a_stream_that_still_runs_is_stopped_before_the_next_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restarts = Asked()
+    streams(monkeypatch, Query(3, fails=True), Query(4))
+    assert run(archive, restarts) == 7
+    # What cannot tell its text has at least a name.
+    assert restarts.failures == [("Threw", "Threw")]
+
+
+def test_a_stream_that_still_runs_is_stopped_also_when_there_is_no_next_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query(fails=True)
+    streams(monkeypatch, query)
+    with pytest.raises(Threw):
+        run(archive, Asked(0))
+    assert not query.isActive
+
+
+def test_a_batch_without_jobs_does_not_say_that_all_is_well(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restarts = Asked()
+    streams(monkeypatch, Query(0, 0, 5, 0))
+    assert run(archive, restarts) == 5
+    assert restarts.batches == 1

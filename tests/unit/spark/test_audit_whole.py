@@ -1,0 +1,66 @@
+"""Audits of whole logs of which something is not there."""
+
+from pathlib import Path
+
+import pytest
+
+from disque_trio.spark.audit.rules import CLOCK_SKEW, LOG_MISSING, NEVER_DELIVERED, Rules
+from tests.support.audited_logs import Audited, audited
+from tests.support.planted_log import NODES, Key, generate
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[Key, set[str]]]:
+    directory = tmp_path_factory.mktemp("whole") / "log"
+    return directory, generate(directory, 6_000, anomalies=3, chunk=100, seed=3)
+
+
+def without(log: Path, directory: Path, pattern: str) -> Audited:
+    """The audit of a log that does not have some of its files."""
+    directory.mkdir()
+    gone = set(log.glob(pattern))
+    assert gone
+    for path in log.iterdir():
+        if path not in gone:
+            (directory / path.name).hardlink_to(path)
+    return audited([directory], Rules())
+
+
+def test_all_that_is_planted_is_found_and_nothing_else(
+    log: tuple[Path, dict[Key, set[str]]],
+) -> None:
+    directory, planted = log
+    found: dict[Key, set[str]] = {}
+    for finding in audited([directory], Rules()).findings:
+        about = finding.job or " ".join(finding.nodes)
+        found.setdefault((finding.kind, finding.reason or ""), set()).add(about)
+    assert found == planted
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_what_a_node_did_whose_log_is_missing_is_no_loss_without_a_mark(
+    log: tuple[Path, dict[Key, set[str]]], tmp_path: Path, node: str
+) -> None:
+    directory, planted = log
+    audit = without(directory, tmp_path / "log", f"events-{node[:8]}-*")
+    assert audit.missing == [node]
+    lost = planted[NEVER_DELIVERED, ""]
+    found = audit.found(NEVER_DELIVERED)
+    assert {id for id, reasons in found.items() if None in reasons} <= lost
+    assert {id for id, reasons in found.items() if LOG_MISSING in reasons} - lost
+    skewed = {" ".join(found.nodes) for found in audit.findings if found.kind == CLOCK_SKEW}
+    assert skewed <= planted[CLOCK_SKEW, ""]
+    assert not [found for found in audit.findings if found.reason == "set"]
+
+
+def test_what_was_in_a_segment_that_is_missing_is_no_loss_without_a_mark(
+    log: tuple[Path, dict[Key, set[str]]], tmp_path: Path
+) -> None:
+    directory, planted = log
+    audit = without(directory, tmp_path / "log", f"events-{NODES[0][:8]}-*-3.jsonl")
+    (name,) = audit.missing_segments
+    assert name.endswith("-3.jsonl")
+    assert [gap.node for gap in audit.gaps] == [audit.nodes.index(NODES[0])]
+    found = audit.found(NEVER_DELIVERED)
+    lost = planted[NEVER_DELIVERED, ""]
+    assert {id for id, reasons in found.items() if None in reasons} <= lost

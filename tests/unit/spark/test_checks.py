@@ -1,0 +1,65 @@
+"""What is asked of the nodes before Spark is started."""
+
+from pathlib import Path
+
+import pytest
+
+from disque_trio.spark.cli.arguments import parser
+from disque_trio.spark.cli.checks import UsageError, check_archive, check_nodes
+from disque_trio.spark.client import WireError
+from tests.support.harness import free_port
+from tests.support.scripted_node import Answer, ScriptedNode
+
+HELLO = b"*2\r\n:1\r\n$40\r\n" + b"a" * 40 + b"\r\n"
+
+
+def answers(error: str) -> Answer:
+    """Always this."""
+    return lambda request: f"-{error}\r\n".encode()
+
+
+def archive(table: Path, *words: str) -> str | None:
+    """What the check says of the command with these arguments."""
+    arguments = ["archive", "--queue", "q", "--output", str(table), *words]
+    return check_archive(parser().parse_args(arguments))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "NOAUTH Authentication required.",
+        "WRONGPASS invalid username-password pair",
+        "NOPERM this user has no permissions",
+        "ERR invalid password",
+    ],
+)
+def test_a_password_that_a_node_refuses_is_a_wrong_argument(error: str) -> None:
+    code = error.split(" ", 1)[0]
+    with ScriptedNode(answers(error)) as node, pytest.raises(UsageError, match=code):
+        check_nodes([node.address], "wrong")
+
+
+def test_a_node_that_is_loading_does_not_answer_yet() -> None:
+    with ScriptedNode(answers("LOADING a file")) as node, pytest.raises(WireError):
+        check_nodes([node.address], None)
+
+
+def test_an_archive_without_end_may_begin_before_its_nodes(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    said = archive(tmp_path, "--nodes", nobody)
+    assert nobody in str(said)
+    with ScriptedNode(answers("LOADING a file")) as node:
+        said = archive(tmp_path, "--nodes", node.address)
+        assert "LOADING" in str(said)
+    with ScriptedNode(lambda request: HELLO) as node:
+        assert archive(tmp_path, "--nodes", node.address) is None
+
+
+def test_an_archive_of_what_is_queued_now_needs_a_node_now(tmp_path: Path) -> None:
+    with pytest.raises(WireError):
+        archive(tmp_path, "--nodes", f"127.0.0.1:{free_port()}", "--available-now")
+
+
+def test_an_archive_without_end_does_not_wait_for_another_password(tmp_path: Path) -> None:
+    with ScriptedNode(answers("NOAUTH required")) as node, pytest.raises(UsageError):
+        archive(tmp_path, "--nodes", node.address)

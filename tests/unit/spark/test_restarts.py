@@ -1,0 +1,132 @@
+"""When an archive is started again."""
+
+import time
+
+import pytest
+
+from disque_trio.spark.restarts import LONGEST_PAUSE, MANY, SAME, Restarts, wait
+
+PASSES = (
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect"
+    " back. SQLSTATE: XXKST",
+    "Python worker failed to connect back",
+)
+TRACE = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
+  File "disque_trio/spark/leases/planner.py", line 128, in latest
+    except WireError:
+           ^^^^^^^^^
+disque_trio.spark.client.RefusedError: {}
+
+\tat org.apache.spark.sql.WireErrorHandling.run(WireErrorHandling.java:1)
+"""
+ODD = ("ArchiveError: Permission denied: 'x'", "ArchiveError: Permission denied: 'x'")
+
+
+def test_what_passes_by_itself_is_tried_for_ever_after_longer_and_longer_pauses() -> None:
+    restarts = Restarts()
+    pauses = [restarts.pause(*PASSES) for _ in range(20)]
+    assert pauses[:7] == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE]
+    assert set(pauses[7:]) == {LONGEST_PAUSE}
+    assert restarts.count == 20
+
+
+@pytest.mark.parametrize("code", ["LOADING", "MISCONF", "OOM", "LEAVING", "NOREPL"])
+def test_a_node_that_refuses_for_a_while_is_waited_for_without_end(code: str) -> None:
+    restarts = Restarts()
+    text = f"RefusedError: {code} for a while"
+    failure = (text, text)
+    assert None not in [restarts.pause(*failure) for _ in range(20 * SAME)]
+
+
+def test_pauses_are_short_again_when_a_batch_was_done() -> None:
+    restarts = Restarts()
+    for _ in range(8):
+        restarts.pause(*PASSES)
+    restarts.progress()
+    assert restarts.pause(*PASSES) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "disque_trio.spark.options.OptionError: fetch: expected a number",
+        "disque_trio.spark.leases.directory.LeaseError: /x: batch 3 is acknowledged, and the"
+        " checkpoint is an old one that knows batches up to 2",
+        "disque_trio.spark.client.RefusedError: NOAUTH Authentication required",
+        "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND]",
+    ],
+)
+def test_what_needs_fixing_by_hand_is_not_tried_again(text: str) -> None:
+    assert Restarts().pause(text, text) is None
+
+
+def test_what_says_the_same_again_and_again_without_a_batch_does_not_pass() -> None:
+    restarts = Restarts()
+    failures = [(ODD[0], f"batch {number}: Permission denied") for number in range(SAME)]
+    ends = [restarts.pause(*failure) is None for failure in failures]
+    assert ends == [False] * (SAME - 1) + [True]
+
+
+def test_what_says_the_same_after_batches_were_done_may_pass() -> None:
+    restarts = Restarts()
+    for _ in range(3 * SAME):
+        assert restarts.pause(*ODD) == 1
+        restarts.progress()
+
+
+def test_different_failures_one_after_the_other_may_pass() -> None:
+    restarts = Restarts()
+    other = (ODD[0], "another")
+    assert None not in [restarts.pause(*failure) for _ in range(SAME) for failure in (ODD, other)]
+
+
+def test_failures_of_many_kinds_without_a_batch_in_between_do_not_pass() -> None:
+    restarts = Restarts()
+    kinds = [(ODD[0], f"{one} failed") for one in ("this", "that")]
+    pauses = [restarts.pause(*kinds[turn % 2]) for turn in range(MANY)]
+    assert pauses.index(None) == MANY - 1
+    for turn in range(2 * MANY):
+        restarts.progress()
+        assert restarts.pause(*kinds[turn % 2]) is not None
+
+
+def test_what_passes_does_not_count_for_what_does_not() -> None:
+    restarts = Restarts()
+    for _ in range(2 * MANY):
+        assert restarts.pause(*PASSES) is not None
+    assert restarts.pause(*ODD) is not None
+
+
+def test_lines_of_the_program_in_a_traceback_are_no_reason() -> None:
+    text = TRACE.format("NOAUTH Authentication required")
+    assert Restarts().pause(text, "RefusedError: NOAUTH Authentication required") is None
+    restarts = Restarts()
+    odd = (TRACE.format("strange"), "RefusedError: strange")
+    assert None in [restarts.pause(*odd) for _ in range(SAME)]
+
+
+def test_what_it_ended_with_outvotes_what_was_before() -> None:
+    lost = ("RefusedError: ERR odd\n\nDuring handling of it:\nWireError: lost", "WireError: lost")
+    assert Restarts().pause(*lost) is not None
+    refused = (
+        "WireError: lost\n\nDuring handling of it:\nOptionError: fetch",
+        "OptionError: fetch",
+    )
+    assert Restarts().pause(*refused) is None
+
+
+def test_there_may_be_a_limit() -> None:
+    restarts = Restarts(2)
+    for _ in range(2):
+        assert restarts.pause(*PASSES) is not None
+        restarts.progress()
+    assert restarts.pause(*PASSES) is None
+    assert Restarts(0).pause(*PASSES) is None
+
+
+def test_a_pause_ends_at_once_when_it_is_told_to() -> None:
+    asked = iter([False, False, True])
+    begun = time.monotonic()
+    wait(3600, lambda: next(asked))
+    assert time.monotonic() - begun < 60

@@ -1,0 +1,290 @@
+"""A client of AMQP 0-9-1, as much of it as the comparison needs, and RabbitMQ through it.
+
+A worker's connection has one channel, on which it publishes with confirms and consumes with
+manual acknowledges and a prefetch of one batch. RabbitMQ sends jobs to a consumer without being
+asked, so a batch is one exchange: what acknowledges the last batch (one frame for all of it) and
+publishes this one goes out in one send; the confirms and as many deliveries come back. A worker
+has never more jobs than one batch, so no other can come before these are acknowledged.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tools.bench.clients import Batches, Client
+from tools.bench.load import STALL_SECONDS, Exchange, LoadError, Script, Shape, dial, receive
+from tools.bench.scripts import NOT_TIMED
+
+now: Final = time.perf_counter
+GREETING: Final = b"AMQP\x00\x00\x09\x01"
+METHOD, HEADER, BODY = 1, 2, 3
+FRAME_END: Final = 0xCE
+FRAME_EXTRA: Final = 8  # type, channel, size; end
+CHANNEL: Final = 1
+
+START, START_OK, TUNE, TUNE_OK = (10, 10), (10, 11), (10, 30), (10, 31)
+OPEN, OPEN_OK, CLOSE, CLOSE_OK = (10, 40), (10, 41), (10, 50), (10, 51)
+CHANNEL_OPEN, CHANNEL_OPEN_OK = (20, 10), (20, 11)
+DECLARE, DECLARE_OK = (50, 10), (50, 11)
+QOS, QOS_OK, CONSUME, CONSUME_OK, CANCEL, CANCEL_OK = (
+    *((60, 10), (60, 11), (60, 20), (60, 21)),
+    *((60, 30), (60, 31)),
+)
+PUBLISH, DELIVER, ACK = (60, 40), (60, 60), (60, 80)
+CONFIRM, CONFIRM_OK = (85, 10), (85, 11)
+
+QUEUE: Final = b"bench"
+TAG: Final = b"c"
+NO_TABLE: Final = b"\0\0\0\0"
+HAS_DELIVERY_MODE: Final = 1 << 12
+TRANSIENT, PERSISTENT = 1, 2
+PASSIVE, DURABLE = 1, 2
+
+Method = tuple[int, int]
+
+
+class Frame(NamedTuple):
+    """One frame: its type, its channel and what is in it."""
+
+    kind: int
+    channel: int
+    payload: bytes
+
+    @property
+    def method(self) -> Method:
+        """The class and the number of the method, if it is the frame of one."""
+        first, second = struct.unpack_from(">HH", self.payload)
+        return first, second
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    """A frame as it is sent."""
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + bytes((FRAME_END,))
+
+
+def method(name: Method, arguments: bytes = b"", channel: int = CHANNEL) -> bytes:
+    """The frame of a method."""
+    return frame(METHOD, channel, struct.pack(">HH", *name) + arguments)
+
+
+def short(text: bytes) -> bytes:
+    """A short string."""
+    return bytes((len(text),)) + text
+
+
+def long(text: bytes) -> bytes:
+    """A long string."""
+    return struct.pack(">I", len(text)) + text
+
+
+def publish(queue: bytes, size: int, mode: int) -> bytes:
+    """The frames that publish a message to a queue, all but its body: append that and the end of
+    a frame."""
+    properties = struct.pack(">HHQHB", 60, 0, size, HAS_DELIVERY_MODE, mode)
+    return (
+        method(PUBLISH, b"\0\0" + short(b"") + short(queue) + b"\0")
+        + frame(HEADER, CHANNEL, properties)
+        + struct.pack(">BHI", BODY, CHANNEL, size)
+    )
+
+
+def deliver(queue: bytes, tag: int, size: int, mode: int, body: bytes) -> bytes:
+    """The frames that deliver a message that was published so: what a server sends."""
+    arguments = short(TAG) + struct.pack(">QB", tag, 0) + short(b"") + short(queue)
+    properties = struct.pack(">HHQHB", 60, 0, size, HAS_DELIVERY_MODE, mode)
+    return (
+        method(DELIVER, arguments) + frame(HEADER, CHANNEL, properties) + frame(BODY, CHANNEL, body)
+    )
+
+
+def ack(tag: int, multiple: bool) -> bytes:
+    """Acknowledges a delivery, or confirms a publication; with ``multiple`` all up to it."""
+    return method(ACK, struct.pack(">QB", tag, multiple))
+
+
+def split(data: bytes) -> list[Frame]:
+    """Whole frames. Raises LoadError when that is not what the bytes are."""
+    found = []
+    at = 0
+    while at < len(data):
+        if len(data) - at < FRAME_EXTRA:
+            raise LoadError("half a frame")
+        kind, channel, size = struct.unpack_from(">BHI", data, at)
+        end = at + FRAME_EXTRA + size
+        if data[end - 1 : end] != bytes((FRAME_END,)):
+            raise LoadError(f"no frame: {data[at : at + 100]!r}")
+        found.append(Frame(kind, channel, data[at + 7 : end - 1]))
+        at = end
+    return found
+
+
+def whole(data: bytes) -> bool:
+    """Whether the bytes end with the end of a frame, and are some."""
+    at = 0
+    while at + FRAME_EXTRA <= len(data):
+        (size,) = struct.unpack_from(">I", data, at + 3)
+        at += FRAME_EXTRA + size
+    return at == len(data) > 0
+
+
+class Lives(Shape):
+    """What answers a batch: confirms of all its jobs, and as many deliveries. One for each
+    connection, since it reads each frame once and knows which number is confirmed next."""
+
+    _HEAD_OF_DELIVERY = struct.pack(">HH", *DELIVER)
+    _HEAD_OF_ACK = struct.pack(">HH", *ACK)
+
+    def __init__(self, size: int, mode: int) -> None:
+        self._delivery = len(deliver(QUEUE, 0, size, mode, b"x" * size))
+        self._ack = len(ack(0, False))
+        self._confirmed = 0  # all up to this number
+        self._single: set[int] = set()  # and these
+        self._at = 0
+        self._delivered = 0
+        self._base = 0
+
+    def complete(self, reply: bytes, count: int) -> bool:
+        at, end = self._at, len(reply)
+        while end - at >= self._ack:
+            head = reply[at + 7 : at + 11]
+            if head == self._HEAD_OF_DELIVERY:
+                if end - at < self._delivery:
+                    break
+                self._delivered += 1
+                at += self._delivery
+                if reply[at - 1] != FRAME_END:
+                    raise LoadError(f"no delivery: {reply[at - self._delivery : at]!r}")
+            elif head == self._HEAD_OF_ACK:
+                tag, multiple = struct.unpack_from(">QB", reply, at + 11)
+                self._confirm(tag, bool(multiple))
+                at += self._ack
+            else:
+                raise LoadError(f"the server sent {reply[at : at + 200]!r}")
+        self._at = at
+        confirmed = self._confirmed - self._base + len(self._single)
+        if self._delivered > count or confirmed > count:
+            raise LoadError(f"{self._delivered} deliveries, {confirmed} confirms of {count}")
+        if at < end or self._delivered < count or confirmed < count:
+            return False
+        self._at = self._delivered = 0
+        self._single.clear()
+        self._confirmed = self._base = self._base + count
+        return True
+
+    def _confirm(self, tag: int, multiple: bool) -> None:
+        if multiple:
+            self._confirmed = max(self._confirmed, tag)
+            self._single = {one for one in self._single if one > tag}
+        elif tag > self._confirmed:
+            self._single.add(tag)
+
+
+class Answers(Shape):
+    """The answers to methods: one each of these, in any order."""
+
+    def __init__(self, *methods: Method) -> None:
+        self._methods = sorted(methods)
+
+    def complete(self, reply: bytes, count: int) -> bool:
+        if not whole(reply):
+            return False
+        found = sorted(frame.method for frame in split(reply))
+        if len(found) < len(self._methods):
+            return False
+        if found != self._methods:
+            raise LoadError(f"the server sent {reply[-200:]!r}")
+        return True
+
+
+class RabbitClient(Client):
+    """RabbitMQ: with ``durable`` the queue is durable and its messages persistent."""
+
+    def __init__(self, size: int, durable: bool) -> None:
+        self._size = size
+        self._durable = durable
+        self._mode = PERSISTENT if durable else TRANSIENT
+        self._publish = publish(QUEUE, size, self._mode)
+
+    def prepare(self, port: int) -> None:
+        with self._channel(port) as sock:
+            flags = DURABLE if self._durable else 0
+            _expect(sock, _declaration(flags), DECLARE_OK)
+            self.close(sock)
+
+    def connect(self, port: int, worker: int, pipeline: int) -> socket.socket:
+        sock = self._channel(port)
+        _expect(sock, method(CONFIRM, b"\0"), CONFIRM_OK)
+        _expect(sock, method(QOS, struct.pack(">IHB", 0, pipeline, 0)), QOS_OK)
+        arguments = b"\0\0" + short(QUEUE) + short(TAG) + b"\0" + NO_TABLE
+        _expect(sock, method(CONSUME, arguments), CONSUME_OK)
+        sock.setblocking(False)
+        return sock
+
+    def lives(self, worker: int, batches: Batches, times: list[float]) -> Script:
+        head, end = self._publish, bytes((FRAME_END,))
+        shape = Lives(self._size, self._mode)
+        acks = b""
+        done = 0
+        started = NOT_TIMED
+        for bodies in batches:
+            request = acks + b"".join([head + body + end for body in bodies])
+            yield Exchange(request, shape, len(bodies))
+            ended = now()
+            times.append(ended - started)
+            started = ended
+            done += len(bodies)
+            acks = ack(done, multiple=True)
+        # The consumer ends before its last jobs do, so it is given none that others wait for. The
+        # answer to QOS comes when the channel is done with the acknowledges.
+        last = method(CANCEL, short(TAG) + b"\0") + acks + method(QOS, struct.pack(">IHB", 0, 1, 0))
+        yield Exchange(last, Answers(CANCEL_OK, QOS_OK), 2)
+
+    def unfinished(self, port: int) -> int:
+        with self._channel(port) as sock:
+            answer = _expect(sock, _declaration(PASSIVE), DECLARE_OK)
+            self.close(sock)
+        # The queue's name; messages that wait and consumers. What a consumer had not ended is
+        # back in the queue once the consumer is gone.
+        messages, consumers = struct.unpack_from(">II", answer.payload, 4 + 1 + len(QUEUE))
+        return int(messages) + int(consumers)
+
+    def close(self, sock: socket.socket) -> None:
+        with sock:
+            sock.settimeout(STALL_SECONDS)
+            arguments = struct.pack(">H", 200) + short(b"") + struct.pack(">HH", 0, 0)
+            sock.sendall(method(CLOSE, arguments, channel=0))
+            # After a failure there may be other answers before it.
+            receive(sock, lambda data: whole(data) and split(data)[-1].method == CLOSE_OK)
+
+    def _channel(self, port: int) -> socket.socket:
+        sock = dial(port)
+        try:
+            _expect(sock, GREETING, START)
+            login = NO_TABLE + short(b"PLAIN") + long(b"\0guest\0guest") + short(b"en_US")
+            tune = _expect(sock, method(START_OK, login, channel=0), TUNE)
+            channels, frame_size, _ = struct.unpack_from(">HIH", tune.payload, 4)
+            limits = struct.pack(">HIH", channels, frame_size, 0)
+            opening = method(TUNE_OK, limits, channel=0)
+            opening += method(OPEN, short(b"/") + short(b"") + b"\0", channel=0)
+            _expect(sock, opening, OPEN_OK)
+            _expect(sock, method(CHANNEL_OPEN, short(b"")), CHANNEL_OPEN_OK)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+def _declaration(flags: int) -> bytes:
+    return method(DECLARE, b"\0\0" + short(QUEUE) + bytes((flags,)) + NO_TABLE)
+
+
+def _expect(sock: socket.socket, request: bytes, answer: Method) -> Frame:
+    sock.sendall(request)
+    frames: Sequence[Frame] = split(receive(sock, whole))
+    if len(frames) != 1 or frames[0].kind != METHOD or frames[0].method != answer:
+        raise LoadError(f"the server answered {frames[0].payload[:200]!r}, not {answer}")
+    return frames[0]

@@ -1,0 +1,81 @@
+"""How fast the audit of an event log is, and whether it finds what was planted in the log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from disque_trio.spark.audit.run import audit
+from disque_trio.spark.session import session
+from tests.support.planted_log import Key, generate
+from tools.bench.cli import option, say
+from tools.bench.servers import family, family_cpu_seconds, highest
+
+PINNED = False
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is audited."""
+
+    events: int = option(1_000_000, "events of the log", quick=5_000)
+    cores: int = option(2, "cores that Spark may use")
+    directory: str = option("", "for the log and the tables, which stay (default: none stay)")
+
+
+def run(plan: Plan) -> int:
+    """Generate, audit, compare, print. Returns the exit status: 1 when the audit is wrong."""
+    with ExitStack() as stack:
+        directory = Path(
+            plan.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="audit-log-"))
+        )
+        log = directory / f"log-{plan.events}"
+        tables = directory / f"tables-{plan.events}-{plan.cores}"
+        for old in (log, tables):
+            shutil.rmtree(old, ignore_errors=True)
+        begun = time.monotonic()
+        planted = generate(log, plan.events, anomalies=max(20, plan.events // 20_000))
+        size = sum(file.stat().st_size for file in log.iterdir())
+        say(f"log: {size / 1e6:.0f} MB, written in {time.monotonic() - begun:.0f} s")
+        most = stack.enter_context(highest(_held, LOOK_SECONDS))
+        begun = time.monotonic()
+        spark = session(f"local[{plan.cores}]")
+        started = time.monotonic() - begun
+        begun, used = time.monotonic(), family_cpu_seconds([os.getpid()])
+        result = audit(spark, [str(log)], tables)
+        took = time.monotonic() - begun
+        used = family_cpu_seconds([os.getpid()]) - used
+        rows = spark.read.parquet(str(result.path / "findings")).collect()
+        spark.stop()
+    found: dict[Key, set[str]] = {}
+    for row in rows:
+        found.setdefault((row.kind, row.reason or ""), set()).add(row.job or " ".join(row.nodes))
+    missed = sum(len(jobs - found.get(key, set())) for key, jobs in planted.items())
+    invented = sum(len(jobs - planted.get(key, set())) for key, jobs in found.items())
+    print(
+        f"{result.events} events, local[{plan.cores}]: {took:.1f} s,"
+        f" {result.events / took:,.0f} events/s, {used:.0f} s of CPU time; {result.jobs} jobs;"
+        f" session {started:.1f} s;"
+        f" most memory {most[0]:.0f} MB; findings: {sum(map(len, found.values()))},"
+        f" missed {missed}, invented {invented}"
+    )
+    return 1 if missed or invented else 0
+
+
+def _held() -> float:
+    """MB of this process and its descendants; what forked workers share is counted once."""
+    total = 0
+    for pid in family([os.getpid()]):
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        sizes = (line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
+        total += sum(map(int, sizes))
+    return total / 1024

@@ -1,1 +1,0 @@
-"""The benchmark beside other queues: the same jobs on our node and on what else does such work."""

@@ -1,0 +1,251 @@
+"""The servers that are compared: how each is started, and what it promises at which level."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from disque_trio.version import VERSION
+from tools.bench.amqp import RabbitClient
+from tools.bench.clients import Client, DialectClient
+from tools.bench.dialects import Beanstalk, Dialect, Disque, RedisList, RedisStream
+from tools.bench.nats import NatsClient
+from tools.bench.servers import DISQUE_COMMAND, HOST, Recipe, ServerError, free_port
+
+Level = Literal["none", "everysec", "always"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+
+
+class Subject(ABC):
+    """A server. ``key`` names it in options, ``title`` in tables."""
+
+    key: str
+    title: str
+    package: str = ""
+    """The Debian package that has it."""
+    programs: Sequence[str] = ()
+
+    def missing(self) -> str | None:
+        """What to do so that it can run here, None if it can."""
+        if all(map(shutil.which, self.programs)):
+            return None
+        return f"{self.title} is left out: it is not installed (apt-get install {self.package})"
+
+    def lacks(self, level: Level) -> str | None:
+        """Why it has nothing that comes near to this level, None if it has."""
+        return None
+
+    def differs(self, level: Level) -> str:
+        """How its promise differs from that of the level: "stronger", "weaker" or ""."""
+        return ""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Which version of it is installed."""
+
+    @abstractmethod
+    def recipe(self, directory: Path, level: Level) -> Recipe:
+        """How to start it with its files in this directory, on a free port."""
+
+    @abstractmethod
+    def client(self, size: int, level: Level) -> Client:
+        """What speaks to it, for jobs with bodies of ``size`` bytes."""
+
+
+class DialectSubject(Subject):
+    """A server that one command starts, and that answers each request with a reply.
+
+    Args:
+        command: of a port, a directory and a level makes the command that starts it.
+        dialect: of the size of a body makes the words of the server.
+        version: finds out which version is installed.
+        package: that has it, with a program of the same name; "" if it is always there.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        title: str,
+        package: str,
+        version: Callable[[], str],
+        command: Callable[[int, Path, Level], Sequence[str]],
+        dialect: Callable[[int], Dialect],
+    ) -> None:
+        self.key = key
+        self.title = title
+        self.package = package
+        self.programs = (package,) if package else ()
+        self._version = version
+        self._command = command
+        self._dialect = dialect
+
+    def version(self) -> str:
+        return self._version()
+
+    def recipe(self, directory: Path, level: Level) -> Recipe:
+        port = free_port()
+        return Recipe(self._command(port, directory, level), port)
+
+    def client(self, size: int, level: Level) -> Client:
+        return DialectClient(self._dialect(size))
+
+
+def _disque(server: Sequence[str], port: int, directory: Path, level: Level) -> Sequence[str]:
+    options = ["--bind", HOST, "--port", str(port), "--dir", str(directory)]
+    options += ["--maxmemory", "8gb", "--loglevel", "warning", *_append_only(level)]
+    return (*server, *options)
+
+
+def _redis(port: int, directory: Path, level: Level) -> Sequence[str]:
+    options = ["--bind", HOST, "--port", str(port), "--dir", str(directory), "--save", ""]
+    return ("redis-server", *options, *_append_only(level))
+
+
+def _beanstalkd(port: int, directory: Path, level: Level) -> Sequence[str]:
+    """With a write-ahead log but for the level none."""
+    log: dict[Level, Sequence[str]] = {
+        "none": (),
+        "everysec": ("-b", str(directory), "-f", "1000"),
+        "always": ("-b", str(directory), "-f", "0"),
+    }
+    return ("beanstalkd", "-l", HOST, "-p", str(port), *log[level])
+
+
+def _append_only(level: Level) -> list[str]:
+    if level == "none":
+        return ["--appendonly", "no"]
+    return ["--appendonly", "yes", "--appendfsync", level]
+
+
+class RabbitSubject(Subject):
+    """RabbitMQ with a classic queue. It syncs before it confirms, or nothing is on the disk."""
+
+    key = "rabbitmq"
+    title = "RabbitMQ"
+    package = "rabbitmq-server"
+    programs = ("erl", "epmd")
+
+    # The one on the PATH is Debian's wrapper, which changes to its own user and directories.
+    SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+    def missing(self) -> str | None:
+        if not self.SCRIPT.exists():
+            return f"{self.title} is left out: it is not installed (apt-get install {self.package})"
+        return super().missing()
+
+    def differs(self, level: Level) -> str:
+        return "stronger" if level == "everysec" else ""
+
+    def version(self) -> str:
+        found = re.search(r"rabbitmq_server-([\d.]+)", str(self.SCRIPT.resolve()))
+        return found[1] if found else "?"
+
+    def recipe(self, directory: Path, level: Level) -> Recipe:
+        ports = {free_port() for _ in range(8)}
+        port, names, peers = (str(ports.pop()) for _ in range(3))
+        (directory / "plugins").write_text("[].\n")
+        (directory / "rabbitmq.conf").write_text(
+            f"listeners.tcp.default = {HOST}:{port}\n"
+            "log.console = true\nlog.console.level = error\nlog.file = false\n"
+            "disk_free_limit.absolute = 50MB\n"
+        )
+        environment = {
+            "HOME": str(directory),
+            "ERL_CRASH_DUMP": str(directory / "crash"),
+            "ERL_EPMD_PORT": names,
+            "ERL_EPMD_ADDRESS": HOST,
+            "RABBITMQ_NODENAME": f"bench-{port}@localhost",
+            "RABBITMQ_DIST_PORT": peers,
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(directory / "env"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+            "RABBITMQ_PID_FILE": str(directory / "pid"),
+            # The script is then replaced by the program instead of waiting for it.
+            "RABBITMQ_ALLOW_INPUT": "1",
+        }
+        return Recipe(
+            command=(str(self.SCRIPT), "-noinput", "-start_epmd", "false"),
+            port=int(port),
+            environment=environment,
+            before=[("epmd", "-port", names, "-address", HOST)],
+        )
+
+    def client(self, size: int, level: Level) -> Client:
+        return RabbitClient(size, durable=level != "none")
+
+
+class NatsSubject(Subject):
+    """NATS JetStream: in memory, or in files that are synced as far as the version can."""
+
+    key = "nats"
+    title = "NATS JetStream"
+    package = "nats-server"
+    programs = ("nats-server",)
+    SYNCS_SINCE = (2, 10)
+
+    def version(self) -> str:
+        return _said(("nats-server", "--version"), r"\bv(\d\S*)")
+
+    def _syncs(self) -> bool:
+        """Whether it can be told how often to sync."""
+        numbers = tuple(map(int, re.findall(r"\d+", self.version())[:2]))
+        return numbers >= self.SYNCS_SINCE
+
+    def lacks(self, level: Level) -> str | None:
+        if level == "always" and not self._syncs():
+            return f"{self.title} {self.version()} cannot sync every write (2.10 can)"
+        return None
+
+    def differs(self, level: Level) -> str:
+        return "weaker" if level == "everysec" and not self._syncs() else ""
+
+    def recipe(self, directory: Path, level: Level) -> Recipe:
+        port = free_port()
+        config = directory / "nats.conf"
+        sync = {"everysec": "sync_interval: 1s", "always": "sync_interval: always"}
+        storage = f'store_dir: "{directory}", max_mem: 4G, max_file: 50G'
+        if self._syncs() and level in sync:
+            storage += f", {sync[level]}"
+        config.write_text(f"listen: {HOST}:{port}\njetstream {{ {storage} }}\n")
+        return Recipe(("nats-server", "-c", str(config)), port)
+
+    def client(self, size: int, level: Level) -> Client:
+        return NatsClient(size, files=level != "none")
+
+
+def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
+    """All of them, our node, which ``command`` starts, first."""
+    ours = partial(_disque, command)
+    redis_version = partial(_said, ("redis-server", "--version"), r"\bv=(\S+)")
+    redis = ("redis-server", redis_version, _redis)
+    version = partial(_said, ("beanstalkd", "-v"), r"beanstalkd (\S+)")
+    kept = partial(RedisStream, kept=True)
+    return [
+        DialectSubject("disque", "disque-trio", "", lambda: VERSION, ours, Disque),
+        # Entries are deleted when they are done, or stay.
+        DialectSubject("streams", "Redis stream", *redis, RedisStream),
+        DialectSubject("streams-kept", "Redis stream, entries kept", *redis, kept),
+        DialectSubject("list", "Redis list", *redis, RedisList),
+        DialectSubject("beanstalkd", "beanstalkd", "beanstalkd", version, _beanstalkd, Beanstalk),
+        RabbitSubject(),
+        NatsSubject(),
+    ]
+
+
+def _said(command: Sequence[str], pattern: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise ServerError(f"{shlex.join(command)}: {error}") from error
+    found = re.search(pattern, done.stdout + done.stderr)
+    return found[1] if found else "?"

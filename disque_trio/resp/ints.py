@@ -1,9 +1,13 @@
 """Parses integers as clients write them."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
+_ZERO: Final = ord("0")
 
 
 def parse_int(text: bytes) -> int | None:
@@ -12,6 +16,16 @@ def parse_int(text: bytes) -> int | None:
     The rules are those of C's ``strtoll`` in base 10 over the whole string, as Disque uses it:
     an optional sign and digits, no space before, nothing behind, an empty string is 0.
     """
+    length = len(text)
+    if 0 < length <= 18:
+        value: i64 = 0
+        for i in range(length):
+            digit: i64 = text[i] - _ZERO
+            if not 0 <= digit <= 9:
+                break
+            value = value * 10 + digit
+        else:
+            return value
     if text.isdigit():
         # Longer than 19 digits may still be small ("000…1"); int() of thousands of digits is
         # slow and refused by Python, so the zeros go first.

@@ -5,30 +5,18 @@ Rule 2: what is malformed is an error with Disque's text, after which the connec
         requests that came complete before it are still served.
 Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
-Three parsers stand behind ``feed``. The careful one is incremental and knows every rule. A short
-chunk, as a client sends that waits for each reply, is cut at the line ends: where every length is
-that of the piece behind it, the pieces are the arguments, and this costs a third of what the next
-one does. The quick one hands a whole chunk to hiredis, which is three times as fast but parses
-replies, not
-requests: it knows no inline lines and no limits, gives other types as if they were lists and
-bulk strings, reserves room for an array before it has seen one element, and cannot say where a
-half request began. So it gets a chunk only when nothing is left over from the last one, no line
-in it begins like such a type or like an array of seven digits or more, and it is no longer than
-one argument may be. A marker is put behind the chunk, and unless exactly lists of bulk strings
-and then the marker come out, the careful parser starts over with the same chunk. No request is
-ever served from a chunk that hiredis did not take whole.
+Two parsers stand behind ``feed``. Nearly all requests come whole and are plain: arrays of bulk
+strings. One pass over the bytes cuts these. What it stops at goes to the other parser, which is
+incremental and knows every rule.
 """
 
-import re
 from io import BytesIO
 from typing import Final
 
-import hiredis
-
 from disque_trio.resp.inline import split_inline
 from disque_trio.resp.ints import parse_int
+from disque_trio.resp.plain import MAX_ARGS, PLAIN_LINE, cut_plain
 
-MAX_ARGS: Final = 1024 * 1024
 MAX_BULK: Final = 512 * 1024 * 1024
 MAX_INLINE: Final = 64 * 1024
 MAX_QUERY: Final = 1024 * 1024 * 1024
@@ -46,17 +34,6 @@ REQUEST: Final = 64  # bytes that a request takes beside its arguments
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = ord("$")
-_MARKER: Final = b":0\r\n"
-# The start of a line that hiredis must not see. Inside of an argument it does no harm, the chunk
-# then only goes the careful way. (Neither parser looks at the two bytes that end an argument, so
-# behind a wrong end such a line is not seen as one; it is then served as hiredis reads it.)
-_NOT_FOR_HIREDIS: Final = re.compile(rb"\n(?:[+=(~>|%]|\*[+0-9]{7})")
-_MAX_FIRST_LINE: Final = 7
-
-# What is cut at its line ends: beyond a few requests hiredis is quicker.
-_SHORT: Final = 512  # bytes
-_COUNT_LINES: Final[dict[bytes, int]] = {b"*%d" % count: count for count in range(1, 33)}
-_LENGTH_LINES: Final[list[bytes]] = [b"$%d" % length for length in range(_SHORT)]
 
 
 def request_size(request: list[bytes]) -> int:
@@ -133,24 +110,25 @@ class RequestParser:
         """Take ``data`` (not empty) and return the requests that are now complete."""
         if self.error is not None:
             return []
-        if (
-            not self._left
-            and not self._buffer
-            and self.trusted
-            and data[0] == _STAR
-            and len(data) <= self.max_bulk
-        ):
-            requests = _cut_short(data) if len(data) <= _SHORT else None
-            if requests is None:
-                requests = _parse_whole(data)
-            if requests is not None:
+        requests: list[list[bytes]] = []
+        if self._may_cut() and not self._left and not self._buffer:
+            after = cut_plain(data, 0, self.max_bulk, requests)
+            if after == len(data):
                 return requests
-        return self._parse(data)
+            data = data[after:]
+        self._parse(data, requests)
+        return requests
 
     def go_on(self) -> list[list[bytes]]:
         """Return the requests behind those that ``held_back`` was about."""
         self.held_back = False
-        return self._parse(b"")
+        requests: list[list[bytes]] = []
+        self._parse(b"", requests)
+        return requests
+
+    def _may_cut(self) -> bool:
+        """Whether plain requests are within all limits but that for arguments."""
+        return self.trusted and self.max_inline >= PLAIN_LINE
 
     def _fail(self, text: str) -> None:
         self.error = "Protocol error: " + text
@@ -160,13 +138,15 @@ class RequestParser:
         self._left = 0
         self._held = 0
 
-    def _parse(self, data: bytes) -> list[list[bytes]]:
+    def _parse(self, data: bytes, requests: list[list[bytes]]) -> None:
+        """Take ``data``, as it may come, and add the requests that are now complete."""
         self.resized = True
         buffer = self._buffer
         buffer += data if self._large is None else self._collect(self._large, data)
-        requests: list[list[bytes]] = []
+        whole: bytes | None = None
         position = 0
         while position < len(buffer):
+            after = position
             if self._left:
                 after = self._take_arguments(position)
                 if self._left == 0 and self.error is None:
@@ -177,18 +157,22 @@ class RequestParser:
                 if requests and not self.trusted:
                     self.held_back = True
                     break
-                after = self._take_count(position)
+                if position and self._may_cut():
+                    if whole is None:
+                        whole = bytes(buffer)
+                    after = cut_plain(whole, position, self.max_bulk, requests)
+                if after == position:
+                    after = self._take_count(position)
             else:
                 after = self._take_inline(position, requests)
             if self.error is not None:
-                return requests
+                return
             if after == position:
                 break
             position = after
         del buffer[:position]
         if len(buffer) + self._held > self.max_query:
             self._fail("too big query buffer")
-        return requests
 
     def _collect(self, large: BytesIO, data: bytes) -> bytes:
         """Put what is there of a large argument into ``large``; returns what follows it."""
@@ -277,62 +261,3 @@ class RequestParser:
             position += self._bulk + 2
             self._bulk = -1
         return position
-
-
-def _cut_short(data: bytes) -> list[list[bytes]] | None:
-    """The requests in ``data``, of at most ``_SHORT`` bytes, if it holds whole, well-formed ones
-    without a line end in any argument, and nothing else."""
-    lines = data.split(b"\r\n")
-    end = len(lines) - 1
-    if lines[end]:
-        return None
-    requests: list[list[bytes]] = []
-    at = 0
-    while at < end:
-        after = at + 1 + 2 * _COUNT_LINES.get(lines[at], MAX_ARGS)
-        if after > end:
-            return None
-        request: list[bytes] = []
-        for i in range(at + 2, after, 2):
-            argument = lines[i]
-            if lines[i - 1] != _LENGTH_LINES[len(argument)]:
-                return None
-            request.append(argument)
-        requests.append(request)
-        at = after
-    return requests
-
-
-_reader = hiredis.Reader()
-
-
-def _parse_whole(data: bytes) -> list[list[bytes]] | None:
-    """The requests in ``data`` if it holds whole, well-formed ones and nothing else."""
-    global _reader
-    if (
-        not data.endswith(b"\r\n")
-        or data.find(b"\r", 0, _MAX_FIRST_LINE + 1) < 0
-        or _NOT_FOR_HIREDIS.search(data) is not None
-    ):
-        return None
-    requests: list[list[bytes]] = []
-    gets = _reader.gets
-    try:
-        _reader.feed(data + _MARKER)
-        while True:
-            request = gets()
-            if type(request) is not list:
-                break
-            for argument in request:
-                if type(argument) is not bytes:
-                    _reader = hiredis.Reader()
-                    return None
-            if request:
-                requests.append(request)
-        if request == 0 and request is not False and not _reader.has_data():
-            return requests
-    except Exception:
-        pass  # not only protocol errors: hiredis-py also raises TypeError and MemoryError
-    # What hiredis holds now is half a request, or none at all.
-    _reader = hiredis.Reader()
-    return None

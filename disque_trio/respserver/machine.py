@@ -101,6 +101,9 @@ class Machine:
         self._lookup = dict(commands)
         for name, command in commands.items():
             self._lookup[name.upper()] = command
+        # Commands of one kind often come in a row.
+        self._last_name = b""
+        self._last_command: AnyCommand | None = None
         self._slow = UNLIMITED  # ns from which a command's duration interests anyone
         self._wait_ends: list[tuple[int, int, Client]] = []  # heap: deadline, number, client
         self._waits = 0
@@ -118,9 +121,14 @@ class Machine:
         """
         self.now = now
         self.total_commands += 1
-        command = self._lookup.get(args[0])
-        if command is None:
-            command = self._lookup.get(args[0].lower())
+        name = args[0]
+        if name == self._last_name:
+            command = self._last_command
+        else:
+            command = self.find_command(name)
+            if command is not None:
+                self._last_name = name
+                self._last_command = command
         replies = len(client.out)
         waiting = client.in_flight
         lined = len(client.reply_queue)

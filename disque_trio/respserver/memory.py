@@ -6,7 +6,7 @@ run: 75% of maxmemory stops local copies of new jobs, 95% starts eviction.
 
 from typing import Final
 
-UNLIMITED: Final = 1 << 62
+UNLIMITED: Final = (1 << 62) - 1  # compiled, the largest number that is not an object
 
 
 class Memory:

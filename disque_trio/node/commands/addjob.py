@@ -127,7 +127,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         return
     else:
         node.replication.add_async(job)
-    client.out.append(b"+" + job.id + b"\r\n")
+    client.out.append(b"+%b\r\n" % job.id)
 
 
 def _default_copies(node: Node) -> int:

@@ -1,11 +1,10 @@
 """Parses job ids, which several commands take."""
 
 from typing import Final
-from zlib import crc32
 
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.registry import SHARD_SHIFT
+from disque_trio.node.core.registry import SHARD_SHIFT, crc32
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.respserver.command import CommandError
 

@@ -32,8 +32,11 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     while True:
         if i >= last:  # FROM and a name have to come
             raise CommandError(SYNTAX)
-        option = args[i].lower()
+        word = args[i]
         i += 1
+        if word == b"FROM":
+            break
+        option = word.lower()
         if option == b"from":
             break
         if option == b"nohang":
@@ -55,7 +58,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     jobs = node.get_jobs(names, count)
     if jobs:
         queues = node.queues.by_name
-        client.out.append(b"*%d\r\n" % len(jobs))
+        client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
         for job in jobs:
             client.out.append(job_entry(job, queues[job.queue], withcounters))
     elif nohang:

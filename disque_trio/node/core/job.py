@@ -149,26 +149,26 @@ class JobIds:
         self._entropy = entropy
         self._pool = b""
         self._used = 0
-        self._endings: dict[int, bytes] = {}
+        self._last_ttl = -1
+        self._last_once = False
+        self._ending = b""  # of the last id
 
     def make(self, ttl: int, retry: int) -> bytes:
         """A new id for a job that lives ``ttl`` s and is retried every ``retry`` s."""
-        ending = self._endings.get(ttl if retry else -ttl)
-        if ending is None:
-            ending = self._ending(ttl, retry)
+        if ttl != self._last_ttl or (retry == 0) != self._last_once:
+            self._last_ttl = ttl
+            self._last_once = retry == 0
+            self._ending = _id_ending(ttl, retry)
         start = self._used
         if start == len(self._pool):
             # One call for many: 18 bytes are 24 characters without padding.
             self._pool = b64encode(self._entropy(18 * self._POOLED))
             start = 0
         self._used = start + 24
-        return self._prefix + self._pool[start : start + 24] + ending
+        return b"%b%b%b" % (self._prefix, self._pool[start : start + 24], self._ending)
 
-    def _ending(self, ttl: int, retry: int) -> bytes:
-        """The end of an id, which tells how long its job lives and whether it is retried."""
-        minutes = min(ttl // 60, MAX_ID_MINUTES)
-        minutes = minutes | 1 if retry else minutes & ~1
-        if len(self._endings) >= 1000:
-            self._endings.clear()
-        ending = self._endings[ttl if retry else -ttl] = b"-%04x" % minutes
-        return ending
+
+def _id_ending(ttl: int, retry: int) -> bytes:
+    """The end of an id, which tells how long its job lives and whether it is retried."""
+    minutes = min(ttl // 60, MAX_ID_MINUTES)
+    return b"-%04x" % (minutes | 1 if retry else minutes & ~1)

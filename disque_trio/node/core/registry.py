@@ -8,11 +8,13 @@ exactly once whatever comes and goes, and the walk needs no memory. The checksum
 does not change from run to run, so a simulation repeats.
 """
 
+import zlib
 from sys import getsizeof
 from typing import Final, Generic, TypeVar
-from zlib import crc32
 
 V = TypeVar("V")
+
+crc32: Final = zlib.crc32  # compiled, an imported name is looked up at each use
 
 SHARDS: Final = 1024
 SHARD_SHIFT: Final = 22

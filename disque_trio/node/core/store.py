@@ -11,8 +11,7 @@ queues it again in ``requeue``, its end in ``ack_gc``, its way to another node i
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
-from zlib import crc32
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core.events import EventNotes
@@ -33,13 +32,16 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
-from disque_trio.node.core.registry import SHARD_SHIFT, Registry
+from disque_trio.node.core.registry import SHARD_SHIFT, Registry, crc32
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.timers import JobTimers
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.serialjob import SerialJob, deljob
 from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
 WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
@@ -119,13 +121,13 @@ class JobStore:
 
         ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
         """
-        now = self.machine.now
-        ctime = now * 1_000_000
+        now: i64 = self.machine.now
+        ctime: i64 = now * 1_000_000
         if ctime <= self._last_ctime:
             ctime = self._last_ctime + 1
         self._last_ctime = ctime
         id = self.ids.make(ttl, retry)
-        etime = now // 1000 + ttl
+        etime: int = now // 1000 + ttl
         if etime > UINT32_MAX:
             etime = UINT32_MAX
         # Most jobs have these of the one before. Uncompiled, each number is an object of 32 bytes.

@@ -94,6 +94,7 @@ class Clients:
         self.node.forget_client(connection.client)
         connection.client.close = True
         self._epoll.unregister(connection.fd)
+        connection.fd = -1
         if connection.parser.error is None:
             connection.sock.close()
         else:
@@ -123,8 +124,11 @@ class Clients:
         """Send the replies to ``connection``."""
         client = connection.client
         out = client.out
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
+        if len(out) == 1:
+            data = out.pop()
+        else:
+            data = b"".join(out)
+            out.clear()
         self.stats.output_bytes += len(data)
         connection.active = self.now
         if not connection.send(data):

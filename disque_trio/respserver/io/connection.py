@@ -3,6 +3,7 @@
 Owns the bytes; when they are read and served is the ``engine``'s.
 """
 
+import os
 import socket
 from collections import deque
 from typing import Final
@@ -11,6 +12,13 @@ from disque_trio.resp.request import ARGUMENT, RequestParser
 from disque_trio.respserver.client import Client
 
 READ_SIZE: Final = 64 * 1024
+# Clients that wait for each reply send little at a time, and a larger buffer costs as much as half
+# of the call.
+_SMALL_READ: Final = 448  # bytes
+
+# Called directly: the methods of a socket do the same, and take a half more.
+_read: Final = os.read
+_write: Final = os.write
 _ID_SIZE: Final = 40  # bytes of each of the many that a command may be about
 
 
@@ -24,6 +32,8 @@ class Connection:
             had its share of the turn).
         backlog_size: bytes that they take.
         unsent: replies that the socket did not take.
+        fd: the descriptor of ``sock``; -1 when it is closed, as the number may be another's then.
+        read_size: bytes to read at most.
         address: ``ip:port``, or ``path:0`` for the unix socket.
         created, active: when it connected and last sent something, ms of the node's clock.
         over_soft_since: since when more than the soft limit is unsent, ms, 0: it is not.
@@ -45,6 +55,7 @@ class Connection:
         "fd",
         "over_soft_since",
         "parser",
+        "read_size",
         "reading_paused",
         "sock",
         "unix",
@@ -73,6 +84,7 @@ class Connection:
         self.created = now
         self.active = now
         self.over_soft_since = 0
+        self.read_size = READ_SIZE
         self.reading_paused = False
         self.ended = False
         self.writing = False
@@ -95,14 +107,23 @@ class Connection:
         in_slices = self.client.in_slices * (_ID_SIZE + ARGUMENT)
         return self.parser.size + self.backlog_size + len(self.unsent) + in_slices
 
+    def receive(self) -> bytes:
+        """What the client sent; empty: it sends nothing more. Raises OSError as ``os.read``."""
+        data = _read(self.fd, self.read_size)
+        if len(data) == self.read_size:
+            self.read_size = READ_SIZE
+        elif len(data) < _SMALL_READ < self.read_size:
+            self.read_size = max(self.read_size >> 1, _SMALL_READ)
+        return data
+
     def send(self, data: bytes) -> bool:
         """Send ``data`` behind what is unsent. False when the connection is lost."""
         if self.unsent:
             self.unsent += data
             return True
         try:
-            sent = self.sock.send(data)
-        except (BlockingIOError, InterruptedError):
+            sent = _write(self.fd, data)
+        except BlockingIOError:
             sent = 0
         except OSError:
             return False
@@ -115,9 +136,9 @@ class Connection:
         try:
             while self.unsent:
                 with memoryview(self.unsent) as rest:
-                    sent = self.sock.send(rest)
+                    sent = _write(self.fd, rest)
                 del self.unsent[:sent]
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             pass
         except OSError:
             return False

@@ -10,6 +10,7 @@ OK: Final = b"+OK\r\n"
 PONG: Final = b"+PONG\r\n"
 EMPTY_ARRAY: Final = b"*0\r\n"
 
+_ONE: Final = b":1\r\n"  # what most acknowledgements are answered with
 _NULL_BULK: Final = b"$-1\r\n"
 _NULL_ARRAY: Final = b"*-1\r\n"
 _NULL: Final = b"_\r\n"
@@ -87,7 +88,7 @@ def _encode(value: Value, resp: int, parts: list[bytes]) -> None:
 
 def integer(value: int) -> bytes:
     """An integer reply."""
-    return b":%d\r\n" % value
+    return _ONE if value == 1 else b":%d\r\n" % value
 
 
 def bulk(value: bytes) -> bytes:

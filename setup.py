@@ -28,6 +28,7 @@ MORE = (
     "disque_trio/bananaq/redis_store/keys.py",
     "disque_trio/bananaq/redis_store/wire.py",
     "disque_trio/process/addresses.py",
+    "disque_trio/process/clock.py",
     "disque_trio/respserver/io/clients.py",
     "disque_trio/respserver/io/connection.py",
     "disque_trio/respserver/io/departures.py",

@@ -5,6 +5,7 @@ The engine calls ``turn`` before replies leave. Everything that takes long (sync
 the last sync of a rewrite) happens in a thread.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import trio
@@ -33,6 +34,9 @@ class Replies(Protocol):
 
     def stored(self, good: bool) -> None:
         """Called when the thread has written the records, or, if not ``good``, has failed to."""
+
+    def when_stirred(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` after the next turn that may have noted something."""
 
 
 class Persistence:
@@ -201,6 +205,21 @@ class Persistence:
                 elif policy == EVERYSEC:
                     await self._begin_early(writer)
             self.rewriting.start_if_due(background.nursery, now)
+            if self._may_rest():
+                stirred = trio.Event()
+                background.replies.when_stirred(stirred.set)
+                await stirred.wait()
+
+    def _may_rest(self) -> bool:
+        """Whether there is nothing to look after before something happens."""
+        writer = self.file.writer
+        if self.storing or self.rewriting.under_way or self.rewriting.is_due():
+            return False
+        return writer is None or not (
+            writer.problem
+            or writer.unnamed
+            or (writer.unsynced and self.file.config.appendfsync != NO)
+        )
 
     def _retry(self, background: "_Background", writer: AofWriter) -> None:
         """Try again to write what could not be written."""

@@ -54,11 +54,11 @@ class Rewriting:
 
     def start_if_due(self, nursery: trio.Nursery, now: float) -> None:
         """Begin a rewrite in ``nursery`` if there is a reason to; ``now``: Trio's time."""
-        if not self.under_way and now >= self._not_before and self._is_due():
+        if not self.under_way and now >= self._not_before and self.is_due():
             self.under_way = True
             nursery.start_soon(self._rewrite)
 
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether there is a reason to rewrite the file."""
         config = self._file.config
         writer = self._file.writer

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from disque_trio.cluster.buslink import BROKEN, BusLink
 from disque_trio.cluster.buslinks import BusLinks
 from disque_trio.cluster.halfpackets import LargePackets
-from disque_trio.cluster.links import LinkOwner
+from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
@@ -53,7 +53,7 @@ class Bus(Links):
     def __init__(
         self,
         links: BusLinks,
-        membership: LinkOwner,
+        membership: Membership,
         deliver: Callable[[bytes, bytes, int], None],
         wants_copy: Callable[[bytes], bool],
         changed: Callable[[], None],
@@ -122,7 +122,7 @@ class Bus(Links):
             self.links.watch(link)
             self._membership.opened(link, now)
         else:
-            self.links.unproven[link] = now + PATIENCE
+            self.links.doubt(link, now + PATIENCE)
             self._shake_hands(link, now)
 
     def _shake_hands(self, link: BusLink, now: int) -> None:
@@ -201,9 +201,11 @@ class Bus(Links):
                         links.watch_all()
                 else:
                     self._take(link, packet, now)
-            if not link.closed:
+            if (link.parser.pending or link.half) and not link.closed:
+                link.half = link.parser.pending > 0
                 links.halves.holdings.note(link, link.parser.pending)
-            if link in links.unproven:
+                links.close_largest()
+            if links.unproven and link in links.unproven:
                 if packets and self._membership.knows(packet_sender(packets[-1])):
                     del links.unproven[link]
                 elif link.parser.pending > MAX_CONTROL_PACKET:
@@ -213,12 +215,12 @@ class Bus(Links):
             links.break_off(link, str(problem))
         except Exception:
             self._packet_failed(link)
-        links.close_largest()
 
     def _take(self, link: BusLink, packet: bytes, now: int) -> None:
         """Pass ``packet`` to the membership, and on to the node if it is about jobs."""
         sender = self._membership.receive(link, packet, now)
         if sender:
+            self.stirred = True
             self._deliver(sender, packet, now)
 
     def roll_back(self) -> None:

@@ -35,6 +35,7 @@ class BusLink(Link):
         closed: it is over.
         given_up: it was the membership that closed it.
         heard: a packet came.
+        half: a part of one came, the rest of which did not.
         queue: packets of this turn.
         unsent: what the socket did not take.
         largest: bytes of the largest piece in ``unsent``.
@@ -50,6 +51,7 @@ class BusLink(Link):
         self.closed = False
         self.given_up = False
         self.heard = False
+        self.half = False
         self.parser = PacketParser()  # until the connection is there
         self.queue: list[bytes] = []
         self.unsent = bytearray()

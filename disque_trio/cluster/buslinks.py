@@ -6,6 +6,7 @@ at the beginning of a turn, never from within a call that it makes itself.
 
 import select
 import socket
+from collections.abc import Callable
 
 from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.halfpackets import HalfPackets
@@ -45,6 +46,7 @@ class BusLinks:
         halves: what the links hold of packets that are not whole.
         hold: what waits while the turn's records are on their way into the file.
         reading_stopped: nothing is read any more.
+        hurry: called when ``cron`` may be due earlier than ``next_due`` said.
     """
 
     def __init__(self, config: Config, stats: Stats, log: Log, poller: Poller) -> None:
@@ -59,6 +61,7 @@ class BusLinks:
         self.halves = HalfPackets(config, stats, log)
         self.hold = PacketHold()
         self.reading_stopped = False
+        self.hurry: Callable[[], None] = _nobody
         self._log = log
         self._poller = poller
         self._epoll = poller.epoll
@@ -115,8 +118,13 @@ class BusLinks:
         (ms)."""
         link = BusLink(False, self.dirty, self.drop)
         self._add(link, sock, _READ)
-        self.unproven[link] = until
+        self.doubt(link, until)
         return link
+
+    def doubt(self, link: BusLink, until: int) -> None:
+        """Give ``link`` until then (ms) to bring something valid."""
+        self.unproven[link] = until
+        self.hurry()
 
     def _add(self, link: BusLink, sock: socket.socket, mask: int) -> None:
         link.take(sock)
@@ -202,9 +210,13 @@ class BusLinks:
             for link in self.halves.excess():
                 self.break_off(link, "too much is held")
 
+    def next_due(self) -> int:
+        """When ``cron`` is due, ms; 0: not before something happens."""
+        return min(self.unproven.values()) + 1 if self.unproven else 0
+
     def cron(self, now: int) -> None:
         """Drop strangers that had all their time, and those that hold too much since less is
-        allowed; to be called a few times a second."""
+        allowed; to be called when ``next_due`` says."""
         self.close_largest()
         if self.unproven:
             for link, deadline in list(self.unproven.items()):
@@ -221,3 +233,7 @@ class BusLinks:
         if text not in self._told and len(self._told) < 100:
             self._told.add(text)
             self._log.warning(text, address=ip)
+
+
+def _nobody() -> None:
+    """``hurry`` of links that nobody looks after."""

@@ -4,6 +4,7 @@ Owns nodes.conf while the process lives, and when it is written: away from the t
 may take its time, one write at a time, and never an older text over a newer one.
 """
 
+import math
 import os
 import secrets
 import socket
@@ -28,9 +29,8 @@ from disque_trio.respserver.io.listeners import tcp_endpoints
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 
-CRON_SECONDS = 0.1
 SAVE_AGAIN_SECONDS = 1.0
-MEET_EVERY = 10  # of these times
+MEET_EVERY = 1_000  # ms
 
 
 class ClusterError(Exception):
@@ -69,6 +69,8 @@ class Cluster:
         self.membership = Membership(
             self.packets, self.links.connect, Random(), self._save_now, is_own_address
         )
+        self._hurried = trio.Event()  # there may be something to do now
+        self.links.hurry = self.membership.heartbeat.hurry = self._hurry
         self.read_certificates()
         self._path = os.path.realpath(config.cluster_config_file)
         self._file = NodesFile(self._path)
@@ -131,24 +133,34 @@ class Cluster:
         packets.port = config.cluster_announce_port or self._port
         packets.refresh()
         self.links.halves.apply()
+        self._hurry()
         self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))
 
     async def run(self, engine: Engine) -> None:
         """Keep the cluster up to date until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_saved)
-            turns = 0
+            meet_at = 0
             # The first time at once: after a restart the others wait to hear from this node.
-            while True:
-                if not engine.halted:
-                    now = self._clock.now()
-                    if turns % MEET_EVERY == 0:
-                        self._meet_other_workers()
-                    turns += 1
-                    self.links.cron(now)
-                    self.membership.cron(now)
-                    engine.after_node()
-                await trio.sleep(CRON_SECONDS)
+            while not engine.halted:
+                now = self._clock.now()
+                if self._other_workers and now >= meet_at:
+                    self._meet_other_workers()
+                    meet_at = now + MEET_EVERY
+                self.links.cron(now)
+                self.membership.cron(now)
+                engine.after_node()
+                self._hurried = trio.Event()
+                dues = [self.links.next_due(), self.membership.heartbeat.next_due()]
+                if self._other_workers:
+                    dues.append(meet_at)
+                due = min((due for due in dues if due), default=math.inf)
+                with trio.move_on_after(max(due - self._clock.now(), 0) / 1000):
+                    await self._hurried.wait()
+
+    def _hurry(self) -> None:
+        """What is due may be due earlier."""
+        self._hurried.set()
 
     def _meet_other_workers(self) -> None:
         """Meet the workers of this server that are not known yet."""

@@ -1,8 +1,8 @@
 """The heartbeat: keeps links to the other nodes, sends PINGs and detects nodes that do not answer.
 
 Time: limits are measured on a time of the membership's own, which goes with the clock but never
-back and never forward by more than ``MAX_STEP``. So neither a clock that is set nor a process that
-stood still makes all others seem dead at once.
+back and never forward by more than ``MAX_STEP`` beyond what it waits for. So neither a clock that
+is set nor a process that stood still makes all others seem dead at once.
 """
 
 from collections.abc import Callable
@@ -32,6 +32,7 @@ RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a link that failed is tried 
 SHORTEST_WAIT = 50  # ms between two tries, however often the member speaks
 MAX_STEP = 500  # ms; see above
 MAX_MEMBERS = 1000  # handshakes included
+NEVER = 1 << 62  # ms
 
 
 class Heartbeat:
@@ -48,6 +49,7 @@ class Heartbeat:
         node_timeout: ms without an answer after which a node is suspected.
         now: the driver's time, ms since the epoch.
         time: the membership's own, ms.
+        hurry: called when ``cron`` may be due earlier than ``next_due`` said.
     """
 
     def __init__(
@@ -68,11 +70,14 @@ class Heartbeat:
         self._rng = rng
         self._transmit = transmit
         self._ping_at = 0
+        self._due = 0  # when ``cron`` is due, by the driver's time; 0: it was not asked
+        self.hurry: Callable[[], None] = _nobody
 
     # ---- time and links -------------------------------------------------------------------------
 
     def cron(self, now: int) -> None:
-        """Keep links and failure states up to date; to be called every 100 ms."""
+        """Keep links and failure states up to date; to be called when ``next_due`` says, or every
+        100 ms."""
         self.pass_time(now)
         time = self.time
         timeout = self.node_timeout
@@ -106,6 +111,32 @@ class Heartbeat:
                 self._members.update(False)
                 self.judge(member)
 
+    def next_due(self) -> int:
+        """When ``cron`` is due, by the driver's time, ms; 0: not before something happens."""
+        time = self.time
+        timeout = self.node_timeout
+        due = NEVER
+        if self._members.handshakes:
+            due = time + RETRY_STEP
+        for member in self._known.values():
+            at = NEVER
+            link = member.link
+            if member.flags & NODE_NOADDR:
+                pass
+            elif link is None:
+                at = member.retry_at
+            elif not link.up:
+                at = member.link_since + timeout // 2 + 1
+            elif not member.ping_sent:
+                at = member.pong_received + timeout // 2 + 1
+            else:
+                at = max(member.ping_sent + timeout // 2, member.link_since + timeout) + 1
+            if member.ping_sent and not member.flags & (FAILING | NODE_NOADDR):
+                at = min(at, member.ping_sent + timeout + 1)
+            due = min(due, at, self._ping_at)
+        self._due = NEVER if due == NEVER else self.now + max(due - time, 0)
+        return 0 if due == NEVER else self._due
+
     def opened(self, link: Link, now: int) -> None:
         """Called when an outgoing ``link`` is up."""
         self.pass_time(now)
@@ -115,6 +146,7 @@ class Heartbeat:
             return
         member.link_since = self.time
         self.ping(member)
+        self.hurry()
 
     def lost(self, link: Link, now: int) -> None:
         """Called when a ``link`` broke, or could not be opened."""
@@ -124,13 +156,14 @@ class Heartbeat:
             member.link = None
             member.attempts += 1
             member.retry_at = self.time + min(RETRY_STEP * member.attempts, MAX_RETRY_WAIT)
+            self.hurry()
 
     def pass_time(self, now: int) -> None:
         """Advance the time to ``now`` (ms)."""
         if self.now == 0:
             self.time = now
         elif now > self.now:
-            self.time += min(now - self.now, MAX_STEP)
+            self.time += min(now - self.now, max(self._due - self.now, 0) + MAX_STEP)
         self.now = now
 
     def _tend_handshakes(self, time: int) -> None:
@@ -150,6 +183,7 @@ class Heartbeat:
         link.node_id = member.id
         member.link = link
         member.link_since = self.time
+        self.hurry()
         # The wait for an answer begins now, or it would never end if no link can be opened.
         if not member.ping_sent:
             member.ping_sent = self.time
@@ -168,6 +202,7 @@ class Heartbeat:
         member.retry_at = min(member.retry_at, member.link_since + SHORTEST_WAIT)
         if self.time >= member.retry_at:
             self.connect(member)
+        self.hurry()
 
     def unlink(self, member: Member) -> None:
         """Close the link to ``member``; a new one may be begun at once."""
@@ -175,6 +210,7 @@ class Heartbeat:
             member.link.close()
             member.link = None
             member.retry_at = self.time
+        self.hurry()
 
     def _ping_stalest(self) -> None:
         """Ping the one of a few members that was silent for the longest time."""
@@ -221,6 +257,7 @@ class Heartbeat:
         member = Member(id, ip, port, NODE_HANDSHAKE | flags, self.time)
         member.hearsay = hearsay
         self._members.handshakes[id] = member
+        self.hurry()
 
     def judge(self, member: Member) -> None:
         """Mark ``member`` as down, and tell everyone, if most nodes suspect it."""
@@ -232,3 +269,7 @@ class Heartbeat:
                 link = self._known[id].link
                 if link is not None and link.up:
                     self._transmit(link, packet)
+
+
+def _nobody() -> None:
+    """``hurry`` where ``cron`` is called every 100 ms."""

@@ -131,11 +131,10 @@ class Membership(Peers):
             return b""
         type = packet_type(packet)
         sender = packet_sender(packet)
-        handle = self._handlers.get(type)
-        if handle is None:
+        if type > FAIL:
             return sender if type <= PAUSE and sender in self._known else b""
         try:
-            handle(link, type, sender, packet)
+            self._handlers[type](link, type, sender, packet)
         except PacketError:
             self.malformed += 1
         return b""

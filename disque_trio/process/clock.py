@@ -7,10 +7,15 @@ machine sleeps, and drifts towards the wall clock by at most 50 ms a second.
 """
 
 import time
+from typing import Final
 
+from disque_trio.native import mypyc_attr
+
+_BOOT: Final = time.CLOCK_BOOTTIME
 _MAX_SLEW = 0.05
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Clock:
     """``now()`` is ms since the epoch."""
 
@@ -20,17 +25,18 @@ class Clock:
 
     @staticmethod
     def _boot() -> int:
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        return time.clock_gettime_ns(_BOOT)
 
     def now(self) -> int:
         """The time of the node in ms since the epoch; never goes back."""
-        return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + self._offset_ns) // 1_000_000
+        return (time.clock_gettime_ns(_BOOT) + self._offset_ns) // 1_000_000
 
     def slew(self) -> float:
-        """Move towards the wall clock as far as the time since the last call allows. Returns
-        how far the wall clock is ahead (s); to be called a few times a second."""
+        """Move towards the wall clock as far as the time since the last call allows, of which more
+        than a second does not count. Returns how far the wall clock is ahead (s); to be called a
+        few times a second, unless it is close."""
         boot = self._boot()
-        room = int((boot - self._slewed_ns) * _MAX_SLEW)
+        room = int(min(boot - self._slewed_ns, 1_000_000_000) * _MAX_SLEW)
         self._slewed_ns = boot
         ahead = time.time_ns() - boot - self._offset_ns
         self._offset_ns += max(-room, min(room, ahead))

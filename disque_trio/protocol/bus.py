@@ -59,12 +59,11 @@ MAX_YOURJOBS: Final = 100  # jobs that a node gives at a time
 SIGNATURE: Final = b"DbuZ"
 _IP_LENGTH: Final = 46
 _START: Final = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
-_LENGTH: Final = Struct(">I")
 _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
 _TWO_U32: Final = Struct(">II")
-_FLAGS: Final = Struct(">BH")  # message flags, mark
-_FLAGS_AT: Final = 141
+_SMALL: Final = [_U32.pack(number) for number in range(16)]
+MANY_HEADS: Final = 1024  # beginnings of packets about jobs that are kept
 _GOSSIP: Final = Struct(">40sII46sHHHI")
 GOSSIP_SIZE: Final = _GOSSIP.size
 _JOB_MESSAGE_SIZE: Final = HEADER_SIZE + NODE_ID_LENGTH + 4
@@ -172,6 +171,7 @@ class PacketWriter:
             _START.pack(SIGNATURE, _JOB_MESSAGE_SIZE, VERSION, 0, type, 0) + self._about_me
             for type in range(len(TYPE_NAMES))
         ]
+        self._before_id: dict[int, bytes] = {}
 
     def packet(self, type: int, data: bytes, message_flags: int = 0, count: int = 0) -> bytes:
         """A packet of ``type`` with ``data`` behind the header."""
@@ -193,13 +193,18 @@ class PacketWriter:
         ``mark`` is the sender's set of holders in 16 bits, 0: not told. It stands in two bytes of
         the message flags that the C server leaves 0 and does not look at.
         """
-        return b"%b%c%b%b%b" % (
-            self._job_messages[type],
-            message_flags,
-            _U16.pack(mark),
-            id,
-            _U32.pack(aux),
-        )
+        # What stands before and behind the id is nearly always the same.
+        key = (mark << 8 | message_flags) << 8 | type
+        before = self._before_id.get(key)
+        if before is None:
+            if len(self._before_id) >= MANY_HEADS:
+                self._before_id.clear()
+            before = self._before_id[key] = b"%b%c%b" % (
+                self._job_messages[type],
+                message_flags,
+                _U16.pack(mark),
+            )
+        return before + id + (_SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux))
 
     def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
@@ -243,6 +248,11 @@ class PacketWriter:
 # ---- reading -------------------------------------------------------------------------------
 
 
+def word(data: bytes, at: int) -> int:
+    """The big-endian u32 at ``at``. Compiled, a Struct takes ten times as long."""
+    return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
+
+
 def packet_type(packet: bytes) -> int:
     """Its type; may be an unknown one."""
     return packet[12] << 8 | packet[13]
@@ -250,8 +260,7 @@ def packet_type(packet: bytes) -> int:
 
 def packet_length(packet: bytes) -> int:
     """How many bytes it says that it has."""
-    length: int = _LENGTH.unpack_from(packet, 4)[0]
-    return length
+    return word(packet, 4)
 
 
 def first_job_id(packet: bytes) -> bytes:
@@ -312,16 +321,16 @@ def read_about_job(packet: bytes) -> JobMessage:
     """Read a packet about one job. Raises PacketError."""
     if len(packet) != _JOB_MESSAGE_SIZE:
         raise PacketError("a message about a job of a wrong length")
-    flags, mark = _FLAGS.unpack_from(packet, _FLAGS_AT)
-    return JobMessage(packet[HEADER_SIZE:184], _U32.unpack_from(packet, 184)[0], flags, mark)
+    return JobMessage(
+        packet[HEADER_SIZE:184], word(packet, 184), packet[141], packet[142] << 8 | packet[143]
+    )
 
 
 def read_about_queue(packet: bytes) -> QueueMessage:
     """Read a NEEDJOBS or PAUSE. Raises PacketError."""
-    if len(packet) >= HEADER_SIZE + 8:
-        aux, length = _TWO_U32.unpack_from(packet, HEADER_SIZE)
-        if len(packet) == HEADER_SIZE + 8 + length:
-            return QueueMessage(packet[HEADER_SIZE + 8 :], aux)
+    at = HEADER_SIZE + 8
+    if len(packet) >= at and len(packet) == at + word(packet, HEADER_SIZE + 4):
+        return QueueMessage(packet[at:], word(packet, HEADER_SIZE))
     raise PacketError("a message about a queue of a wrong length")
 
 
@@ -334,8 +343,8 @@ def read_jobs(packet: bytes) -> JobsMessage:
     size = len(packet)
     if size < HEADER_SIZE + 8:
         raise PacketError("jobs of a wrong length")
-    count, length = _TWO_U32.unpack_from(packet, HEADER_SIZE)
-    if size != HEADER_SIZE + 8 + length:
+    count = word(packet, HEADER_SIZE)
+    if size != HEADER_SIZE + 8 + word(packet, HEADER_SIZE + 4):
         raise PacketError("jobs of a wrong length")
     at = HEADER_SIZE + 8
     flags = packet_flags(packet)

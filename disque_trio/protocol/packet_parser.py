@@ -1,7 +1,6 @@
 """Cuts the bytes of a link into packets of the cluster bus (see ``bus``)."""
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
 from disque_trio.protocol.bus import (
@@ -13,9 +12,10 @@ from disque_trio.protocol.bus import (
     SIGNATURE,
     YOURJOBS,
     PacketError,
+    word,
 )
 
-_LENGTH: Final = Struct(">I")
+_SIGNATURE: Final = word(SIGNATURE, 0)
 
 
 class PacketParser:
@@ -58,9 +58,9 @@ class PacketParser:
         wanted = 0
         begun = self._wanted > 0  # the first packet was found to be wanted
         while size - at >= 8:
-            if data[at : at + 4] != SIGNATURE:
+            if word(data, at) != _SIGNATURE:
                 raise PacketError("not the signature of the bus")
-            wanted = _LENGTH.unpack_from(data, at + 4)[0]
+            wanted = word(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:
                 raise PacketError(f"a packet cannot have {wanted} bytes")
             if size - at < 14:

@@ -35,7 +35,7 @@ from disque_trio.respserver.io.tasks import (
     flush_all,
     report,
     run_cron,
-    serve,
+    serve_ahead,
 )
 
 FLUSH_SECONDS = 2  # for replies that are not sent when the daemon stops
@@ -170,7 +170,7 @@ class Daemon:
         notifier = self._notifier
         failure: StartError | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(serve, engine)
+            nursery.start_soon(serve_ahead, engine)
             nursery.start_soon(self._timer.run, engine)
             nursery.start_soon(run_cron, engine)
             await self._product.begin(nursery)

@@ -28,6 +28,7 @@ from disque_trio.respserver.memory import UNLIMITED, Memory
 from disque_trio.respserver.monitor import monitor_line, without_password
 from disque_trio.respserver.slowlog import SlowLog
 
+LONGEST_REST: Final = 10_000  # ms that the periodic work is put off when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
@@ -274,6 +275,10 @@ class Machine:
     def cron(self, now: int) -> None:
         """Run the periodic work, ``hz`` times a second."""
         self.now = now
+
+    def rest(self) -> int:
+        """How long (ms) ``cron`` may be put off while nothing happens; 0: not at all."""
+        return 0 if self.troubled else LONGEST_REST
 
     # ---- what differs -----------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from disque_trio.aof.disk import Disk
@@ -114,3 +115,6 @@ class NoReplies:
 
     def stored(self, good: bool) -> None:
         pass
+
+    def when_stirred(self, wake: Callable[[], None]) -> None:
+        wake()  # tests write behind its back

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from disque_trio.cluster.heartbeat import NEVER
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConf, parse_nodes
@@ -15,7 +16,6 @@ from disque_trio.protocol.bus import PacketWriter
 
 START = 1_700_000_000_000  # ms
 STEP = 10  # ms that a packet or a connection takes
-CRON = 100
 
 
 class MemoryLink(Link):
@@ -68,6 +68,7 @@ class Machine:
     save_problem: str | None = None
     is_own_address: Callable[[str], bool] = is_loopback
     source_ip: str = ""  # of its outgoing connections, if not ``ip``
+    cron_at: int = 0  # elapsed ms at which its periodic work is due
 
     def __post_init__(self) -> None:
         self.boot(b"%040x" % random.Random(self.seed).getrandbits(160))
@@ -83,8 +84,20 @@ class Machine:
             lambda ip: self.is_own_address(ip),
         )
         self.member.heartbeat.node_timeout = self.wires.node_timeout
+        self.member.heartbeat.hurry = self._hurry
+        self._hurry()
         if self.conf:
             self.member.load_conf(self.conf, self.wires.now)
+
+    def _hurry(self) -> None:
+        self.cron_at = 0
+
+    def cron(self, elapsed: int) -> None:
+        """Run the periodic work, which is due, and see when it is due again."""
+        now = self.wires.now
+        self.member.cron(now)
+        due = self.member.heartbeat.next_due()
+        self.cron_at = elapsed + due - now if due else NEVER
 
     def receive(self, link: Link, packet: bytes, now: int) -> None:
         """A packet came; those that are not for the membership are kept in ``jobs``."""
@@ -229,10 +242,10 @@ class Wires:
             self._queue = [(at, action) for at, action in self._queue if at > self._elapsed]
             for action in due:
                 action()
-            for number, machine in enumerate(self.machines):
+            for machine in self.machines:
                 if machine.up:
-                    if (self._elapsed - number * STEP) % CRON == 0:
-                        machine.member.cron(self.now)
+                    if self._elapsed >= machine.cron_at:
+                        machine.cron(self._elapsed)
                     if machine.member.config_changed:
                         assert machine.member.save() is None
         assert not must or done(), [m.member.describe() for m in self.machines]

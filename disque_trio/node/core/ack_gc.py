@@ -133,6 +133,13 @@ class AckGc:
         holders = job.delivered or ()
         return [id for id in holders if peers.knows(id) and id not in confirmed]
 
+    def _is_confirmed(self, job: Job) -> bool:
+        """Whether ``_not_confirmed`` is nobody."""
+        confirmed = job.confirmed or []
+        if job.delivered:
+            return all(id in confirmed or not self._peers.knows(id) for id in job.delivered)
+        return not self._not_confirmed(job)
+
     def _finish(self, job: Job) -> None:
         """Forget ``job`` on all nodes, since none can bring it back."""
         if job.delivered:
@@ -200,7 +207,7 @@ class AckGc:
             self._note_confirmed(job, sender)
             if message.mark != self._replicas.sets.mark(job.delivered):
                 # Others may hold it that the sender never heard of.
-                if not self._not_confirmed(job):
+                if self._is_confirmed(job):
                     self._finish(job)
                 return
             self._end(job)
@@ -223,7 +230,7 @@ class AckGc:
         if known and sender not in (job.delivered or ()):
             self._replicas.add(job, sender)
         self._note_confirmed(job, sender)
-        if not self._machine.write_problem and not self._not_confirmed(job):
+        if not self._machine.write_problem and self._is_confirmed(job):
             self._finish(job)
         elif not job.awake:
             self._collect_later(job)

@@ -44,6 +44,8 @@ from disque_trio.rng import Rng
 MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
 TIDIED: Final = 16  # shards of the registry looked at in a cron: all of them within seconds
 
+REST_ASKED: Final = 1_000  # ms between looks at what others asked for, when nothing happens
+
 LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 
@@ -159,8 +161,9 @@ class Node(Machine):
 
     def _dispatch(self, sender: bytes, packet: bytes) -> None:
         type = bus.packet_type(packet)
-        if type in self._about_job:
-            self._about_job[type](sender, bus.read_about_job(packet))
+        about_job = self._about_job.get(type)
+        if about_job is not None:
+            about_job(sender, bus.read_about_job(packet))
         elif type in self._with_jobs:
             self._with_jobs[type](sender, bus.read_jobs(packet))
         elif type in self._about_queue:
@@ -239,6 +242,12 @@ class Node(Machine):
         self.federation.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
+
+    def rest(self) -> int:
+        rest = super().rest()
+        if self.exports.asked_for:
+            return min(rest, REST_ASKED)
+        return min(rest, self.queues.rest())
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)

@@ -3,7 +3,7 @@
 from disque_trio.node.core.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.node.core.registry import Registry
 from disque_trio.protocol.serialjob import paused_queue
-from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 
 class Queues:
@@ -59,8 +59,7 @@ class Queues:
         """
         gone = 0
         while True:
-            level = self._machine.memory.level()
-            idle = 300_000 if level == 0 else 10_000 if level == 1 else 2_000
+            idle = self._idle_time()
             self._idle_cursor, queues = self.index.scan(self._idle_cursor, steps)
             here = 0
             for queue in queues:
@@ -70,6 +69,17 @@ class Queues:
             gone += here
             if here * 10 < steps:
                 return gone
+
+    def _idle_time(self) -> int:
+        """After how many ms a queue is idle."""
+        level = self._machine.memory.level()
+        return 300_000 if level == 0 else 10_000 if level == 1 else 2_000
+
+    def rest(self, steps: int = 200) -> int:
+        """How long (ms) ``evict_idle`` may be put off while nothing happens; 0: not at all."""
+        count = self.index.count
+        # Each is looked at 20 times in the time after which it is idle.
+        return self._idle_time() * steps // (20 * max(count, steps)) if count else LONGEST_REST
 
     def _is_idle(self, queue: Queue, idle: int) -> bool:
         return (

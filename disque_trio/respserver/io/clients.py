@@ -18,7 +18,7 @@ from disque_trio.respserver.io.lingering import Lingering
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
 from disque_trio.respserver.io.stats import Stats
-from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
 HALF_CLOSED: Final = 30_000  # ms that a client waits for its replies that sends nothing any more
@@ -202,10 +202,26 @@ class Clients:
                 self.close(connection)
             elif connection.over_soft_since:
                 self._check_unsent(connection)
-            elif timeout and now - connection.active > timeout:
-                client = connection.client
-                if not client.blocked and not client.monitor and not connection.backlog:
-                    self.close(connection)
+            elif timeout and now - connection.active > timeout and self._may_time_out(connection):
+                self.close(connection)
+
+    def rest(self, now: int) -> int:
+        """How long (ms) ``cron`` may be put off while nothing happens; 0: not at all."""
+        if self.lingering.sockets:
+            return 0
+        timeout = self.config.timeout * 1000
+        rest = LONGEST_REST
+        for connection in self.connections.values():
+            if connection.ended or connection.over_soft_since:
+                return 0
+            if timeout and self._may_time_out(connection):
+                rest = min(rest, max(connection.active + timeout - now, 0))
+        return rest
+
+    def _may_time_out(self, connection: Connection) -> bool:
+        """Whether ``connection`` is closed when its client is silent for too long."""
+        client = connection.client
+        return not (client.blocked or client.monitor or connection.backlog)
 
     def close_all(self) -> None:
         """Disconnect everybody."""

@@ -48,6 +48,9 @@ class Engine:
     Attributes:
         clients: those who are connected.
         turns: how many were taken: the sign of life for a watchdog.
+        others_ready: other tasks have something to do; whoever lets them resets it.
+        stirred: a client, or something about jobs, was served; whoever looks at it resets it.
+        sleepers: called once, at the end of the next turn in which that is so.
         hold: what waits while records are on their way into the file.
     """
 
@@ -81,6 +84,10 @@ class Engine:
         # Both keep all other tasks waiting: for less where those have to do with clients.
         self.linger = linger
         self.others_wait = others_wait
+        self.others_ready = False
+        self._others = -1  # the descriptor that says so
+        self.stirred = False
+        self.sleepers: list[Callable[[], None]] = []
         self._on_wake = on_wake
         self._on_events = on_events
         self._epoll = self._poller.epoll
@@ -114,6 +121,7 @@ class Engine:
         node = self.node
         node.memory.set_limit(config.maxmemory)
         self.clients.departures.bound(config.maxmemory_clients.of(config.maxmemory))
+        self.stirred = True
         node.slowlog.max_len = config.slowlog_max_len
         node.slowlog.trim()
         node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
@@ -143,6 +151,11 @@ class Engine:
         self._waiting = True
         return False
 
+    def watch(self, others: int) -> None:
+        """Note in ``others_ready`` when the descriptor ``others`` is readable."""
+        self._others = others
+        self._epoll.register(others, READ)
+
     def fileno(self) -> int:
         """The epoll descriptor: it is readable when there is something to serve."""
         return self._epoll.fileno()
@@ -164,6 +177,8 @@ class Engine:
             if connection is None:
                 if fd == self._wakeup:
                     os.eventfd_read(fd)
+                elif fd == self._others:
+                    self.others_ready = True
                 elif fd in clients.lingering.sockets:
                     clients.lingering.read(fd, now)
                 else:
@@ -171,6 +186,7 @@ class Engine:
                         bus.stop_reading()
                     bus.handle(fd, mask, now)
                 continue
+            self.stirred = True
             if mask & READ and not connection.reading_paused:
                 serving.read(connection)
             elif mask & GONE:
@@ -179,6 +195,9 @@ class Engine:
                 clients.write_rest(connection)
         if self.node.batches.waiting and not (serving.halted or self.hold.on):
             self._do_slice()
+        if bus.stirred:
+            bus.stirred = False
+            self.stirred = True
         self.after_node()
 
     def _do_slice(self) -> None:
@@ -228,6 +247,7 @@ class Engine:
                     if other.has_more and not self._serving.held(other):
                         self._behind[other] = None
         if bus.membership.config_changed:
+            self.stirred = True
             bus.membership_changed()
         if bus.dirty:
             # Before the replies: other nodes work while those are sent.
@@ -247,6 +267,15 @@ class Engine:
             self._on_wake(node.next_wake())
         if self._behind and self._waiting:
             self.ask_turn()
+        if self.sleepers and self.stirred:
+            sleepers = self.sleepers
+            self.sleepers = []
+            for wake in sleepers:
+                wake()
+
+    def when_stirred(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` when a client, or something about jobs, has been served."""
+        self.sleepers.append(wake)
 
     def hold_replies(self) -> None:
         """A thread writes what this turn, or an earlier one, noted; ``stored`` will be called."""
@@ -262,6 +291,7 @@ class Engine:
         now = self.clients.now = self.clock.now()
         node = self.node
         serving = self._serving
+        self.stirred = True
         waited = self.hold.end(good)
         self._dirty += [connection for connection in waited if not connection.closed]
         # All that waited for it leaves before another large write can begin.
@@ -299,6 +329,13 @@ class Engine:
             self.node.cron(now)
         self.node.memory.note_peak()
         self.after_node()
+
+    def rest(self) -> int:
+        """How long the periodic work may be put off while nothing happens, ms; 0: not at all."""
+        serving = self._serving
+        if serving.paused_until or self._behind or self.hold.on or self.node.batches.waiting:
+            return 0
+        return min(self.node.rest(), self.clients.rest(self.clock.now()))
 
     def send_unsent(self) -> bool:
         """Write unsent replies as far as the sockets take them; returns whether there were any."""

@@ -71,6 +71,7 @@ class Links:
         dirty: those with something to send. behind: those with something that could not be sent.
         membership: the other nodes.
         config_changed: of this membership of one node: never.
+        stirred: packets about jobs came since the engine has reset it.
     """
 
     def __init__(self) -> None:
@@ -78,6 +79,7 @@ class Links:
         self.dirty: Sized = ()
         self.behind: Sized = ()
         self.config_changed = False
+        self.stirred = False
         self.membership: Members = self
 
     def membership_changed(self) -> None:

@@ -23,6 +23,15 @@ class _Rate:
         self._last_total = total
         self._last_ms = now
 
+    def skip(self, now: int) -> None:
+        """Nothing was counted before ``now`` (ms)."""
+        self._last_ms = now
+
+    @property
+    def zero(self) -> bool:
+        """Whether it has been zero in all of them."""
+        return not any(self._samples)
+
     @property
     def per_second(self) -> float:
         return sum(self._samples) / _SAMPLES
@@ -68,6 +77,16 @@ class Stats:
         self._commands.sample(commands, now)
         self._input.sample(self.input_bytes, now)
         self._output.sample(self.output_bytes, now)
+
+    def skip(self, now: int) -> None:
+        """Nothing has happened since the last sample and before ``now`` (ms)."""
+        for rate in (self._commands, self._input, self._output):
+            rate.skip(now)
+
+    @property
+    def still(self) -> bool:
+        """Whether all rates are zero, and stay so while nothing happens."""
+        return self._commands.zero and self._input.zero and self._output.zero
 
     def fields(self) -> dict[str, str | int | float]:
         """The process's part of INFO stats."""

@@ -13,6 +13,7 @@ import trio
 from disque_trio.process.clock import Clock
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.others import watch_others
 
 # The cyclic garbage collector stops a node with a million jobs for a second, and looking at each
 # new job once costs a tenth of ADDJOB. What the node does leaves no cycles behind: everything is
@@ -29,10 +30,35 @@ PATIENCE = 5_000  # ms that what is due may be late before the slices grow
 GROWTH = 1e-6  # s of a slice for each ms beyond
 LONGEST_SLICE = 0.01  # s
 REPORT_SECONDS = 10
+CALM = 64  # times that the periodic work comes by after the last event: it tidies up in so many
+CLOCK_RIGHT = 0.005  # s that the clock may differ from that of the machine
+
+
+async def serve_ahead(engine: Engine) -> None:
+    """Take turns until cancelled, and wait for clients where Trio does not: see ``others``."""
+    others = await watch_others()
+    if others is None:
+        await serve(engine)
+        return
+    engine.watch(others.fd)
+    yielded = 0
+    while True:
+        served = engine.poll(0.0 if others.runnable else engine.linger)
+        if not engine.others_ready:
+            if served and engine.clients.now - yielded < engine.others_wait:
+                continue
+            wait = others.wait()
+            if wait and (served or engine.poll(wait)):
+                yielded = engine.clients.now
+                continue
+        engine.others_ready = False
+        await trio.lowlevel.checkpoint()
+        yielded = engine.clients.now
 
 
 async def serve(engine: Engine) -> None:
-    """Take turns until cancelled."""
+    """Take turns until cancelled, and wait for clients as any task does: where others can not be
+    watched, or a test moves the clock."""
     yielded = 0
     linger = 0.0
     while True:
@@ -135,6 +161,7 @@ class RequeueTimer:
                 break
         # While there is more to do the engine does not wait for clients that say nothing.
         engine.linger = 0.0 if due and due <= now else linger
+        engine.stirred = True
         engine.after_node()
 
 
@@ -145,11 +172,15 @@ def _has_work(engine: Engine) -> bool:
 
 
 async def run_cron(engine: Engine) -> None:
-    """Run the periodic work ``hz`` times a second: rates, idle clients and queues, the clock;
-    rarely the collector."""
+    """Run the periodic work: rates, idle clients and queues, the clock; rarely the collector.
+
+    That is ``hz`` times a second, while something happens and until all that follows from it is
+    done. Then it is put off until something happens again, or a client has been silent for too
+    long, or for as long as nobody minds.
+    """
     collect_at = trio.current_time() + COLLECT_SECONDS
+    calm = 0  # times in a row in which nothing had happened
     while True:
-        await trio.sleep(1 / engine.config.hz)
         if trio.current_time() > collect_at and not _has_work(engine):
             collect_new_garbage(engine.node.held())
             collect_at = trio.current_time() + COLLECT_SECONDS
@@ -159,6 +190,27 @@ async def run_cron(engine: Engine) -> None:
         now = engine.clock.now()
         engine.stats.sample(now, engine.node.total_commands)
         engine.cron()
+        calm = 0 if engine.stirred else calm + 1
+        engine.stirred = False
+        rest = 0
+        if calm >= CALM and engine.stats.still and abs(ahead) < CLOCK_RIGHT:
+            rest = engine.rest()
+        period = 1 / engine.config.hz
+        if rest:
+            await _sleep_while_calm(engine, max(rest / 1000, period))
+            engine.stats.skip(engine.clock.now() - round(period * 1000))
+        else:
+            await trio.sleep(period)
+
+
+async def _sleep_while_calm(engine: Engine, seconds: float) -> None:
+    """Sleep for so long, or until something happens."""
+    woken = trio.Event()
+    engine.sleepers.append(woken.set)
+    with trio.move_on_after(seconds):
+        await woken.wait()
+    if not woken.is_set():
+        engine.sleepers.remove(woken.set)
 
 
 async def feed_watchdog(notifier: Notifier, engine: Engine) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from disque_trio.cluster.heartbeat import SHORTEST_WAIT
+from disque_trio.cluster.heartbeat import RETRY_STEP, SHORTEST_WAIT
 from disque_trio.protocol.bus import PING, PacketWriter
-from tests.support.cluster_bench import CRON, STEP, Machine, Wires
+from tests.support.cluster_bench import STEP, Machine, Wires
 
 # Its connection and its PING; the other one's connection and its PING; the PONG. Who has tried just
 # before tries again with its next look at the clock.
-SOON = 5 * STEP + CRON
+SOON = 5 * STEP + RETRY_STEP
 
 
 def back(wires: Wires, machine: Machine) -> int:

@@ -1,0 +1,95 @@
+"""Watches the other Trio tasks of the process, so that the engine can wait for clients itself.
+
+Trio's pass over its tasks takes longer than most turns. So the engine does not go through it for
+each request that comes to an idle server: it waits in its own epoll descriptor, in which Trio's is
+registered, until a client has sent something, a task of Trio's has something to do, or the next
+deadline has come. Only then Trio gets its pass.
+
+What is relied on: instruments hear of each task that can run and of each that runs (documented),
+``current_statistics`` tells the next deadline (documented), and all else that wakes a task does so
+through Trio's epoll descriptor (so it is written: I/O, threads, signals). Which descriptor that is
+Trio does not tell, but Linux does. Where it does not, ``watch_others`` says None.
+"""
+
+import os
+from pathlib import Path
+
+import trio
+from trio.lowlevel import Task
+
+_LONGEST_WAIT = 3600.0  # s
+_DETAILS = Path("/proc/self/fdinfo")
+
+
+class OtherTasks(trio.abc.Instrument):
+    """The tasks of the process but the one that asks.
+
+    Attributes:
+        fd: Trio's epoll descriptor, which is readable when a task may have something to do.
+        runnable: those that could run.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.runnable: set[Task] = set()
+
+    def task_scheduled(self, task: Task) -> None:
+        self.runnable.add(task)
+
+    def before_task_step(self, task: Task) -> None:
+        self.runnable.discard(task)
+
+    def wait(self) -> float:
+        """How long all of them wait, if nothing happens to them; s, 0: one can run, or its deadline
+        is over."""
+        if self.runnable:
+            return 0.0
+        left = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        return min(max(left, 0.0), _LONGEST_WAIT)
+
+
+async def watch_others() -> OtherTasks | None:
+    """Begin to watch the other tasks; None: that is not possible here."""
+    fd = await _find_epoll()
+    if fd is None:
+        return None
+    others = OtherTasks(fd)
+    trio.lowlevel.add_instrument(others)
+    await _let_all_run()  # it does not know of those that could run already
+    return others
+
+
+async def _let_all_run() -> None:
+    """Let all tasks run that can: in the first pass some may have their turn after this one."""
+    await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint()
+
+
+async def _find_epoll() -> int | None:
+    """The epoll descriptor that Trio waits with: the one in which what a task waits for is."""
+    probe = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.lowlevel.wait_readable, probe)
+            await _let_all_run()  # now it waits
+            found = _epolls_with(probe)
+            nursery.cancel_scope.cancel()
+    finally:
+        os.close(probe)
+    return found[0] if len(found) == 1 else None
+
+
+def _epolls_with(probe: int) -> list[int]:
+    """The epoll descriptors of this process in which ``probe`` is registered."""
+    found: list[int] = []
+    try:
+        for name in os.listdir(_DETAILS):  # noqa: PTH208
+            try:
+                lines = (_DETAILS / name).read_text().splitlines()
+            except OSError:
+                continue  # the directory's own
+            if any(line.split()[:2] == ["tfd:", str(probe)] for line in lines):
+                found.append(int(name))
+    except OSError:
+        return []  # there is no /proc
+    return found

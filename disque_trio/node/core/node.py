@@ -259,6 +259,9 @@ class Node(Machine):
     def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
         return self.aof_codec.load_record(record, queue_jobs)
 
+    def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
+        return self.aof_codec.load_usual(data, at, most, queue_jobs)
+
     def start_dump(self) -> None:
         self.aof_codec.start_dump()
 

@@ -17,6 +17,7 @@ from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, WAIT_REPL, Job, JobIds
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
@@ -107,7 +108,8 @@ class Node(Machine):
             store, aof_codec, codec, placement, exports, tombstones, peers, packets
         )
         self.requeue = Requeue(store, exports, peers, packets)
-        self.ack_gc = AckGc(store, tombstones, peers, packets, rng)
+        self._notices = Notices(peers, packets)
+        self.ack_gc = AckGc(store, tombstones, self._notices, peers, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
         self.bad_packets = 0
         self._entropy = entropy
@@ -160,7 +162,15 @@ class Node(Machine):
     def _dispatch(self, sender: bytes, packet: bytes) -> None:
         type = bus.packet_type(packet)
         if type in self._about_job:
-            self._about_job[type](sender, bus.read_about_job(packet))
+            handle = self._about_job[type]
+            message = bus.read_about_job(packet)
+            if not bus.names_many(packet):
+                handle(sender, message)
+                return
+            self._notices.reads_many(sender)
+            for id in bus.job_ids(packet):
+                message.id = id
+                handle(sender, message)
         elif type in self._with_jobs:
             self._with_jobs[type](sender, bus.read_jobs(packet))
         elif type in self._about_queue:
@@ -244,6 +254,15 @@ class Node(Machine):
         super().forget_client(client)
         if client.in_flight:
             self.replication.cancel_all(client)
+
+    def roll_back(self, refusal: bytes) -> None:
+        super().roll_back(refusal)
+        self._notices.drop()
+
+    def commit(self) -> None:
+        super().commit()
+        if self._notices.waiting:
+            self._notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:
         """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a

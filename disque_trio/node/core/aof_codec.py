@@ -16,8 +16,10 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.serialjob import (
+    HEAD,
     ID_LENGTH,
     NODE_ID_LENGTH,
+    Head,
     SerialJobError,
     decode_job,
     is_job_id,
@@ -37,8 +39,7 @@ _LENGTH_MOST: Final = 10  # digits of the length
 _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n"
 _ID_AT: Final = len(_DELJOB)
 _DELJOB_SIZE: Final = _ID_AT + ID_LENGTH + 2
-_HEAD: Final = Struct("<I40sBBHIQIIHHI")  # of a serialised job, see ``serialjob``
-_HEAD_SIZE: Final = _HEAD.size
+_HEAD_SIZE: Final = HEAD.size
 _SHORTEST: Final = _HEAD_SIZE + 8
 _U32: Final = Struct("<I")
 
@@ -212,25 +213,14 @@ class AofCodec:
     def _load_usual_job(self, data: bytes, start: int, end: int, queue_jobs: bool) -> int:
         """Load the job that stands from ``start`` to ``end``, before a line end. Returns 1 if it
         was taken, 0 if it is known or has expired, -1 if it is malformed, or not usual."""
-        (
-            length,
-            id,
-            state,
-            flags,
-            repl,
-            etime,
-            ctime,
-            delay,
-            retry,
-            nacks,
-            deliveries,
-            queue_length,
-        ) = _HEAD.unpack_from(data, start)
+        head: Head = HEAD.unpack_from(data, start)
+        length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
         queue_at = start + _HEAD_SIZE
-        body_at = queue_at + queue_length + 4
+        body_at = queue_at + size + 4
         if length != end - start - 4 or state & 15 >= ACKED or ctime > INT64_MAX or body_at > end:
             return -1
-        ending_at = body_at + _U32.unpack_from(data, body_at - 4)[0]
+        size = _U32.unpack_from(data, body_at - 4)[0]
+        ending_at = body_at + size
         if ending_at + 4 > end or not is_job_id(id):
             return -1
         ending = data[ending_at : end + 2]

@@ -302,8 +302,9 @@ class Node(Machine):
                     queue = queues.create(name)
                 elif queue.length and not queue.paused & PAUSED_OUT:
                     found.append(store.take_job(queue))
-                    if queue.length == 0 and queue.imports is not None:
-                        self.federation.emptied(queue)
+                    imports = queue.imports
+                    if imports is not None and queue.length <= imports.low:
+                        self.federation.runs_low(queue, imports)
                     if len(found) == count:
                         return found
             if len(found) == before:
@@ -338,8 +339,9 @@ class Node(Machine):
                 self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
                 if self.journaling and job.retry == 0 and client.out:
                     self.uncommitted.append((client, len(client.out) - 1, len(client.out)))
-            if queue.length == 0 and queue.imports is not None:
-                self.federation.emptied(queue)
+            imports = queue.imports
+            if imports is not None and queue.length <= imports.low:
+                self.federation.runs_low(queue, imports)
 
     def end_wait(self, client: Client) -> None:
         """End the wait of ``client``, which must be blocked, without a job."""

@@ -40,6 +40,15 @@ class Dataset(Protocol):
             ValueError: it is not a record.
         """
 
+    def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
+        """Load up to ``most`` records that stand in ``data`` from ``at`` on, as ``load_record``
+        would, but faster; stop before any that is not all there, not as this process writes it, or
+        not worth it.
+
+        Returns:
+            where the next record begins; how many records there were; jobs, or events, in them.
+        """
+
     def start_dump(self) -> None:
         """Begin to dump everything; one dump at a time."""
 

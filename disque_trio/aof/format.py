@@ -45,8 +45,11 @@ class AofError(Exception):
 class RecordReader(Iterator[list[bytes]]):
     """Reads the commands of a file one by one; holds at most one of them and a chunk.
 
-    ``offset`` is where the next command begins. Iterating raises ``AofError`` where a command
-    cannot be read.
+    Iterating raises ``AofError`` where a command cannot be read.
+
+    Attributes:
+        offset: where the next command begins in the file.
+        buffer: what was read and holds its beginning. at: where that is in the buffer.
 
     Args:
         file: can seek; is read from where it stands to where it ends now.
@@ -57,8 +60,8 @@ class RecordReader(Iterator[list[bytes]]):
     def __init__(self, file: BinaryIO, offset: int = 0, chunk: int = CHUNK) -> None:
         self._file = file
         self._chunk = chunk
-        self._buffer = b""
-        self._at = 0  # in the buffer
+        self.buffer = b""
+        self.at = 0
         self._base = offset  # where the buffer begins in the AOF
         here = file.tell()
         self._unread = file.seek(0, os.SEEK_END) - here  # bytes of the file not in the buffer yet
@@ -67,14 +70,13 @@ class RecordReader(Iterator[list[bytes]]):
 
     def __next__(self) -> list[bytes]:
         # What a node writes, when all of it is in the buffer, is read in a fifth of the time.
-        usual = _USUAL.match(self._buffer, self._at)
+        usual = _USUAL.match(self.buffer, self.at)
         if usual is not None:
             start = usual.end()
             end = start + int(usual[3])
-            if self._buffer[end : end + 2] == b"\r\n":
-                self._at = end + 2
-                self.offset = self._base + self._at
-                return [usual[1] or usual[2], self._buffer[start:end]]
+            if self.buffer[end : end + 2] == b"\r\n":
+                self.skip_to(end + 2)
+                return [usual[1] or usual[2], self.buffer[start:end]]
         if not self._have(1):
             raise StopIteration
         count = self._number(b"*", MAX_ARGS)
@@ -83,23 +85,28 @@ class RecordReader(Iterator[list[bytes]]):
             length = self._number(b"$", MAX_BULK)
             if not self._ends_well(length):
                 raise AofError(self.offset, "an argument does not end where it should", False)
-            end = self._at + length
-            args.append(self._buffer[self._at : end])
-            self._at = end + 2
+            end = self.at + length
+            args.append(self.buffer[self.at : end])
+            self.at = end + 2
         if not args:
             raise AofError(self.offset, "a command without a name", False)
-        self.offset = self._base + self._at
+        self.skip_to(self.at)
         return args
+
+    def skip_to(self, at: int) -> None:
+        """Let the next command be the one that begins at ``at`` in the buffer."""
+        self.at = at
+        self.offset = self._base + at
 
     def _have(self, size: int) -> bool:
         """Whether ``size`` more bytes are there; reads on as far as it must."""
-        missing = size - (len(self._buffer) - self._at)
+        missing = size - (len(self.buffer) - self.at)
         if missing > self._unread:
             return False
         if missing > 0:
-            parts = [self._buffer[self._at :]]
-            self._base += self._at
-            self._at = 0
+            parts = [self.buffer[self.at :]]
+            self._base += self.at
+            self.at = 0
             while missing > 0:
                 data = self._file.read(min(max(self._chunk, missing), self._unread))
                 if not data:
@@ -107,13 +114,13 @@ class RecordReader(Iterator[list[bytes]]):
                 parts.append(data)
                 missing -= len(data)
                 self._unread -= len(data)
-            self._buffer = b"".join(parts)
+            self.buffer = b"".join(parts)
         return True
 
     def _ends_well(self, length: int) -> bool:
         """Whether a line ends ``length`` bytes from here; reads so far only if it does, lest a
         damaged length brings half the file into memory."""
-        ahead = self._at + length - len(self._buffer)  # where the line end begins, from the buffer
+        ahead = self.at + length - len(self.buffer)  # where the line end begins, from the buffer
         if ahead + 2 > self._unread:
             raise AofError(self.offset, _ENDS_INSIDE, True)
         if ahead > self._chunk:
@@ -125,21 +132,21 @@ class RecordReader(Iterator[list[bytes]]):
                 return False
         if not self._have(length + 2):
             raise AofError(self.offset, _ENDS_INSIDE, True)
-        return self._buffer.startswith(b"\r\n", self._at + length)
+        return self.buffer.startswith(b"\r\n", self.at + length)
 
     def _number(self, kind: bytes, most: int) -> int:
         """Read a line with a number behind ``kind``, ``most`` at most. Raises AofError."""
-        while (end := self._buffer.find(b"\r\n", self._at, self._at + MAX_LINE)) < 0:
-            line = self._buffer[self._at : self._at + MAX_LINE]
+        while (end := self.buffer.find(b"\r\n", self.at, self.at + MAX_LINE)) < 0:
+            line = self.buffer[self.at : self.at + MAX_LINE]
             # A file that just ends does so in what could have become such a line.
             if len(line) == MAX_LINE or _LINE_START[kind].fullmatch(line) is None:
                 raise AofError(self.offset, _unexpected(kind, line), False)
             if not self._have(len(line) + 1):
                 raise AofError(self.offset, _ENDS_INSIDE, True)
-        line = self._buffer[self._at : end]
+        line = self.buffer[self.at : end]
         if line[:1] != kind or not line[1:].isdigit() or int(line[1:]) > most:
             raise AofError(self.offset, _unexpected(kind, line), False)
-        self._at = end + 2
+        self.at = end + 2
         return int(line[1:])
 
 

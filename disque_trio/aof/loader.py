@@ -44,15 +44,27 @@ class Loader:
         """
         if self.total == 0:
             return
+        dataset = self._dataset
+        queue_jobs = self._queue_jobs
         with Path(self._path).open("rb", buffering=0) as file:
             reader = RecordReader(file)
-            for command in reader:
-                try:
-                    self.jobs += self._dataset.load_record(command, self._queue_jobs)
-                except ValueError as failure:
-                    raise AofError(self.loaded, str(failure), False) from failure
+            while True:
+                room = RECORDS_A_STEP - self.records % RECORDS_A_STEP
+                at, records, jobs = dataset.load_usual(reader.buffer, reader.at, room, queue_jobs)
+                reader.skip_to(at)
                 self.loaded = reader.offset
-                self.records += 1
+                self.records += records
+                self.jobs += jobs
+                if records < room:
+                    command = next(reader, None)
+                    if command is None:
+                        return
+                    try:
+                        self.jobs += dataset.load_record(command, queue_jobs)
+                    except ValueError as failure:
+                        raise AofError(self.loaded, str(failure), False) from failure
+                    self.loaded = reader.offset
+                    self.records += 1
                 if self.records % RECORDS_A_STEP == 0:
                     yield
-                    self._dataset.now = self._now  # whatever was served meanwhile
+                    dataset.now = self._now  # whatever was served meanwhile

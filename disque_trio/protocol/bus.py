@@ -10,7 +10,7 @@ little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`
 from struct import Struct
 from typing import Final, NamedTuple
 
-from disque_trio.protocol.serialjob import NODE_ID_LENGTH
+from disque_trio.protocol.serialjob import ID_LENGTH, NODE_ID_LENGTH, split_nodes
 
 PING: Final = 0
 PONG: Final = 1
@@ -66,7 +66,7 @@ _SMALL: Final = [_U32.pack(number) for number in range(16)]
 MANY_HEADS: Final = 1024  # beginnings of packets about jobs that are kept
 _GOSSIP: Final = Struct(">40sII46sHHHI")
 GOSSIP_SIZE: Final = _GOSSIP.size
-_JOB_MESSAGE_SIZE: Final = HEADER_SIZE + NODE_ID_LENGTH + 4
+_JOB_MESSAGE_SIZE: Final = HEADER_SIZE + ID_LENGTH + 4
 _JOB_ID: Final = HEADER_SIZE + 12  # of the first job in a packet with jobs
 LARGE_START: Final = _JOB_ID + 40  # bytes of a large packet that say whether it is wanted
 
@@ -92,13 +92,14 @@ class Gossip(NamedTuple):
 
 
 class JobMessage:
-    """A packet about one job.
+    """A packet about one job, or about one of several.
 
     Attributes:
         id: of the job.
         aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: the job is known, 0 or 1.
         flags: INCR_NACKS, INCR_DELIVERIES.
-        mark: the sender's set of holders in 16 bits, 0: not told.
+        mark: the sender's set of holders in 16 bits, 0: not told. GOTACK of a job that is not
+            known: that of the SETACK.
     """
 
     __slots__ = ("aux", "flags", "id", "mark")
@@ -205,6 +206,22 @@ class PacketWriter:
                 _U16.pack(mark),
             )
         return before + id + (_SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux))
+
+    def about_jobs(self, type: int, ids: list[bytes], aux: int, mark: int) -> bytes:
+        """The same for all the jobs ``ids``, which stand one behind the other. Only for nodes that
+        are known to read it, unless there is but one."""
+        if len(ids) == 1:
+            return self.about_job(type, ids[0], aux, 0, mark)
+        length = HEADER_SIZE + len(ids) * ID_LENGTH + 4
+        return b"".join(
+            (
+                _START.pack(SIGNATURE, length, VERSION, 0, type, 0),
+                self._about_me,
+                b"\0" + _U16.pack(mark),
+                *ids,
+                _U32.pack(aux),
+            )
+        )
 
     def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
@@ -318,12 +335,23 @@ def read_fail(packet: bytes) -> bytes:
 
 
 def read_about_job(packet: bytes) -> JobMessage:
-    """Read a packet about one job. Raises PacketError."""
-    if len(packet) != _JOB_MESSAGE_SIZE:
+    """Read a packet about one job, or of several (``job_ids``) the first. Raises PacketError."""
+    size = len(packet)
+    if size < _JOB_MESSAGE_SIZE or (size - _JOB_MESSAGE_SIZE) % ID_LENGTH:
         raise PacketError("a message about a job of a wrong length")
     return JobMessage(
-        packet[HEADER_SIZE:184], word(packet, 184), packet[141], packet[142] << 8 | packet[143]
+        packet[HEADER_SIZE:184], word(packet, size - 4), packet[141], packet[142] << 8 | packet[143]
     )
+
+
+def names_many(packet: bytes) -> bool:
+    """Whether a packet about jobs is about several."""
+    return len(packet) > _JOB_MESSAGE_SIZE
+
+
+def job_ids(packet: bytes) -> list[bytes]:
+    """The ids of all jobs that a packet is about."""
+    return split_nodes(packet[HEADER_SIZE:-4])
 
 
 def read_about_queue(packet: bytes) -> QueueMessage:

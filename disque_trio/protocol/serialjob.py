@@ -15,8 +15,11 @@ _LOADJOB_HEAD: Final = b"*2\r\n$7\r\nLOADJOB\r\n$%d\r\n"
 _DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n%b\r\n"
 _PAUSE: Final = b"*3\r\n$5\r\nPAUSE\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]  # by the pause bits of a queue
-_HEAD: Final = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
-_HEAD_SIZE: Final = _HEAD.size
+HEAD: Final = Struct("<I40sBBHIQIIHHI")  # the length, the 68 bytes, the length of the queue
+# What it reads: the length, id, state, flags, copies, expiry, creation, delay, retry, nacks,
+# deliveries, the length of the queue. Compiled, one calculates faster with numbers declared so.
+Head = tuple[int, bytes, int, int, int, int, int, int, int, int, int, int]
+_HEAD_SIZE: Final = HEAD.size
 _FIXED: Final = _HEAD_SIZE - 8  # the 68 bytes
 _U32: Final = Struct("<I")
 NODE_ID_LENGTH: Final = 40
@@ -144,7 +147,7 @@ def encode_job(
     # To make a SerialJob only to encode it would be half of the work.
     return b"".join(
         (
-            _HEAD.pack(
+            HEAD.pack(
                 _FIXED + 12 + len(queue) + len(body) + len(nodes),
                 id,
                 state,
@@ -186,27 +189,15 @@ def decode_job(data: bytes) -> SerialJob:
     size = len(data)
     if size < _HEAD_SIZE:
         raise SerialJobError(f"{size} bytes are too few for a job")
-    (
-        length,
-        id,
-        state,
-        flags,
-        repl,
-        etime,
-        ctime,
-        delay,
-        retry,
-        nacks,
-        deliveries,
-        queue_length,
-    ) = _HEAD.unpack_from(data)
+    head: Head = HEAD.unpack_from(data)
+    length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, name_size = head
     if length != size - 4:
         raise SerialJobError(f"the job says it has {length} bytes, there are {size - 4}")
     if id[:2] != b"D-" or id[10] != 45 or id[35] != 45:
         raise SerialJobError("malformed job id")
     if state & 15 > 3:
         raise SerialJobError(f"unknown job state {state & 15}")
-    body_at = _HEAD_SIZE + queue_length + 4
+    body_at = _HEAD_SIZE + name_size + 4
     if body_at > size:
         raise SerialJobError("the queue name goes past the end")
     queue = data[_HEAD_SIZE : body_at - 4]

@@ -13,7 +13,7 @@ from disque_trio.cluster.membership import Membership
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
-from disque_trio.protocol.bus import DELJOB, PacketWriter, packet_type, read_about_job
+from disque_trio.protocol.bus import DELJOB, PacketWriter, job_ids, packet_type
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
 from tests.simulator.clocks import NodeClock
@@ -300,7 +300,7 @@ class Machine:
             if world.drops is not None and world.drops(packet):
                 continue
             if packet_type(packet) == DELJOB:
-                self._deleted.add(read_about_job(packet).id)
+                self._deleted.update(job_ids(packet))
             if world.trace.on:
                 sender = packet[16:20].decode()
                 world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")

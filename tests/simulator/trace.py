@@ -50,8 +50,8 @@ def packet_text(packet: bytes) -> str:
         about_queue = bus.read_about_queue(packet)
         what = f"{about_queue.queue.decode()} {about_queue.aux}"
     elif bus.GOTJOB <= type <= bus.WORKING:
-        about_job = bus.read_about_job(packet)
-        what = f"{about_job.id.decode()} {about_job.aux}"
+        ids = b" ".join(bus.job_ids(packet)).decode()
+        what = f"{ids} {bus.read_about_job(packet).aux}"
     elif type == bus.FAIL:
         what = bus.read_fail(packet)[:4].decode()
     else:

@@ -7,7 +7,7 @@ from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.members import Member
 from disque_trio.cluster.peers import Peers
 from disque_trio.process.addresses import is_loopback
-from disque_trio.protocol.bus import DELJOB, SETACK, TYPE_NAMES, packet_type
+from disque_trio.protocol.bus import DELJOB, GOTACK, SETACK, TYPE_NAMES, names_many, packet_type
 from tests.support.node_bench import START, Bench
 
 
@@ -125,6 +125,7 @@ class Mesh:
 
     def settle(self) -> None:
         """Let all packets arrive, and those that they cause."""
+        self._commit()
         while self.moving:
             source, target, packet = self.moving.popleft()
             if not self.lose(source, target, packet):
@@ -132,6 +133,10 @@ class Mesh:
                     packet = without_mark(packet)
                 bench = self.nodes[target]
                 bench.node.receive(self.ids[source], packet, bench.now)
+            if not self.moving:
+                self._commit()
+
+    def _commit(self) -> None:
         for bench in self.nodes:
             bench.node.commit()
 
@@ -186,8 +191,9 @@ class Mesh:
 
 def without_mark(packet: bytes) -> bytes:
     """``packet`` as a C node would send it."""
-    if packet_type(packet) not in (SETACK, DELJOB):
+    if packet_type(packet) not in (SETACK, GOTACK, DELJOB):
         return packet
+    assert not names_many(packet)
     return packet[:142] + b"\0\0" + packet[144:]
 
 

@@ -4,9 +4,11 @@ here until all of them have confirmed.
 The node that is told by a client (ACKJOB) marks the job acknowledged and tells all that may hold
 a copy (SETACK). Each confirms (GOTACK), and when all have, they are told to forget it (DELJOB) and
 it is forgotten here. Until then it is kept and the others are told again, ever more slowly; so a
-holder that was cut off hears of it when it is back.
+holder that was cut off hears of it when it is back. Where two nodes share a job and agree on that,
+the one that is told forgets it at once, and the other when that is confirmed: no DELJOB is needed.
 
-Nodes may know of different holders. SETACK and DELJOB say which the sender knows of, in 16 bits;
+Nodes may know of different holders. SETACK and DELJOB, and GOTACK in reply to such a SETACK, say
+which the sender knows of, in 16 bits;
 who knows of others keeps the job and goes on by itself until these have confirmed as well. C nodes
 only tell how many they know of, and forget the job everywhere when these have confirmed; to them
 who knows more does not confirm before it has collected the job itself.
@@ -20,10 +22,11 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, Job
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, PacketWriter
+from disque_trio.protocol.bus import JobMessage
 from disque_trio.rng import Rng
 
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
@@ -38,8 +41,8 @@ class AckGc:
     Args:
         store: the jobs.
         tombstones: those that have ended.
+        notices: what other nodes are told.
         peers: the rest of the cluster.
-        packets: makes this node's packets.
         rng: for times that are spread on purpose.
     """
 
@@ -47,8 +50,8 @@ class AckGc:
         self,
         store: JobStore,
         tombstones: Tombstones,
+        notices: Notices,
         peers: Peers,
-        packets: PacketWriter,
         rng: Rng,
     ) -> None:
         self._store = store
@@ -56,8 +59,8 @@ class AckGc:
         self._notes = store.notes
         self._replicas = store.replicas
         self._tombstones = tombstones
+        self._notices = notices
         self._peers = peers
-        self._packets = packets
         self._random = rng.random
 
     # ---- what a client says -----------------------------------------------------------------
@@ -110,9 +113,12 @@ class AckGc:
         if not missing and not self._machine.write_problem:
             self._finish(job)
             return
-        packet = self._replicas.setack(job)
+        holders = self._replicas.of(job)
+        mark = self._replicas.sets.mark(holders) if holders else 0
         for id in missing:
-            self._peers.send(id, packet)
+            if job.gc_retry:
+                self._notices.reads_one(id)
+            self._notices.add(id, bus.SETACK, job.id, len(holders), mark)
         self._collect_later(job)
 
     def _collect_later(self, job: Job) -> None:
@@ -144,7 +150,9 @@ class AckGc:
         """Forget ``job`` on all nodes, since none can bring it back."""
         if job.delivered:
             mark = self._replicas.sets.mark(job.delivered)
-            self._replicas.tell(job, self._packets.about_job(bus.DELJOB, job.id, 0, 0, mark))
+            for id in job.delivered:
+                if id != self._replicas.own:
+                    self._notices.add(id, bus.DELJOB, job.id, 0, mark)
         self._end(job)
 
     def _end(self, job: Job) -> None:
@@ -165,23 +173,30 @@ class AckGc:
         job = store.jobs.get(id)
         if job is None:
             if not self._machine.write_problem:
-                self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 0))
+                self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return
         news = job.state != ACKED
         if news:
             self._hear(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows better it takes over.
-            self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 0))
+            self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             if holders_known:
                 store.delete(job)
             return
         if holders_known:
             replicas.add(job, sender)
         holders = replicas.of(job)
+        mark = 0
         if message.mark:
             confirm = True
-            collect = message.mark != replicas.sets.mark(holders)
+            mark = replicas.sets.mark(holders)
+            collect = message.mark != mark
+            if not collect and self._is_shared_by_two(job, sender, mark):
+                # Both know of it now, and the sender ends it when it hears so.
+                self._notices.add(sender, bus.GOTACK, id, 1, mark)
+                self._end(job)
+                return
         else:
             # A dummy of the sender, or a C node, which forgets the job everywhere as soon as all
             # that it knows of have confirmed.
@@ -189,7 +204,7 @@ class AckGc:
             collect = len(holders) > holders_known
         # Not before it is on disk: a crash would bring the job back. The sender asks again.
         if confirm and not self._machine.write_problem:
-            self._peers.send(sender, self._packets.about_job(bus.GOTACK, id, 1))
+            self._notices.add(sender, bus.GOTACK, id, 1, mark)
         if collect:
             if holders_known:
                 self._note_confirmed(job, sender)
@@ -219,6 +234,8 @@ class AckGc:
     def on_gotack(self, sender: bytes, message: JobMessage) -> None:
         """Handle GOTACK: a node confirms the acknowledgement."""
         known = message.aux
+        if message.mark:
+            self._notices.reads_many(sender)
         job = self._store.jobs.get(message.id)
         if job is None:
             return
@@ -229,11 +246,27 @@ class AckGc:
             return
         if known and sender not in (job.delivered or ()):
             self._replicas.add(job, sender)
+        if message.mark and self._is_shared_by_two(job, sender, message.mark):
+            self._end(job)  # as the other one has, or it never had it
+            return
         self._note_confirmed(job, sender)
         if not self._machine.write_problem and self._is_confirmed(job):
             self._finish(job)
         elif not job.awake:
             self._collect_later(job)
+
+    def _is_shared_by_two(self, job: Job, other: bytes, mark: int) -> bool:
+        """Whether the acknowledged ``job`` may end here since nobody but the node ``other`` may
+        hold it, which knows of the same holders, ``mark``."""
+        holders = job.delivered
+        return (
+            holders is not None
+            and len(holders) == 2
+            and other in holders
+            and self._replicas.own in holders
+            and mark == self._replicas.sets.mark(holders)
+            and not self._machine.write_problem
+        )
 
     def _hear(self, job: Job) -> None:
         """Note that ``job`` was acknowledged on another node, which is new to this one."""

@@ -1,5 +1,6 @@
 """Converts jobs to records of append-only files and back: notes, loads and dumps them."""
 
+from struct import Struct
 from typing import Final
 
 from disque_trio.node.core.job import (
@@ -15,6 +16,10 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.serialjob import (
+    HEAD,
+    ID_LENGTH,
+    NODE_ID_LENGTH,
+    Head,
     SerialJobError,
     decode_job,
     is_job_id,
@@ -28,6 +33,16 @@ from disque_trio.resp.ints import INT64_MAX
 TELL_AGAIN: Final = 1_000  # ms after loading an acknowledge: the other nodes have to be there
 LARGE_BODY: Final = 256 * 1024  # bytes; it is not copied for the journal
 
+_LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$"
+_LENGTH_AT: Final = len(_LOADJOB)
+_LENGTH_MOST: Final = 10  # digits of the length
+_DELJOB: Final = b"*2\r\n$6\r\nDELJOB\r\n$40\r\n"
+_ID_AT: Final = len(_DELJOB)
+_DELJOB_SIZE: Final = _ID_AT + ID_LENGTH + 2
+_HEAD_SIZE: Final = HEAD.size
+_SHORTEST: Final = _HEAD_SIZE + 8
+_U32: Final = Struct("<I")
+
 
 class AofCodec:
     """Converts between the jobs of ``store`` and records of append-only files."""
@@ -37,6 +52,10 @@ class AofCodec:
         self._machine = store.machine
         self._replicas = store.replicas
         self._next_shard = 0  # of the dump that is under way
+        # Of the usual job that was loaded last; the next one mostly has the same.
+        self._queue = b""
+        self._ending = b""
+        self._holders: tuple[bytes, ...] | None = None
 
     # ---- writing ----------------------------------------------------------------------------
 
@@ -102,32 +121,40 @@ class AofCodec:
         """
         found = decode_job(data)
         store = self._store
-        replicas = self._replicas
-        id = found.id
         now = self._machine.now
-        if found.etime * 1000 <= now or store.jobs.get(id) is not None:
+        if found.etime * 1000 <= now:
             return False
         # Clients could not read a larger one, of a damaged file.
         job = store.job_of(found, found.etime, min(found.ctime, INT64_MAX))
+        if found.state != ACKED:
+            job.delivered = self._replicas.read(found.nodes)
+            return self._take(job, found.flags, found.state == QUEUED and queue_it)
+        job.delivered = self._replicas.sets.read(found.nodes)
         job.flags = found.flags & FLAGS_FROM_FILES
-        if found.state == ACKED:
-            job.delivered = replicas.sets.read(found.nodes)
-            job.body = None  # nobody will want it
-            store.register(job)
-            job.state = ACKED
-            store.evictable[id] = job
-            store.timers.add(job, now + TELL_AGAIN)
-            return True
-        job.delivered = replicas.read(found.nodes)
-        store.register(job)
-        if found.state == QUEUED and queue_it:
+        job.body = None  # nobody will want it
+        job.state = ACKED
+        if not store.register(job):
+            return False
+        store.evictable[job.id] = job
+        store.timers.add(job, now + TELL_AGAIN)
+        return True
+
+    def _take(self, job: Job, flags: int, queue_it: bool) -> bool:
+        """Hold ``job``, which stood in a file with ``flags``, unless it is known: queue it, or see
+        to it that it will be queued when it is time."""
+        store = self._store
+        job.flags = flags & FLAGS_FROM_FILES
+        if not store.register(job):
+            return False
+        if queue_it:
             store.put(job)
             return True
+        now = self._machine.now
         if (
             job.delay
             and now < (queued_first := job.ctime // 1_000_000 + job.delay * 1000)
             # A copy of an at-most-once job may have been delivered by the node that was chosen.
-            and not (job.retry == 0 and found.flags & FLAG_QUEUED_BEFORE)
+            and not (job.retry == 0 and flags & FLAG_QUEUED_BEFORE)
         ):
             # A clock that has gone back since must not make the delay longer.
             job.qtime = min(queued_first, now + job.delay * 1000)
@@ -136,9 +163,88 @@ class AofCodec:
             return True
         else:
             job.flags |= FLAG_DELIVERED
-            store.evictable[id] = job
+            store.evictable[job.id] = job
         store.schedule(job)
         return True
+
+    def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
+        """Load up to ``most`` usual records that stand in ``data`` from ``at`` on: of one job each,
+        as nodes write them, and whole. Nearly all are; before any other it stops.
+
+        What comes of it is what comes of ``load_record`` for each, in a fraction of the time.
+
+        Returns:
+            where the next record begins; how many records there were; jobs taken.
+        """
+        store = self._store
+        size = len(data)
+        self._ending = b""
+        records = jobs = 0
+        while records < most and at + _DELJOB_SIZE <= size:
+            start = at + _LENGTH_AT
+            if data[at:start] == _LOADJOB:
+                length = 0
+                digits = start
+                while start < digits + _LENGTH_MOST and 48 <= data[start] <= 57:
+                    length = length * 10 + data[start] - 48
+                    start += 1
+                start += 2
+                end = start + length
+                if length < _SHORTEST or end + 2 > size or data[start - 2 : start] != b"\r\n":
+                    break
+                taken = self._load_usual_job(data, start, end, queue_jobs)
+                if taken < 0:
+                    break
+                jobs += taken
+                at = end + 2
+            else:
+                id_at = at + _ID_AT
+                end = id_at + ID_LENGTH
+                id = data[id_at:end]
+                if data[at:id_at] != _DELJOB or data[end : end + 2] != b"\r\n" or not is_job_id(id):
+                    break
+                job = store.jobs.get(id)
+                if job is not None:
+                    store.delete(job)
+                at = end + 2
+            records += 1
+        return at, records, jobs
+
+    def _load_usual_job(self, data: bytes, start: int, end: int, queue_jobs: bool) -> int:
+        """Load the job that stands from ``start`` to ``end``, before a line end. Returns 1 if it
+        was taken, 0 if it is known or has expired, -1 if it is malformed, or not usual."""
+        head: Head = HEAD.unpack_from(data, start)
+        length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
+        queue_at = start + _HEAD_SIZE
+        body_at = queue_at + size + 4
+        if length != end - start - 4 or state & 15 >= ACKED or ctime > INT64_MAX or body_at > end:
+            return -1
+        size = _U32.unpack_from(data, body_at - 4)[0]
+        ending_at = body_at + size
+        if ending_at + 4 > end or not is_job_id(id):
+            return -1
+        ending = data[ending_at : end + 2]
+        if ending != self._ending:
+            nodes = ending[4:-2]
+            count, rest = divmod(len(nodes), NODE_ID_LENGTH)
+            if rest or ending != _U32.pack(count) + nodes + b"\r\n":
+                return -1
+            self._ending = ending
+            self._holders = self._replicas.read(nodes)
+        if etime * 1000 <= self._machine.now:
+            return 0
+        queue = data[queue_at : body_at - 4]
+        if queue == self._queue:
+            queue = self._queue
+        else:
+            queue = self._queue = self._store.one_name(queue)
+        body = data[body_at:ending_at]
+        dump = self._store.dump_number
+        job = Job(id, queue, body, repl, ctime, etime, delay, retry, dump)
+        job.nacks = nacks
+        job.deliveries = deliveries
+        job.delivered = self._holders
+        return int(self._take(job, flags, queue_jobs and state & 15 == QUEUED))
 
     # ---- dumping ----------------------------------------------------------------------------
 

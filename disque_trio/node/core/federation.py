@@ -104,11 +104,14 @@ class Federation:
         if count:
             self._replicas.tell_of_queue(list(imports.sources), bus.NEEDJOBS, queue.name, count)
 
-    def emptied(self, queue: Queue) -> None:
-        """Ask for more when the last job of ``queue`` was taken while jobs stream in, before the
-        next client finds it empty."""
-        imports = queue.imports
-        if imports is None or not self._may_ask():
+    def runs_low(self, queue: Queue, imports: Imports) -> None:
+        """Ask for more when the last job of ``queue``, or nearly the last, was taken while jobs
+        stream in, before the next client finds it empty."""
+        if not self._may_ask():
+            return
+        if queue.length:
+            if imports.asks_ahead(self._machine.now):
+                self._ask_sources(queue, imports, True)
             return
         if queue.waiters or imports.streams(self._machine.now):
             self._ask_sources(queue, imports, True)

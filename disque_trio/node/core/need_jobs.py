@@ -2,7 +2,9 @@
 
 Owns the pacing of NEEDJOBS and the import rate of a queue. All nodes are asked now and then for one
 job, to find out who has some; those that gave jobs lately are asked often and for more. Both slow
-down while nothing comes.
+down while nothing comes. Where jobs stream in fast, their sources are asked before the last one is
+taken, so that consumers need not wait for the next: as early as the jobs that are left will go in
+25 ms, and for no more than go in a second, so that few are left where consumers go away.
 """
 
 from typing import Final
@@ -12,6 +14,7 @@ WINDOW: Final = 5_000
 ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between questions to all nodes
 SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between questions to sources
 COUNT_MIN, COUNT_MAX = 5, 100  # jobs asked of a source
+AHEAD: Final = 25  # ms before the last job is taken
 
 
 class Imports:
@@ -20,6 +23,7 @@ class Imports:
     Attributes:
         sources: nodes that gave jobs, with the time of the last ones, ms.
         due: when the queue is looked at again because clients wait, ms, 0: it is not.
+        low: jobs in the queue at which it is time to ask sources for more.
     """
 
     __slots__ = (
@@ -33,13 +37,17 @@ class Imports:
         "_sources_tries",
         "_start",
         "_taken",
+        "_unanswered",
         "due",
+        "low",
         "sources",
     )
 
     def __init__(self) -> None:
         self.sources: dict[bytes, int] = {}
         self.due = 0
+        self.low = 0
+        self._unanswered = False  # sources were asked, and none has given anything since
         self._all_asked = 0
         self._all_tries = 0
         self._sources_asked = 0
@@ -69,6 +77,7 @@ class Imports:
 
     def received(self, sender: bytes, now: int, taken: int) -> None:
         """Count a job from ``sender``."""
+        self._unanswered = False
         self._left = self.left(now, taken) + 1
         self._taken = taken
         if now - self._start > 1000:
@@ -91,18 +100,29 @@ class Imports:
         self._all_tries += 1
         return True
 
+    def asks_ahead(self, now: int) -> bool:
+        """Whether sources are to be asked while some jobs are left."""
+        return not self._unanswered and self.streams(now)
+
     def ask_sources(self, now: int, at_once: bool) -> int:
         """How many jobs each source is to be asked for now (it counts as done then), 0: not now.
-        ``at_once``: the queue has just become empty while jobs stream in."""
+        ``at_once``: the queue has just become empty, or low, while jobs stream in."""
         for source in [s for s, time in self.sources.items() if now - time > WINDOW]:
             del self.sources[source]
         if not self.sources:
             return 0
-        if not at_once and now - self._sources_asked < self._sources_gap():
+        gap = self._sources_gap()
+        if at_once:
+            gap = SOURCES_MIN if self._unanswered else 0
+        if now - self._sources_asked < gap:
             return 0
         self._sources_asked = now
         self._sources_tries += 1
-        return min(max(self.rate(now) // len(self.sources), COUNT_MIN), COUNT_MAX)
+        self._unanswered = True
+        rate = self.rate(now)
+        count = min(max(rate // len(self.sources), COUNT_MIN), COUNT_MAX)
+        self.low = min(rate * AHEAD // 1000, count // 2)
+        return count
 
     def next_question(self) -> int:
         """When to look again while clients wait, ms."""

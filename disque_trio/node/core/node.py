@@ -17,6 +17,7 @@ from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, WAIT_REPL, Job, JobIds
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
@@ -109,7 +110,8 @@ class Node(Machine):
             store, aof_codec, codec, placement, exports, tombstones, peers, packets
         )
         self.requeue = Requeue(store, exports, peers, packets)
-        self.ack_gc = AckGc(store, tombstones, peers, packets, rng)
+        self._notices = Notices(peers, packets)
+        self.ack_gc = AckGc(store, tombstones, self._notices, peers, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
         self.bad_packets = 0
         self._entropy = entropy
@@ -161,9 +163,16 @@ class Node(Machine):
 
     def _dispatch(self, sender: bytes, packet: bytes) -> None:
         type = bus.packet_type(packet)
-        about_job = self._about_job.get(type)
-        if about_job is not None:
-            about_job(sender, bus.read_about_job(packet))
+        handle = self._about_job.get(type)
+        if handle is not None:
+            message = bus.read_about_job(packet)
+            if not bus.names_many(packet):
+                handle(sender, message)
+                return
+            self._notices.reads_many(sender)
+            for id in bus.job_ids(packet):
+                message.id = id
+                handle(sender, message)
         elif type in self._with_jobs:
             self._with_jobs[type](sender, bus.read_jobs(packet))
         elif type in self._about_queue:
@@ -254,6 +263,15 @@ class Node(Machine):
         if client.in_flight:
             self.replication.cancel_all(client)
 
+    def roll_back(self, refusal: bytes) -> None:
+        super().roll_back(refusal)
+        self._notices.drop()
+
+    def commit(self) -> None:
+        super().commit()
+        if self._notices.waiting:
+            self._notices.send()
+
     def may_overlap(self, request: list[bytes]) -> bool:
         """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a
         further ADDJOB, unless it asks how long the queue is, which these will change."""
@@ -267,6 +285,9 @@ class Node(Machine):
 
     def load_record(self, record: list[bytes], queue_jobs: bool) -> int:
         return self.aof_codec.load_record(record, queue_jobs)
+
+    def load_usual(self, data: bytes, at: int, most: int, queue_jobs: bool) -> tuple[int, int, int]:
+        return self.aof_codec.load_usual(data, at, most, queue_jobs)
 
     def start_dump(self) -> None:
         self.aof_codec.start_dump()
@@ -289,8 +310,9 @@ class Node(Machine):
                     queue = queues.create(name)
                 elif queue.length and not queue.paused & PAUSED_OUT:
                     found.append(store.take_job(queue))
-                    if queue.length == 0 and queue.imports is not None:
-                        self.federation.emptied(queue)
+                    imports = queue.imports
+                    if imports is not None and queue.length <= imports.low:
+                        self.federation.runs_low(queue, imports)
                     if len(found) == count:
                         return found
             if len(found) == before:
@@ -325,8 +347,9 @@ class Node(Machine):
                 self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
                 if self.journaling and job.retry == 0 and client.out:
                     self.uncommitted.append((client, len(client.out) - 1, len(client.out)))
-            if queue.length == 0 and queue.imports is not None:
-                self.federation.emptied(queue)
+            imports = queue.imports
+            if imports is not None and queue.length <= imports.low:
+                self.federation.runs_low(queue, imports)
 
     def end_wait(self, client: Client) -> None:
         """End the wait of ``client``, which must be blocked, without a job."""

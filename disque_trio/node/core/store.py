@@ -158,9 +158,16 @@ class JobStore:
         self._memory.used += JOB_OVERHEAD + len(body)
         return job
 
-    def register(self, job: Job) -> None:
-        """Hold ``job``, which came from another node or from a file."""
-        self.jobs.put(job.id, job)
+    def register(self, job: Job) -> bool:
+        """Hold ``job``, which came from another node or from a file, unless one with its id is
+        known; returns whether."""
+        id = job.id
+        jobs = self.jobs
+        shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
+        if id in shard:
+            return False
+        shard[id] = job
+        jobs.count += 1
         if job.etime == self._last_etime:  # as in make_job
             job.etime = self._last_etime
         else:
@@ -172,10 +179,11 @@ class JobStore:
         self._memory.used += JOB_OVERHEAD
         if job.body is not None:
             self._memory.used += len(job.body)
+        return True
 
     def job_of(self, found: SerialJob, etime: int, ctime: int) -> Job:
         """A job that was read from elsewhere, not registered, ACTIVE."""
-        name = self._one_name(found.queue)
+        name = self.one_name(found.queue)
         delay = found.delay
         retry = found.retry
         job = Job(
@@ -185,7 +193,7 @@ class JobStore:
         job.deliveries = found.deliveries
         return job
 
-    def _one_name(self, name: bytes) -> bytes:
+    def one_name(self, name: bytes) -> bytes:
         """Intern the queue name, so that all jobs of the queue share one object."""
         queue = self.queues.by_name.get(name)
         if queue is not None:

@@ -4,6 +4,7 @@ A copy that was sent before may still come, over a connection that was given up 
 bring its job back.
 """
 
+from collections import deque
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
@@ -22,15 +23,19 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
-        self._ids: dict[bytes, None] = {}
+        self._ids: set[bytes] = set()
+        self._order: deque[bytes] = deque()  # a dict would search for its first
         self._peers = peers
         self._packets = packets
 
     def add(self, id: bytes) -> None:
         """Remember that the job ``id`` ended on all nodes."""
+        if id in self._ids:
+            return
         if len(self._ids) >= MAX_TOMBSTONES:
-            del self._ids[next(iter(self._ids))]
-        self._ids[id] = None
+            self._ids.remove(self._order.popleft())
+        self._ids.add(id)
+        self._order.append(id)
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells

@@ -85,6 +85,21 @@ def test_a_message_about_a_job_tells_the_mark_of_a_set_of_holders(writer: Packet
     assert (message.aux, message.flags, message.mark) == (3, 1, 0x1234)
 
 
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_a_message_about_jobs_names_them_one_behind_the_other(
+    writer: PacketWriter, count: int
+) -> None:
+    ids = [b"D-%038d" % number for number in range(count)]
+    packet = writer.about_jobs(bus.SETACK, ids, 3, 0x1234)
+    size = 148 + 40 * count
+    assert packet[:141] == header(bus.SETACK, size, 0, 0)[:141]
+    assert packet[141:] == b"\0\x12\x34" + b"".join(ids) + b"\0\0\0\3"
+    message = bus.read_about_job(packet)
+    assert (message.id, message.aux, message.flags, message.mark) == (ids[0], 3, 0, 0x1234)
+    assert bus.job_ids(packet) == ids
+    assert bus.names_many(packet) == (count > 1)
+
+
 @pytest.mark.parametrize("type", [12, 15])
 @pytest.mark.parametrize("queue", [b"q", b"", b"\0\xff" * 3000])
 def test_a_message_about_a_queue(writer: PacketWriter, type: int, queue: bytes) -> None:

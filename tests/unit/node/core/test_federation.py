@@ -344,3 +344,30 @@ def test_a_node_that_leaves_gets_nothing_that_it_asked_for_before(mesh: Mesh) ->
     mesh.peers[0].reachable.remove(mesh.ids[1])
     mesh.add(0, "REPLICATE", 1)
     assert mesh[0]("QLEN", "q") == 1
+
+
+def test_fast_consumers_are_never_without_jobs_while_packets_are_under_way(mesh: Mesh) -> None:
+    for _ in range(2000):
+        mesh.add(0, "REPLICATE", 1)
+    missed = 0
+    for tick in range(300):
+        missed += sum(mesh[1].get() is None for _ in range(3))
+        for bench in mesh.nodes:
+            bench.now += 1
+        if tick % 5 == 0:
+            mesh.settle()
+        if tick == 100:
+            missed = 0  # the rate is known by now
+    assert missed == 0
+
+
+def test_no_more_is_asked_for_ahead_than_goes_in_a_moment() -> None:
+    for rate, low in ((10, 0), (100, 2), (1000, 25), (100_000, 50)):
+        imports = Imports()
+        for i in range(rate):
+            imports.received(b"a", 1_000_000 + i * 1000 // rate, 0)
+        assert imports.ask_sources(1_001_000, True) == min(rate, 100)
+        assert imports.low == low
+        assert not imports.asks_ahead(1_001_000)  # it is on its way
+        imports.received(b"a", 1_001_001, 0)
+        assert imports.asks_ahead(1_001_001)

@@ -7,6 +7,9 @@ from ipaddress import IPv6Address, ip_address
 
 BUS_OFFSET = 10_000
 MAX_PORT = 65_535 - BUS_OFFSET
+# Each sign of life of another node asks for the same ones, and ``ipaddress`` takes its time.
+_PLAIN: dict[str, str] = {}
+_MANY = 1_000
 
 
 def plain_ip(text: str) -> str:
@@ -16,6 +19,16 @@ def plain_ip(text: str) -> str:
     one node does not seem to have two. The zone of a link-local address is kept, if it is one that
     the system can be asked for.
     """
+    plain = _PLAIN.get(text)
+    if plain is None:
+        if len(_PLAIN) >= _MANY:
+            _PLAIN.clear()
+        plain = _PLAIN[text] = _plain_ip(text)
+    return plain
+
+
+def _plain_ip(text: str) -> str:
+    """``plain_ip`` of an address that has not been asked for lately."""
     if not (text.isascii() and text.isprintable()):
         return ""  # ip_address takes any zone
     try:

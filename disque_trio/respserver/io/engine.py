@@ -16,6 +16,7 @@ from disque_trio.process.logs import Log
 from disque_trio.process.process import allow_clients
 from disque_trio.respserver.command import misconf
 from disque_trio.respserver.io.clients import Clients
+from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.hold import Hold
 from disque_trio.respserver.io.links import Limits, Links, NoFile, RecordFile
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
@@ -240,12 +241,14 @@ class Engine:
         if node.woken:
             woken = node.woken
             node.woken = []
+            waited: list[Connection] = []
             for client in woken:
                 other = clients.by_id.get(client.id)
                 if other is not None:
-                    dirty.append(other)
+                    waited.append(other)
                     if other.has_more and not self._serving.held(other):
                         self._behind[other] = None
+            dirty[:0] = waited  # they begin to work while the others get their replies
         if bus.membership.config_changed:
             self.stirred = True
             bus.membership_changed()

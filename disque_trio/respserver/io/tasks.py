@@ -30,6 +30,7 @@ PATIENCE = 5_000  # ms that what is due may be late before the slices grow
 GROWTH = 1e-6  # s of a slice for each ms beyond
 LONGEST_SLICE = 0.01  # s
 REPORT_SECONDS = 10
+BUSY = 1  # ms between turns up to which an engine is busy
 CALM = 64  # times that the periodic work comes by after the last event: it tidies up in so many
 CLOCK_RIGHT = 0.005  # s that the clock may differ from that of the machine
 
@@ -42,14 +43,19 @@ async def serve_ahead(engine: Engine) -> None:
         return
     engine.watch(others.fd)
     yielded = 0
+    busy = False  # one turn follows the other
     while True:
-        served = engine.poll(0.0 if others.runnable else engine.linger)
+        # Who is busy need not ask for how long the others wait.
+        served = engine.poll(engine.linger if busy and not others.runnable else 0.0)
+        now = engine.clients.now
+        busy = busy and served
         if not engine.others_ready:
-            if served and engine.clients.now - yielded < engine.others_wait:
+            if served and now - yielded < engine.others_wait:
                 continue
             wait = others.wait()
             if wait and (served or engine.poll(wait)):
                 yielded = engine.clients.now
+                busy = yielded - now <= BUSY
                 continue
         engine.others_ready = False
         await trio.lowlevel.checkpoint()

@@ -3,7 +3,8 @@
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
 the one of the connection), 34 unused, sender's client port u16, sender's node flags u16, state u8,
-3 bytes of message flags. The data behind it depends on the type. Serialised jobs in it are
+3 bytes of message flags. The data behind it depends on the type; packets about a job may name many,
+among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs in it are
 little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`` give it meaning.
 """
 

@@ -217,9 +217,11 @@ class AofCodec:
         length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
         queue_at = start + _HEAD_SIZE
         body_at = queue_at + size + 4
-        if length != end - start - 4 or state & 15 >= ACKED or ctime > INT64_MAX or body_at > end:
+        # A creation time that clients could not read is for ``load_job`` to cut.
+        if length != end - start - 4 or state & 15 >= ACKED or ctime >> 63 or body_at > end:
             return -1
-        size = _U32.unpack_from(data, body_at - 4)[0]
+        at = body_at - 4
+        size = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
         ending_at = body_at + size
         if ending_at + 4 > end or not is_job_id(id):
             return -1
@@ -231,7 +233,7 @@ class AofCodec:
                 return -1
             self._ending = ending
             self._holders = self._replicas.read(nodes)
-        if etime * 1000 <= self._machine.now:
+        if etime <= self._machine.now // 1000:
             return 0
         queue = data[queue_at : body_at - 4]
         if queue == self._queue:

@@ -38,6 +38,12 @@ def is_job_id(text: bytes) -> bool:
     )
 
 
+def read_u32(data: bytes, at: int) -> int:
+    """The number of four bytes that stands at ``at``."""
+    # Compiled, a few instructions for each byte; what struct does is a hundred times as much.
+    return data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+
+
 def loadjob(job: bytes) -> bytes:
     """The record of a job that was taken; ``job`` is serialised."""
     return _LOADJOB % (len(job), job)
@@ -196,12 +202,11 @@ def decode_job(data: bytes) -> SerialJob:
     if body_at > size:
         raise SerialJobError("the queue name goes past the end")
     queue = data[_HEAD_SIZE : body_at - 4]
-    body_size: int = _U32.unpack_from(data, body_at - 4)[0]
-    nodes_at = body_at + body_size + 4
+    nodes_at = body_at + read_u32(data, body_at - 4) + 4
     if nodes_at > size:
         raise SerialJobError("the body goes past the end")
     body = data[body_at : nodes_at - 4]
-    count: int = _U32.unpack_from(data, nodes_at - 4)[0]
+    count = read_u32(data, nodes_at - 4)
     if nodes_at + count * NODE_ID_LENGTH != size:
         raise SerialJobError(f"the list of {count} nodes does not fit")
     return SerialJob(

@@ -27,6 +27,7 @@ from disque_trio.protocol.serialjob import (
     loadjob_around,
     paused_queue,
     read_pause,
+    read_u32,
 )
 from disque_trio.resp.ints import INT64_MAX
 
@@ -220,9 +221,7 @@ class AofCodec:
         # A creation time that clients could not read is for ``load_job`` to cut.
         if length != end - start - 4 or state & 15 >= ACKED or ctime >> 63 or body_at > end:
             return -1
-        at = body_at - 4
-        size = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
-        ending_at = body_at + size
+        ending_at = body_at + read_u32(data, body_at - 4)
         if ending_at + 4 > end or not is_job_id(id):
             return -1
         ending = data[ending_at : end + 2]

@@ -3,7 +3,8 @@
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
 the one of the connection), 34 unused, sender's client port u16, sender's node flags u16, state u8,
-3 bytes of message flags. The data behind it depends on the type. Serialised jobs in it are
+3 bytes of message flags. The data behind it depends on the type; packets about a job may name many,
+among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs in it are
 little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
@@ -265,7 +266,7 @@ class PacketWriter:
 # ---- reading -------------------------------------------------------------------------------
 
 
-def word(data: bytes, at: int) -> int:
+def read_u32(data: bytes, at: int) -> int:
     """The big-endian u32 at ``at``. Compiled, a Struct takes ten times as long."""
     return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
 
@@ -277,7 +278,7 @@ def packet_type(packet: bytes) -> int:
 
 def packet_length(packet: bytes) -> int:
     """How many bytes it says that it has."""
-    return word(packet, 4)
+    return read_u32(packet, 4)
 
 
 def first_job_id(packet: bytes) -> bytes:
@@ -340,7 +341,10 @@ def read_about_job(packet: bytes) -> JobMessage:
     if size < _JOB_MESSAGE_SIZE or (size - _JOB_MESSAGE_SIZE) % ID_LENGTH:
         raise PacketError("a message about a job of a wrong length")
     return JobMessage(
-        packet[HEADER_SIZE:184], word(packet, size - 4), packet[141], packet[142] << 8 | packet[143]
+        packet[HEADER_SIZE:184],
+        read_u32(packet, size - 4),
+        packet[141],
+        packet[142] << 8 | packet[143],
     )
 
 
@@ -357,8 +361,8 @@ def job_ids(packet: bytes) -> list[bytes]:
 def read_about_queue(packet: bytes) -> QueueMessage:
     """Read a NEEDJOBS or PAUSE. Raises PacketError."""
     at = HEADER_SIZE + 8
-    if len(packet) >= at and len(packet) == at + word(packet, HEADER_SIZE + 4):
-        return QueueMessage(packet[at:], word(packet, HEADER_SIZE))
+    if len(packet) >= at and len(packet) == at + read_u32(packet, HEADER_SIZE + 4):
+        return QueueMessage(packet[at:], read_u32(packet, HEADER_SIZE))
     raise PacketError("a message about a queue of a wrong length")
 
 
@@ -371,8 +375,8 @@ def read_jobs(packet: bytes) -> JobsMessage:
     size = len(packet)
     if size < HEADER_SIZE + 8:
         raise PacketError("jobs of a wrong length")
-    count = word(packet, HEADER_SIZE)
-    if size != HEADER_SIZE + 8 + word(packet, HEADER_SIZE + 4):
+    count = read_u32(packet, HEADER_SIZE)
+    if size != HEADER_SIZE + 8 + read_u32(packet, HEADER_SIZE + 4):
         raise PacketError("jobs of a wrong length")
     at = HEADER_SIZE + 8
     flags = packet_flags(packet)

@@ -12,10 +12,10 @@ from disque_trio.protocol.bus import (
     SIGNATURE,
     YOURJOBS,
     PacketError,
-    word,
+    read_u32,
 )
 
-_SIGNATURE: Final = word(SIGNATURE, 0)
+_SIGNATURE: Final = read_u32(SIGNATURE, 0)
 
 
 class PacketParser:
@@ -58,9 +58,9 @@ class PacketParser:
         wanted = 0
         begun = self._wanted > 0  # the first packet was found to be wanted
         while size - at >= 8:
-            if word(data, at) != _SIGNATURE:
+            if read_u32(data, at) != _SIGNATURE:
                 raise PacketError("not the signature of the bus")
-            wanted = word(data, at + 4)
+            wanted = read_u32(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:
                 raise PacketError(f"a packet cannot have {wanted} bytes")
             if size - at < 14:

@@ -189,14 +189,14 @@ class AckGc:
         holders = replicas.of(job)
         mark = 0
         if message.mark:
-            confirm = True
-            mark = replicas.sets.mark(holders)
-            collect = message.mark != mark
-            if not collect and self._is_shared_by_two(job, sender, mark):
+            if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now, and the sender ends it when it hears so.
-                self._notices.add(sender, bus.GOTACK, id, 1, mark)
+                self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
                 self._end(job)
                 return
+            mark = replicas.sets.mark(holders)
+            confirm = True
+            collect = message.mark != mark
         else:
             # A dummy of the sender, or a C node, which forgets the job everywhere as soon as all
             # that it knows of have confirmed.

@@ -27,6 +27,7 @@ from disque_trio.protocol.serialjob import (
     loadjob_around,
     paused_queue,
     read_pause,
+    read_u32,
 )
 from disque_trio.resp.ints import INT64_MAX
 
@@ -217,10 +218,10 @@ class AofCodec:
         length, id, state, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
         queue_at = start + _HEAD_SIZE
         body_at = queue_at + size + 4
-        if length != end - start - 4 or state & 15 >= ACKED or ctime > INT64_MAX or body_at > end:
+        # A creation time that clients could not read is for ``load_job`` to cut.
+        if length != end - start - 4 or state & 15 >= ACKED or ctime >> 63 or body_at > end:
             return -1
-        size = _U32.unpack_from(data, body_at - 4)[0]
-        ending_at = body_at + size
+        ending_at = body_at + read_u32(data, body_at - 4)
         if ending_at + 4 > end or not is_job_id(id):
             return -1
         ending = data[ending_at : end + 2]
@@ -231,7 +232,7 @@ class AofCodec:
                 return -1
             self._ending = ending
             self._holders = self._replicas.read(nodes)
-        if etime * 1000 <= self._machine.now:
+        if etime <= self._machine.now // 1000:
             return 0
         queue = data[queue_at : body_at - 4]
         if queue == self._queue:

@@ -141,22 +141,39 @@ class Federation:
 
     def on_yourjobs(self, sender: bytes, message: JobsMessage) -> None:
         """Handle YOURJOBS: queue the jobs that another node gives."""
+        name = b""
+        count = 0  # of the jobs of this queue that were queued
         for data in message.jobs:
             job = self._codec.decode(data)
             if job is None:
+                self._received(sender, name, count)
                 raise PacketError("a YOURJOBS with something that is no job")
-            self._take_in(sender, job)
+            if job.queue != name:
+                self._received(sender, name, count)
+                name = job.queue
+                count = 0
+            count += int(self._take_in(sender, job))
+        self._received(sender, name, count)
 
-    def _take_in(self, sender: bytes, new: Job) -> None:
-        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended."""
+    def _received(self, sender: bytes, name: bytes, count: int) -> None:
+        """Note that ``sender`` gave ``count`` jobs of the queue ``name``."""
+        queue = self._queues.by_name.get(name)
+        if count and queue is not None:
+            if queue.imports is None:
+                queue.imports = Imports()
+            queue.imports.received(sender, self._machine.now, queue.jobs_out, count)
+
+    def _take_in(self, sender: bytes, new: Job) -> bool:
+        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended; returns
+        whether it was queued."""
         store = self._store
         replicas = self._replicas
         job = store.jobs.get(new.id)
         if job is not None and job.state == ACKED:
             replicas.tell_acked(sender, job)
-            return
+            return False
         if job is None and self._tombstones.refuse(sender, new.id):
-            return
+            return False
         if job is None:
             job = new
             store.register(job)
@@ -166,7 +183,7 @@ class Federation:
             for id in new.delivered or ():
                 replicas.add(job, id)
             if job.state != ACTIVE or job.retry == 0:
-                return
+                return False
         if job.retry:
             replicas.add(job, sender)
         job.flags &= ~FLAG_DELIVERED
@@ -175,10 +192,7 @@ class Federation:
             self._notes.note(schema.IMPORTED, job, new=True)
             self._notes.note(schema.QUEUED, job, schema.BY_IMPORT)
         self._keep_time(job)
-        queue = self._queues.by_name[job.queue]
-        if queue.imports is None:
-            queue.imports = Imports()
-        queue.imports.received(sender, self._machine.now, queue.jobs_out)
+        return True
 
     def _keep_time(self, job: Job) -> None:
         """Go on with the retry time of ``job`` where its other holders are: they do not know that

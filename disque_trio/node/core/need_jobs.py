@@ -75,10 +75,10 @@ class Imports:
         this node's own. ``taken``: the jobs that ever left the queue."""
         return max(self._left - (taken - self._taken), 0) if self.rate(now) else 0
 
-    def received(self, sender: bytes, now: int, taken: int) -> None:
-        """Count a job from ``sender``."""
+    def received(self, sender: bytes, now: int, taken: int, count: int = 1) -> None:
+        """Note that ``count`` jobs came from ``sender``."""
         self._unanswered = False
-        self._left = self.left(now, taken) + 1
+        self._left = self.left(now, taken) + count
         self._taken = taken
         if now - self._start > 1000:
             # Without a window before, the rate begins with this one.
@@ -86,7 +86,7 @@ class Imports:
             self._last_count = self._count
             self._start = now
             self._count = 0
-        self._count += 1
+        self._count += count
         if sender not in self.sources:
             self._all_tries = 0
         self.sources[sender] = now

@@ -29,10 +29,13 @@ class Replicas:
         self.sets = ReplicaSets()
         self._peers = peers
         self._packets = packets
+        self._raw = own  # what was read last; the next is mostly the same
+        self._read: tuple[bytes, ...] | None = None
 
     def renew(self, own: bytes) -> None:
         """Change the id of this node to ``own``."""
-        self.own = own
+        self.own = self._raw = own
+        self._read = None
         self.alone = (own,)
 
     # ---- who --------------------------------------------------------------------------------
@@ -69,10 +72,14 @@ class Replicas:
     def read(self, raw: bytes) -> tuple[bytes, ...] | None:
         """The nodes whose ids stand one behind the other in ``raw``, and this one; None: this node
         alone."""
-        if raw == self.own:
-            return None
-        ids = self.sets.read(raw)
-        return ids if self.own in ids else self.sets.add(ids, self.own)
+        if raw != self._raw:
+            if raw == self.own:
+                self._read = None
+            else:
+                ids = self.sets.read(raw)
+                self._read = ids if self.own in ids else self.sets.add(ids, self.own)
+            self._raw = raw
+        return self._read
 
     # ---- what they are told -----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
@@ -27,13 +28,9 @@ from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.waits import ReplicationWaits
-from disque_trio.protocol import bus
 from disque_trio.protocol.bus import (
-    JobMessage,
-    JobsMessage,
     PacketError,
     PacketWriter,
-    QueueMessage,
 )
 from disque_trio.resp.reply import null_array
 from disque_trio.respserver.client import Client
@@ -115,24 +112,9 @@ class Node(Machine):
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
         self.bad_packets = 0
         self._entropy = entropy
-        self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
-            bus.GOTJOB: self.replication.on_gotjob,
-            bus.ENQUEUE: self.replication.on_enqueue,
-            bus.QUEUED: self.requeue.on_queued,
-            bus.WILLQUEUE: self.requeue.on_willqueue,
-            bus.WORKING: self.requeue.on_working,
-            bus.SETACK: self.ack_gc.on_setack,
-            bus.GOTACK: self.ack_gc.on_gotack,
-            bus.DELJOB: self.ack_gc.on_deljob,
-        }
-        self._about_queue: dict[int, Callable[[bytes, QueueMessage], None]] = {
-            bus.NEEDJOBS: self.exports.on_needjobs,
-            bus.PAUSE: self.federation.on_pause,
-        }
-        self._with_jobs: dict[int, Callable[[bytes, JobsMessage], None]] = {
-            bus.REPLJOB: self.replication.on_repljob,
-            bus.YOURJOBS: self.federation.on_yourjobs,
-        }
+        self._dispatcher = Dispatcher(
+            self.replication, self.requeue, self.ack_gc, self.federation, exports, self._notices
+        )
 
     @property
     def id(self) -> bytes:
@@ -154,29 +136,12 @@ class Node(Machine):
             return  # a partly loaded node must not answer
         self.notes.peer = sender
         try:
-            self._dispatch(sender, packet)
+            self._dispatcher.dispatch(sender, packet)
         except PacketError:
             self.bad_packets += 1
         self.notes.peer = b""
         if self.queues.ready:
             self.serve_waiting()
-
-    def _dispatch(self, sender: bytes, packet: bytes) -> None:
-        type = bus.packet_type(packet)
-        handle = self._about_job.get(type)
-        if handle is not None:
-            message = bus.read_about_job(packet)
-            if not bus.names_many(packet):
-                handle(sender, message)
-                return
-            self._notices.reads_many(sender)
-            for id in bus.job_ids(packet):
-                message.id = id
-                handle(sender, message)
-        elif type in self._with_jobs:
-            self._with_jobs[type](sender, bus.read_jobs(packet))
-        elif type in self._about_queue:
-            self._about_queue[type](sender, bus.read_about_queue(packet))
 
     def set_leaving(self, leaving: bool) -> None:
         """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""

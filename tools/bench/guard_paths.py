@@ -190,12 +190,15 @@ def _copies(counter: Counter) -> None:
     client = Client(1, True)
 
     def settle() -> None:
-        while peers[0].sent or peers[1].sent:
+        while True:
+            # What a turn collects leaves with its end.
+            nodes[0].commit()
+            nodes[1].commit()
+            if not (peers[0].sent or peers[1].sent):
+                return
             for to, peer in ((1, peers[0]), (0, peers[1])):
                 while peer.sent:
                     nodes[to].receive(ids[1 - to], peer.sent.popleft(), START)
-        nodes[0].commit()
-        nodes[1].commit()
 
     for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
         for _ in range(count):

@@ -64,7 +64,8 @@ def _steps(bench: Bench, clients: int, pipeline: int, commands: int) -> Values:
 
 
 def _cycles(bench: Bench, clients: int, pipeline: int, commands: int) -> Values:
-    sample = bench.cycles(Setting(0, pipeline, clients), commands // (3 * pipeline) * pipeline)
+    jobs = max(1, commands // (3 * pipeline)) * pipeline
+    sample = bench.cycles(Setting(0, pipeline, clients), jobs)
     return {"cycle" + _suffix(pipeline): 3 * _each(sample)}
 
 

@@ -20,7 +20,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
 .PHONY: help run test check check-tests collect test-pure test-pressure test-bananaq test-spark \
-	test-compiled lint format bench guard profile \
+	test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
 help:
@@ -33,7 +33,8 @@ help:
 	@echo "make lint   ruff, mypy --strict, import-linter"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
-	@echo "make guard  count the instructions of the hot paths (ARGS=--update: write the baseline)"
+	@echo "make guard  count the instructions of the hot paths in both forms (ARGS=--update: write the"
+	@echo "            baseline); make guard-pure, make guard-compiled: of one form"
 	@echo "make profile  where the time of a loaded node goes, into docs/"
 	@echo "make simulate  whole clusters in one process, one for each seed (ARGS=\"--seed 17\")"
 	@echo "make soak   simulate 100000 clusters (SEEDS=...), start on 10000 damaged nodes.conf, let"
@@ -56,8 +57,8 @@ ifdef ARGS
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(ARGS)
 else
-	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard collect
-	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-compiled
+	@$(MAKE) --no-print-directory -j2 -Otarget compiled lint guard-pure collect
+	@$(MAKE) --no-print-directory -j2 -Otarget test-pure test-compiled guard-compiled
 endif
 
 # All seeds are run in the compiled form, which takes less than half of the time for one.
@@ -115,9 +116,16 @@ bench:
 	@tools/setup.sh test
 	$(PY) -m tools.bench throughput $(ARGS)
 
-guard:
+guard: guard-pure guard-compiled
+
+guard-pure:
 	@tools/setup.sh test
-	$(PY) -m tools.bench guard $(ARGS)
+	$(PY) -m tools.bench guard --forms pure $(ARGS)
+
+guard-compiled:
+	@tools/setup.sh test
+	@tools/setup.sh compiled
+	$(PY) -m tools.bench guard --forms compiled --compiled $(COMPILED)/bin/python $(ARGS)
 
 profile:
 	@tools/setup.sh test

@@ -82,6 +82,7 @@ if [ "$what" = compiled ]; then
         wheel 1 "$venv/wheel"
         $pip uninstall --quiet --yes disque-trio
         $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,redis,test]"
+        cp build/compiled-by "$venv/compiled-by"
         # What was edited meanwhile is not in the wheel.
         mv "$venv/.built" "$stamp"
     fi

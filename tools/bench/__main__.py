@@ -10,9 +10,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 from tools.bench import cli
+from tools.bench.callgrind import CountError
 from tools.bench.load import LoadError
 from tools.bench.servers import GENERATOR_CPUS, ServerError
 
@@ -22,6 +24,7 @@ RUNS: Final = {
     "memory": "what jobs take of a node's memory, and how long it stops to free them",
     "cores": "what two nodes gain on the cores of one machine",
     "cluster": "what a job with copies costs a whole cluster",
+    "beside-c": "what the same work costs C Disque",
     "compare": "a job's life beside Redis, beanstalkd, RabbitMQ and NATS",
     "persistence": "memory and latencies during a rewrite of the AOF, the rate of loading",
     "eventlog": "what the event log costs a node",
@@ -35,6 +38,11 @@ RUNS: Final = {
 }
 
 
+def module_of(name: str) -> ModuleType:
+    """The module of a run."""
+    return import_module(f"tools.bench.{name.replace('-', '_')}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs what the first argument names. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -46,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN", choices=RUNS, help="one of those below")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="see RUN --help")
     name = parser.parse_args(arguments[:1]).run
-    module = import_module(f"tools.bench.{name}")
+    module = module_of(name)
     plan, options = cli.parse(name, module, arguments[1:])
     write_docs = getattr(options, "write_docs", False)
     if write_docs:
@@ -57,15 +65,15 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(found, int):
         return found
     facts = {**cli.machine(), **found.facts}
-    text = f"{cli.heading(arguments, facts)}\n\n{found.text}"
-    print(text)
+    head = cli.heading(arguments, facts)
+    print(f"{head}\n\n{found.text}")
     for picture in found.pictures:
         directory = cli.DOCS if write_docs else cli.ROOT / "build"
         directory.mkdir(exist_ok=True)
         (directory / picture.name).write_text(picture.svg)
         cli.say(f"written: {(directory / picture.name).relative_to(cli.ROOT)}")
     if write_docs:
-        cli.write_docs(module, plan, text, found.pictures)
+        cli.write_docs(module, plan, head, found)
     if getattr(options, "json", None) is not None:
         samples = [asdict(sample) for sample in found.samples]
         whole = {"arguments": list(arguments), "machine": facts, "results": samples}
@@ -81,7 +89,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _terminated)  # servers end on the way out
     try:
         sys.exit(main(sys.argv[1:]))
-    except (ServerError, LoadError, cli.DocsError, OSError) as error:
+    except (ServerError, LoadError, CountError, cli.DocsError, OSError) as error:
         sys.exit(f"bench: {error}")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

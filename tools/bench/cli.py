@@ -6,6 +6,7 @@ A run is a module with
 - ``run``, which takes a plan and returns ``Findings``, or an exit status if it prints by itself,
 - ``PAGE`` and ``SECTION`` if its text has a place in docs/: the page, and the name in the marks
   there (options in braces are filled in),
+- ``SUMMARY`` if the ``summary`` of its findings has one: the page and that name,
 - ``PINNED``, False if it decides itself on which CPUs its processes are; else this one gets those
   that the servers leave.
 """
@@ -19,7 +20,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +33,7 @@ from disque_trio.version import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+COMPILED = ROOT / ".venv-compiled" / "bin" / "python"
 BUSY = 0.9
 """From this share of a core on, the load generator is what limits a rate."""
 T = TypeVar("T")
@@ -58,6 +62,8 @@ class Findings:
     pictures: Sequence[Picture] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
     """What the figures depend on besides the machine."""
+    summary: str = ""
+    """The same in short."""
 
 
 # ---- options -------------------------------------------------------------------------------
@@ -191,9 +197,23 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def child(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs ``main`` of a module with these arguments in a process of its own."""
-    return (sys.executable, "-c", f"import sys, {module} as m; m.main(*sys.argv[1:])", *arguments)
+def child(
+    module: str, *arguments: str, function: str = "main", python: str = sys.executable
+) -> tuple[str, ...]:
+    """The command that runs a function of a module with these arguments in a process of its own."""
+    return (python, "-c", f"import sys, {module} as m; m.{function}(*sys.argv[1:])", *arguments)
+
+
+@contextmanager
+def environment_of(python: str) -> Iterator[dict[str, str]]:
+    """The environment in which another Python finds ``tools`` as it is here, and of
+    ``disque_trio`` the form that is installed for it: beside the sources it would find these."""
+    if python == sys.executable:
+        yield dict(os.environ)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "tools").symlink_to(ROOT / "tools")
+        yield {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": directory}
 
 
 # ---- output --------------------------------------------------------------------------------
@@ -206,15 +226,23 @@ def section(module: Any, plan: Any) -> str:
 
 def check_place(module: Any, plan: Any) -> None:
     """Raise DocsError when the documentation has no place for the text; before minutes of work."""
-    replace_section((DOCS / module.PAGE).read_text(), section(module, plan), "")
+    summary = (module.SUMMARY,) if hasattr(module, "SUMMARY") else ()
+    for page, name in ((module.PAGE, section(module, plan)), *summary):
+        replace_section((DOCS / page).read_text(), name, "")
 
 
-def write_docs(module: Any, plan: Any, text: str, pictures: Iterable[Picture]) -> None:
-    """Put ``text`` between its marks, with the pictures that have an alternative text above."""
-    links = [f"![{one.alt}]({one.name})" for one in pictures if one.alt]
-    page = DOCS / module.PAGE
-    whole = "\n\n".join([*links, text])
-    page.write_text(replace_section(page.read_text(), section(module, plan), whole))
+def write_docs(module: Any, plan: Any, head: str, found: Findings) -> None:
+    """Put the text between its marks, behind ``head`` and the pictures that have an alternative
+    text; and the summary between its own."""
+    links = [f"![{one.alt}]({one.name})" for one in found.pictures if one.alt]
+    _put(module.PAGE, section(module, plan), *links, head, found.text)
+    if found.summary:
+        _put(*module.SUMMARY, head, found.summary)
+
+
+def _put(name: str, section: str, *texts: str) -> None:
+    page = DOCS / name
+    page.write_text(replace_section(page.read_text(), section, "\n\n".join(texts)))
 
 
 def machine() -> dict[str, str]:

@@ -20,7 +20,7 @@ from tools.bench.nodes import WAYS, ClusterBench, Result, Way, cluster
 from tools.bench.scripts import SERIAL_DIGITS
 from tools.bench.servers import DISQUE_COMMAND, redis_server
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "cluster {scenario}"
 WARM_UP_JOBS = 1_000
 

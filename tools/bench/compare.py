@@ -1,7 +1,7 @@
 """Our node beside other queues that do the same jobs in the same run.
 
 Every server in turn, again and again, each started anew in every round. What is not installed is
-left out. docs/performance.md explains the figures.
+left out. docs/performance-tables.md explains the figures.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ from tools.bench.servers import (
     running,
 )
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "compare"
+SUMMARY = ("performance.md", "compare summary")
 KEYS = tuple(subject.key for subject in all_subjects())
 LEVEL_TITLES = {"none": "none", "everysec": "every second", "always": "every write"}
 SETTLE_SECONDS = 30.0
@@ -130,7 +131,8 @@ def run(plan: Plan) -> Findings:
         "for the generator": str(len(GENERATOR_CPUS)),
         "files on": _file_system(Path(plan.dir or tempfile.gettempdir())),
     }
-    return Findings(text, results, [Picture("compare.svg", chart(results, alt), alt)], facts)
+    picture = Picture("compare.svg", chart(results, alt), alt)
+    return Findings(text, results, [picture], facts, summary_table(results))
 
 
 def _file_system(path: Path) -> str:
@@ -231,6 +233,25 @@ def ratio_table(results: Sequence[Result]) -> str:
             row += ratio(first, mine, lambda r: r.rate)
             row += [middle(mine, lambda r: r.cpu_us, 1), *ratio(first, mine, lambda r: r.cpu_us)]
             rows.append([*row, milliseconds(mine, lambda r: r.p50, lambda r: r.p99)])
+    return table(titles, rows)
+
+
+def summary_table(results: Sequence[Result]) -> str:
+    """One row for each server but the first, with the ratio of CPU times, and in brackets that of
+    rates, in each setting."""
+    titles = ["beside"]
+    cells: dict[str, dict[str, str]] = {}
+    for level, pipeline, servers in _settings(results):
+        title = f"synced: {LEVEL_TITLES[level]}, pipelined by {pipeline}"
+        titles.append(title)
+        first = servers[0][1]
+        for name, mine in servers[1:]:
+            cpu, _ = ratio(first, mine, lambda r: r.cpu_us)
+            rate, _ = ratio(first, mine, lambda r: r.rate)
+            server, _, differs = name.partition(" (")
+            text = f"{cpu} ({rate.strip('*')}) {differs.strip(')')}"
+            cells.setdefault(server, {})[title] = text.strip()
+    rows = [[name, *(mine.get(title, "") for title in titles[1:])] for name, mine in cells.items()]
     return table(titles, rows)
 
 

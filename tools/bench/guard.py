@@ -1,29 +1,30 @@
 """Fails when a hot path got dearer, told in machine instructions.
 
 Instructions do not depend on what else the machine does, so a tenth more is a tenth more. They do
-depend on the interpreter: the baseline file has counts for each one that it was written with, and
-where there are none for the one at hand nothing is judged. valgrind's callgrind counts.
+depend on the interpreter, and those of the compiled form on what compiled it: the baseline file has
+counts for each form with the versions that it was written with, and where there are none for those
+at hand nothing is judged. valgrind's callgrind counts.
 The exit status is 1 when a path is more than 10% dearer.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.cli import child, option
+from disque_trio.form import form
+from tools.bench.callgrind import CountError, run_quietly, still_addresses
+from tools.bench.cli import COMPILED, child, environment_of, option
 from tools.bench.guard_paths import BASE
 
 BASELINE = Path(__file__).with_name("guard_baseline.json")
+FORMS = ("pure", "compiled")
 LIMIT = 1.10
 PINNED = False
 
@@ -32,6 +33,8 @@ PINNED = False
 class Plan:
     """What is done."""
 
+    forms: tuple[str, ...] = option(FORMS, "what is counted", choices=FORMS)
+    compiled: str = option(str(COMPILED), "the Python that has the compiled form")
     update: bool = option(False, "what is counted now is the baseline from now on")
 
 
@@ -46,12 +49,18 @@ void guard_dump(const char *name) { CALLGRIND_DUMP_STATS_AT(name); }
 """
 
 
-class GuardError(Exception):
-    """Nothing could be counted; the text says why."""
+def circumstances() -> str:
+    """What the counts of the form that is installed here depend on beside the sources."""
+    if form() != "compiled":
+        return _interpreter()
+    try:
+        compilers = Path(sys.prefix, "compiled-by").read_text().strip()
+    except OSError:
+        compilers = "unknown compilers"
+    return f"compiled by {compilers}: {_interpreter()}"
 
 
-def interpreter() -> str:
-    """What the counts depend on beside the sources."""
+def _interpreter() -> str:
     variables = sysconfig.get_config_vars("CONFIG_ARGS", "Py_ENABLE_SHARED")
     optimized = "--enable-optimizations" in str(variables[0])
     return ", ".join(
@@ -65,30 +74,53 @@ def interpreter() -> str:
     )
 
 
-def count() -> Counts:
-    """Count the instructions of all paths.
+def known_as(python: str) -> str:
+    """The ``circumstances`` of the form that this Python has.
 
     Raises:
-        GuardError: that is not possible.
+        CountError: there is none.
+    """
+    done = _run_there(python, [], "tools.bench.guard", "print_circumstances")
+    return done.strip()
+
+
+def print_circumstances() -> None:
+    """For ``known_as``."""
+    print(circumstances())
+
+
+def count(python: str) -> Counts:
+    """Count the instructions of all paths, in the form that this Python has.
+
+    Raises:
+        CountError: that is not possible.
     """
     with tempfile.TemporaryDirectory() as directory:
         marks = _compile_marks(Path(directory))
         command = [
-            *_still_addresses(),
+            *still_addresses(),
             "valgrind",
             "--quiet",
             "--tool=callgrind",
             "--instr-atstart=no",
             "--collect-atstart=no",
             f"--callgrind-out-file={directory}/counts",
-            *child("tools.bench.guard_paths", str(marks)),
         ]
-        # The same hashes, so the same collisions in dictionaries, each time.
-        environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
-        done = _run(command, environ)
-        if done.returncode:
-            raise GuardError(f"the paths cannot be taken:\n{done.stdout}{done.stderr}")
+        _run_there(python, command, "tools.bench.guard_paths", "main", str(marks))
         return read_counts([path.read_text() for path in Path(directory).glob("counts.*")])
+
+
+def _run_there(python: str, under: list[str], module: str, function: str, *arguments: str) -> str:
+    """What ``function`` of a module prints in the environment of another Python, ``under`` a
+    command. Raises CountError when it fails."""
+    command = [*under, *child(module, *arguments, function=function, python=python)]
+    with environment_of(python) as environ:
+        # The same hashes, so the same collisions in dictionaries, each time.
+        environ |= {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = run_quietly(command, environ)
+    if done.returncode:
+        raise CountError(f"{python} fails:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 def _compile_marks(directory: Path) -> Path:
@@ -96,27 +128,10 @@ def _compile_marks(directory: Path) -> Path:
     source = directory / "marks.c"
     source.write_text(_MARKS)
     library = directory / "marks.so"
-    done = _run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)])
+    done = run_quietly(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(source)])
     if done.returncode:
-        raise GuardError(f"the marks for callgrind cannot be compiled:\n{done.stderr}")
+        raise CountError(f"the marks for callgrind cannot be compiled:\n{done.stderr}")
     return library
-
-
-def _still_addresses() -> list[str]:
-    """Where objects are decides about hashes of objects, so about collisions."""
-    setarch = shutil.which("setarch")
-    if setarch is None or _run([setarch, "-R", "true"]).returncode:
-        return []
-    return [setarch, "-R"]
-
-
-def _run(
-    command: list[str], environ: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    except OSError as problem:
-        raise GuardError(f"{command[0]}: {problem.strerror}") from problem
 
 
 def read_counts(parts: list[str]) -> Counts:
@@ -128,7 +143,7 @@ def read_counts(parts: list[str]) -> Counts:
         if name is not None and total is not None:
             found[name[1]] = int(name[2]), int(name[3]), int(total[1])
     if BASE not in found:
-        raise GuardError("callgrind counted nothing")
+        raise CountError("callgrind counted nothing")
     _, turns, total_of_nothing = found.pop(BASE)
     once = total_of_nothing / turns
     return {
@@ -162,30 +177,47 @@ def judge(counts: Counts, baseline: Counts) -> tuple[list[str], list[str]]:
 
 
 def run(plan: Plan, file: Path = BASELINE) -> int:
-    """Count and judge; returns the exit status."""
+    """Count and judge each form; returns the exit status."""
+    pythons = {"pure": sys.executable, "compiled": plan.compiled}
+    wrong = False
+    for name in plan.forms:
+        python = pythons[name]
+        if not Path(python).exists():
+            print(f"guard: the {name} form is not there (make {name}): nothing is judged")
+            continue
+        try:
+            wrong |= not _look_at(name, python, plan.update, file)
+        except CountError as problem:
+            print(f"guard: {problem}", file=sys.stderr)
+            wrong = True
+    return int(wrong)
+
+
+def _look_at(name: str, python: str, update: bool, file: Path) -> bool:
+    """Count one form, and judge it or make it the baseline; False: a path got dearer.
+
+    Raises:
+        CountError: nothing could be counted.
+    """
     known: dict[str, Counts] = json.loads(file.read_text()) if file.exists() else {}
-    key = interpreter()
-    if not plan.update and key not in known:
-        print(f"guard: there is no baseline for {key}: nothing is judged")
+    key = known_as(python)
+    if not update and key not in known:
+        print(f"guard: there is no baseline for {key}: the {name} form is not judged")
         print(f"guard: known are {'; '.join(known) or 'none'}")
-        return 0
-    try:
-        counts = count()
-    except GuardError as problem:
-        print(f"guard: {problem}", file=sys.stderr)
-        return 1
-    if plan.update:
+        return True
+    counts = count(python)
+    if update:
         known[key] = counts
         file.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")
         print(f"guard: {len(counts)} counts for {key} written to {file.name}")
-        return 0
+        return True
     lines, wrong = judge(counts, known[key])
-    print("\n".join(["instructions for one command: before, now, ratio", *lines]))
+    print("\n".join([f"{name}, instructions for one command: before, now, ratio", *lines]))
     for text in wrong:
-        print(f"guard: {text}", file=sys.stderr)
+        print(f"guard: {name}: {text}", file=sys.stderr)
     if wrong:
         print(
             "guard: if that is meant, `make guard ARGS=--update` makes it the baseline",
             file=sys.stderr,
         )
-    return 1 if wrong else 0
+    return not wrong

@@ -33,10 +33,13 @@ from tools.bench.inprocess import (
     request,
     requests_of,
 )
+from tools.bench.inprocess_cluster import ClusterDesk
 
 WARM = 192  # commands before the count begins, so that the interpreter knows the code
 COUNTED = 480
 REQUEUED = 1000
+# Of what is dear, and known to the interpreter by then but for the way from node to node.
+FEW = (48, 96)
 
 BASE = "nothing"
 """The name of the count that says what counting itself costs, each time that it is switched on."""
@@ -96,12 +99,19 @@ def run(counter: Counter) -> None:
         closing(Desk(make_node(), aof=directory)) as desk,
     ):
         _life(desk, JOB_COMMANDS, 16, "pipelined by 16, AOF", counter)
+    for pipeline in (1, 16):
+        with closing(ClusterDesk(3)) as desks:
+            _life(
+                desks, JOB_COMMANDS, pipeline, f"three nodes, pipelined by {pipeline}", counter, FEW
+            )
+            if desks.held():
+                raise RuntimeError("jobs are left on the three nodes")
     _copies(counter)
     _requeues(counter)
     _codec(counter)
 
 
-def _serve(desk: Desk, batches: list[bytes], counter: Counter) -> list[object]:
+def _serve(desk: Desk | ClusterDesk, batches: list[bytes], counter: Counter) -> list[object]:
     replies: list[object] = []
     toggle = counter.toggle
     for batch in batches:
@@ -114,7 +124,11 @@ def _serve(desk: Desk, batches: list[bytes], counter: Counter) -> list[object]:
 
 
 def _step(
-    desk: Desk, requests: list[bytes], pipeline: int, path: str, counter: Counter
+    desk: Desk | ClusterDesk,
+    requests: list[bytes],
+    pipeline: int,
+    path: str,
+    counter: Counter,
 ) -> list[object]:
     starts = range(0, len(requests), pipeline)
     batches = [b"".join(requests[start : start + pipeline]) for start in starts]
@@ -125,9 +139,17 @@ def _step(
     return replies
 
 
-def _life(desk: Desk, commands: Sequence[str], pipeline: int, how: str, counter: Counter) -> None:
-    """Jobs or events are added, taken, acknowledged."""
-    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+def _life(
+    desk: Desk | ClusterDesk,
+    commands: Sequence[str],
+    pipeline: int,
+    how: str,
+    counter: Counter,
+    counts: tuple[int, int] = (WARM, COUNTED),
+) -> None:
+    """Jobs or events are added, taken, acknowledged: so many that are not counted, then so many
+    that are (``counts``)."""
+    for count, now in zip(counts, (_NoCounter(), counter), strict=True):
         taken: list[bytes] = []
         for command in commands:
             requests = [request(*words) for words in requests_of(command, count, taken)]
@@ -168,12 +190,15 @@ def _copies(counter: Counter) -> None:
     client = Client(1, True)
 
     def settle() -> None:
-        while peers[0].sent or peers[1].sent:
+        while True:
+            # What a turn collects leaves with its end.
+            nodes[0].commit()
+            nodes[1].commit()
+            if not (peers[0].sent or peers[1].sent):
+                return
             for to, peer in ((1, peers[0]), (0, peers[1])):
                 while peer.sent:
                     nodes[to].receive(ids[1 - to], peer.sent.popleft(), START)
-        nodes[0].commit()
-        nodes[1].commit()
 
     for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
         for _ in range(count):

@@ -28,12 +28,14 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.node import Node
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Logging
+from disque_trio.protocol.bus import PacketWriter
 from disque_trio.resp.command import encode_command
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Links
+from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
 from disque_trio.respserver.machine import Machine
@@ -78,11 +80,14 @@ def make_node(
     seed: int = 1,
     more: Sequence[Command[Machine]] = (),
     clock: Callable[[], int] = no_duration,
+    packets: PacketWriter | None = None,
 ) -> Node:
-    """A node alone, or with ``peers``; it also knows the commands ``more``."""
+    """A node alone, or with ``peers``; it also knows the commands ``more``. The id is that of
+    ``packets``, if they are given."""
     rng = random.Random(seed)
+    id = b"%040x" % rng.getrandbits(160)
     return Node(
-        id=b"%040x" % rng.getrandbits(160),
+        id=packets.id if packets is not None else id,
         commands=build_table() | _by_name(more),
         host=_QuietHost(),
         peers=peers or Peers(),
@@ -90,6 +95,7 @@ def make_node(
         rng=rng,
         clock=clock,
         maxmemory=0,
+        packets=packets,
     )
 
 
@@ -111,6 +117,7 @@ class Desk:
     Args:
         aof: directory of an append-only file, which is never synced; None: there is none.
         timed: the engine tells ``timer`` what is due.
+        bus: the links to other nodes, in ``poller``, which the engine shares.
 
     Attributes:
         connections: the server's ends. socks: the clients' ends.
@@ -118,7 +125,13 @@ class Desk:
     """
 
     def __init__(
-        self, machine: Node | Broker, clients: int = 1, aof: str | None = None, timed: bool = False
+        self,
+        machine: Node | Broker,
+        clients: int = 1,
+        aof: str | None = None,
+        timed: bool = False,
+        bus: Links | None = None,
+        poller: Poller | None = None,
     ) -> None:
         self.machine = machine
         self._logging = Logging(level="warning", path=os.devnull)
@@ -135,12 +148,13 @@ class Desk:
         self.timer = RequeueTimer(self.clock)
         self.engine = Engine(
             machine,
-            Links(),
+            bus or Links(),
             config,
             self.clock,
             Stats(),
             log,
             self.persistence,
+            poller,
             on_wake=self.timer.wake_at if timed else _ignore,
         )
         self.socks: list[socket.socket] = []

@@ -2,7 +2,7 @@
 
 Three ways to keep the file, each at three parts of its own peak rate; then at half of the peak
 while something else goes on: rewrites of the file, the expiry of a million jobs, jobs that move to
-another node of the cluster. docs/performance.md explains the figures.
+another node of the cluster. docs/performance-tables.md explains the figures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.bench.servers import (
     disque_server,
 )
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "latency"
 LEVELS = ("no file", "everysec", "always")
 REWRITE, EXPIRY, FEDERATION = "rewrites", "mass expiry", "federation"

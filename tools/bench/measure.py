@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 
-from tools.bench.dialects import DIALECTS
-from tools.bench.load import Load, Script, connections, percentile, run
+from tools.bench.dialects import CRLF, DIALECTS, ConstantReply
+from tools.bench.load import PING, Exchange, Load, Script, connections, percentile, run
 from tools.bench.scripts import ack_batches, add_batches, bodies, cycle, portions, send, take
 from tools.bench.servers import Server
 
@@ -90,10 +90,18 @@ class _Step:
 
 class Bench:
     """Runs steps on one server. Everything here raises ServerError, with the end of the
-    server's log, when the server does not do the work."""
+    server's log, when the server does not do the work.
 
-    def __init__(self, server: Server, size: int) -> None:
+    Args:
+        size: of a job's body, bytes.
+        meter: what the ``cpu`` of samples is the growth of.
+    """
+
+    def __init__(
+        self, server: Server, size: int, meter: Callable[[Server], float] = Server.cpu_seconds
+    ) -> None:
         self.server = server
+        self._meter = meter
         self.dialect = DIALECTS[server.kind](size)
         self._bodies = bodies(size)
 
@@ -129,6 +137,18 @@ class Bench:
         steps = {"add": add, "take": take, "ack": ack}
         return [step.sample(self, name, setting) for name, step in steps.items()]
 
+    def pings(self, setting: Setting, commands: int) -> Sample:
+        """Measures commands that do nothing."""
+        step = _Step()
+        shape = ConstantReply(PING[1] + CRLF)
+        batches = (
+            Exchange(PING[0] * count, shape, count)
+            for count in portions(commands, setting.pipeline)
+        )
+        with self.connected(setting.clients) as socks:
+            self._run(step, socks, [send(batches) for _ in socks])
+        return step.sample(self, "ping", setting)
+
     def cycles(self, setting: Setting, jobs: int) -> Sample:
         """Measures the whole lives of ``jobs`` jobs, three commands each."""
         step = _Step()
@@ -158,9 +178,9 @@ class Bench:
         self._run(step, socks, map(send, batches))
 
     def _run(self, step: _Step, socks: Sockets, scripts: Iterable[Script]) -> None:
-        before = self.server.cpu_seconds()
+        before = self._meter(self.server)
         step.loads.append(run(socks, scripts))
-        step.cpu += self.server.cpu_seconds() - before
+        step.cpu += self._meter(self.server) - before
 
     def _expect_queued(self, jobs: int) -> None:
         """Checks that the work was done to its end: the queue is as long as before."""

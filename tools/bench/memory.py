@@ -24,7 +24,7 @@ from tools.bench.scripts import SERIAL_DIGITS
 from tools.bench.servers import DISQUE_COMMAND, WITH_DEBUG, disque_server, redis_server
 from tools.bench.stops import Stops, Watch, pinger, watches
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "memory of jobs"
 PARTS = ("held", "stops", "growth")
 MB = 1_000_000

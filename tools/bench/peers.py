@@ -232,14 +232,20 @@ def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
     kept = partial(RedisStream, kept=True)
     return [
         DialectSubject("disque", "disque-trio", "", lambda: VERSION, ours, Disque),
+        DialectSubject("beanstalkd", "beanstalkd", "beanstalkd", version, _beanstalkd, Beanstalk),
+        DialectSubject("list", "Redis list", *redis, RedisList),
         # Entries are deleted when they are done, or stay.
         DialectSubject("streams", "Redis stream", *redis, RedisStream),
         DialectSubject("streams-kept", "Redis stream, entries kept", *redis, kept),
-        DialectSubject("list", "Redis list", *redis, RedisList),
-        DialectSubject("beanstalkd", "beanstalkd", "beanstalkd", version, _beanstalkd, Beanstalk),
         RabbitSubject(),
         NatsSubject(),
     ]
+
+
+def version_of(command: Sequence[str]) -> str:
+    """What a server that ``command`` starts says of its version."""
+    said = _said((*command, "--version"), r"(.*\S)")
+    return re.sub(r"^(?:disque-trio |Disque server v=)", "", said).partition(" sha=")[0]
 
 
 def _said(command: Sequence[str], pattern: str) -> str:

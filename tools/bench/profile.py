@@ -6,7 +6,6 @@ most of the node is C. The graphs go to build/, or with ``--write-docs`` to docs
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,19 +14,18 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.cli import ROOT, Findings, Picture, option, table
+from tools.bench.cli import COMPILED, Findings, Picture, environment_of, option, table
 from tools.bench.flames import Stack, draw, read_stacks, shares
 from tools.bench.measure import Bench, Setting
 from tools.bench.servers import ServerError, disque_server
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "steps"
 PINNED = False
 CLIENTS = 50
 PIPELINE = 16
 JOBS = 50_000  # a portion of the load
 MOST = 12  # functions in the table
-COMPILED = ROOT / ".venv-compiled" / "bin" / "python"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +95,7 @@ def steps(python: Path, rounds: int) -> str:
     Raises:
         ServerError: it failed.
     """
-    with tempfile.TemporaryDirectory() as directory:
-        # Not the directory of the sources: there the pure form would be found before all others.
-        Path(directory, "tools").symlink_to(ROOT / "tools")
-        environ = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": directory}
+    with environment_of(str(python)) as environ:
         done = subprocess.run(
             [python, "-m", "tools.bench", "steps", "--rounds", str(rounds)],
             env=environ,

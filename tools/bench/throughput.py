@@ -3,7 +3,7 @@
 Both servers are up together and have their turns in rounds (first, second, first, second ...), so
 that whatever else the machine does meanwhile falls on both alike. Scenarios: matrix, every command
 by pipeline depth and clients; held, the cost with more and more jobs held; idle, the cost beside
-idle connections. docs/performance.md explains the figures.
+idle connections. docs/performance-tables.md explains the figures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tools.bench.servers import (
     redis_server,
 )
 
-PAGE = "performance.md"
+PAGE = "performance-tables.md"
 SECTION = "{scenario}"
 STEPS = ("add", "take", "ack", "cycle")
 SPARE_FILES = 200

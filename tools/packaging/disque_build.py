@@ -8,6 +8,8 @@ Rule 3: ``DISQUE_TRIO_COMPILE=0`` asks for the pure form, ``DISQUE_TRIO_COMPILE=
         one; it is then an error if that cannot be built.
 Rule 4: an editable install is pure: what runs is what was edited last.
 
+What compiled a wheel is told in ``build/compiled-by``: counts of instructions depend on it.
+
 mypy is asked for only when there is something to compile with. ``setup.py`` does as this module
 says in the environment: ``DISQUE_TRIO_COMPILE=1`` compiles, everything else does not.
 """
@@ -22,6 +24,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
+from importlib.metadata import version
 from pathlib import Path
 from typing import ParamSpec, TypeAlias, TypeVar
 from unittest.mock import patch
@@ -48,10 +51,22 @@ def why_pure() -> str:
     return _compiler_problem()
 
 
+def _compiler() -> list[str]:
+    """The command of the C compiler."""
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
+def _note_compilers() -> None:
+    said = subprocess.run([*_compiler(), "--version"], capture_output=True, text=True, check=False)
+    Path("build", "compiled-by").write_text(
+        f"mypy {version('mypy')}, {said.stdout.partition(chr(10))[0]}\n"
+    )
+
+
 def _compiler_problem() -> str:
     """What is wrong with the C compiler, found out by a file that needs Python's headers and, as
     those do, the headers of the C library."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    compiler = _compiler()
     include = sysconfig.get_path("include")
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory, "trial.c")
@@ -102,6 +117,7 @@ def build_wheel(
         try:
             with _form("1"):
                 name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
+            _note_compilers()
             return str(name)
         except (Exception, SystemExit) as failure:
             if must:

@@ -2,12 +2,16 @@
 
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tools.bench import beside_c
+from tools.bench.callgrind import Counted
 from tools.bench.cores import Part, drive
 from tools.bench.dialects import encode
 from tools.bench.filler import Filler
@@ -18,11 +22,14 @@ from tools.bench.measure import Bench, Setting
 from tools.bench.nodes import ClusterBench, Way, cluster
 from tools.bench.servers import (
     DISQUE_COMMAND,
+    HOST,
     WITH_DEBUG,
+    Recipe,
     ServerError,
     disque_server,
     free_port,
     redis_server,
+    running,
 )
 from tools.bench.stops import pinger, watches
 
@@ -120,6 +127,58 @@ def test_the_steps_of_a_command_are_printed() -> None:
     done = bench("steps", "--quick")
     assert done.returncode == 0, done.stderr
     assert "\n| ADDJOB | 16 |" in done.stdout
+
+
+# ---- beside another program that takes Disque's options ---------------------------------------
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    """A program in the place of C Disque: our node, by another name."""
+    program = tmp_path / "disque-server"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(DISQUE_COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_all_rows_are_measured_of_both_programs(stand_in: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    done = bench("beside-c", "--c", str(stand_in), "--quick", "--json", str(output))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())["results"]
+    assert {(result["row"], result["server"]) for result in results} == {
+        (row, server) for row in beside_c.ROWS for server in beside_c.NAMES
+    }
+    assert all(result["value"] > 0 for result in results)
+    assert done.stdout.count("\n| ") == 2 + len(beside_c.ROWS)
+
+
+def test_a_c_disque_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+    for arguments in ([], ["--c", str(tmp_path / "nothing")]):
+        done = bench("beside-c", *arguments)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("bench: ")
+        assert "git clone" in line
+
+
+def test_instructions_are_those_of_the_commands_that_were_sent(tmp_path: Path) -> None:
+    redis = shutil.which("redis-server")
+    assert redis is not None
+    options = ["--save", "", "--bind", HOST, "--dir", str(tmp_path), "--port"]
+    port = free_port()
+    counted = Counted([redis, *options, str(port)], tmp_path)
+    recipe = Recipe(counted.command, port)
+    with running("redis", "redis", lambda _: recipe, lambda port: check(port)) as server:
+        counted.begin(server.process.pid)
+        subject = Bench(server, 100, lambda server: counted.total(server.process.pid))
+        few, many = (subject.pings(Setting(0, 16, 2), count) for count in (3_200, 9_600))
+    assert few.cpu > 3_200 * 100
+    assert 2 < many.cpu / few.cpu < 4
+
+
+def check(port: int) -> None:
+    assert ask_once(port, b"PING\r\n") == b"+PONG"
 
 
 # ---- what can go wrong -----------------------------------------------------------------------

@@ -125,7 +125,7 @@ def test_every_run_has_options_with_defaults_and_a_place_in_the_documentation(
 ) -> None:
     if name in ("spark", "audit"):
         pytest.importorskip("pyspark")
-    module = import_module(f"tools.bench.{name}")
+    module = bench.module_of(name)
     plan, options = cli.parse(name, module, [])
     assert plan == module.Plan()
     with pytest.raises(SystemExit, match="0"):
@@ -169,8 +169,21 @@ def test_every_command_in_the_documentation_names_a_run_and_its_options() -> Non
             if name == "RUN" or "--help" in (name, *arguments):
                 continue
             found += 1
-            cli.parse(name, import_module(f"tools.bench.{name}"), arguments)
+            cli.parse(name, bench.module_of(name), arguments)
     assert found > 20
+
+
+def test_a_summary_has_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("tools.bench.compare")
+    monkeypatch.setattr(cli, "DOCS", tmp_path)
+    (tmp_path / module.PAGE).write_text(PAGE.replace("bench a", "bench compare"))
+    (tmp_path / "performance.md").write_text(PAGE.replace("bench a", "bench compare summary"))
+    cli.write_docs(module, module.Plan(), "Made so.", cli.Findings("All.", summary="In short."))
+    assert "Made so.\n\nAll.\n" in (tmp_path / module.PAGE).read_text()
+    assert "Made so.\n\nIn short.\n" in (tmp_path / "performance.md").read_text()
+    (tmp_path / "performance.md").write_text("")
+    with pytest.raises(DocsError, match="compare summary"):
+        cli.check_place(module, module.Plan())
 
 
 def test_a_run_prints_its_findings_and_writes_samples_and_pictures(
@@ -183,7 +196,7 @@ def test_a_run_prints_its_findings_and_writes_samples_and_pictures(
     monkeypatch.setattr(module, "PINNED", False, raising=False)
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     monkeypatch.setattr(cli, "DOCS", tmp_path)
-    page = tmp_path / "performance.md"
+    page = tmp_path / "performance-tables.md"
     page.write_text(PAGE.replace("bench a", "bench matrix"))
     output = tmp_path / "samples.json"
     assert bench.main(["throughput", "--write-docs", "--json", str(output)]) == 0

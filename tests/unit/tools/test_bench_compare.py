@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.bench.compare import Result, chart, ratio_table, until
+from tools.bench.compare import Result, chart, ratio_table, summary_table, until
 from tools.bench.peers import LEVELS, Level, NatsSubject, Subject
 
 
@@ -120,3 +120,15 @@ def test_a_measurement_ends_with_its_time_but_not_before_the_least_is_done() -> 
     past, future = time.perf_counter() - 1, time.perf_counter() + 1000
     assert list(until(past, 4, batches)) == batches[:4]
     assert list(until(future, 4, batches)) == batches
+
+
+def test_the_summary_has_a_row_for_each_other_server_and_both_ratios() -> None:
+    found = []
+    for level in ("none", "everysec"):
+        found.append(result("disque", 2000, 10, level=level))
+        found.append(result("list", 1000, 40, level=level))
+    found.append(result("nats", 4000, 5, level="none"))
+    titles, _, redis, nats = summary_table(found).splitlines()
+    assert titles.startswith("| beside | synced: none, pipelined by 16 |")
+    assert redis == "| Redis list | **0.25** (2.00) | **0.25** (2.00) |"
+    assert nats == "| NATS JetStream | **2.00** (0.50) |  |"

@@ -1,13 +1,18 @@
 """The guard tells what got dearer, and what it cannot judge."""
 
 import json
+import sys
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tools.bench import guard
-from tools.bench.guard import GuardError, Plan, interpreter, judge, read_counts
-from tools.bench.guard_paths import COUNTED, run
+from tools.bench.callgrind import CountError
+from tools.bench.guard import Plan, circumstances, judge, known_as, read_counts
+from tools.bench.guard_paths import COUNTED, FEW, run
+
+T = TypeVar("T")
 
 PART = """\
 # callgrind format
@@ -38,7 +43,7 @@ def test_what_counting_itself_costs_is_taken_off() -> None:
 
 
 def test_without_counts_there_is_nothing_to_judge() -> None:
-    with pytest.raises(GuardError):
+    with pytest.raises(CountError):
         read_counts(["# callgrind format\ntotals: 5\n"])
 
 
@@ -53,21 +58,34 @@ def test_a_path_that_one_side_does_not_have_is_told() -> None:
     assert len(wrong) == 2
 
 
+OWN = "this interpreter"
+OTHER = "compiled by something"
+
+
 class Rig:
     """The command with counts of the test's own, and a baseline file of its own."""
 
-    def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.file = file
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file = directory / "baseline.json"
+        self.compiled = directory / "python"
         self.counts = {"ADDJOB": 1000}
-        monkeypatch.setattr(guard, "count", lambda: self.counts)
+        self.compiled_counts = {"ADDJOB": 300}
+        self.key = OWN
+        monkeypatch.setattr(guard, "known_as", lambda python: self._is(python, self.key, OTHER))
+        monkeypatch.setattr(
+            guard, "count", lambda python: self._is(python, self.counts, self.compiled_counts)
+        )
 
-    def __call__(self, update: bool = False) -> int:
-        return guard.run(Plan(update), self.file)
+    def _is(self, python: str, own: T, compiled: T) -> T:
+        return {sys.executable: own, str(self.compiled): compiled}[python]
+
+    def __call__(self, update: bool = False, forms: tuple[str, ...] = ("pure", "compiled")) -> int:
+        return guard.run(Plan(forms, str(self.compiled), update), self.file)
 
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    return Rig(tmp_path / "baseline.json", monkeypatch)
+    return Rig(tmp_path, monkeypatch)
 
 
 def test_only_update_changes_the_baseline(rig: Rig) -> None:
@@ -86,7 +104,7 @@ def test_an_interpreter_without_a_baseline_is_not_judged_and_that_is_said(
 ) -> None:
     rig.file.write_text(json.dumps({"another one": {"ADDJOB": 1}}))
     assert rig() == 0
-    assert interpreter() in capsys.readouterr().out
+    assert OWN in capsys.readouterr().out
 
 
 def test_an_update_keeps_what_is_known_of_other_interpreters(rig: Rig) -> None:
@@ -94,8 +112,32 @@ def test_an_update_keeps_what_is_known_of_other_interpreters(rig: Rig) -> None:
     assert rig(update=True) == 0
     assert json.loads(rig.file.read_text()) == {
         "another one": {"ADDJOB": 1},
-        interpreter(): {"ADDJOB": 1000},
+        OWN: {"ADDJOB": 1000},
     }
+
+
+def test_both_forms_have_baselines_of_their_own(rig: Rig) -> None:
+    rig.compiled.touch()
+    assert rig(update=True) == 0
+    assert json.loads(rig.file.read_text()) == {OWN: {"ADDJOB": 1000}, OTHER: {"ADDJOB": 300}}
+    rig.compiled_counts = {"ADDJOB": 400}
+    assert rig() == 1
+    assert rig(forms=("pure",)) == 0
+    assert rig(forms=("compiled",)) == 1
+
+
+def test_a_compiled_form_that_is_not_there_is_passed_over_with_a_word(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rig(update=True) == 0
+    assert rig() == 0
+    assert "make compiled" in capsys.readouterr().out
+
+
+def test_what_counts_depend_on_is_asked_of_the_python_that_has_the_form() -> None:
+    assert known_as(sys.executable) == circumstances()
+    with pytest.raises(CountError, match="no-such-python"):
+        known_as("no-such-python")
 
 
 class Log:
@@ -121,6 +163,7 @@ def test_all_paths_can_be_taken_and_say_how_much_they_did() -> None:
     assert log.told["ADDJOB, pipelined by 1"] == (COUNTED, COUNTED)
     assert log.told["QACK, pipelined by 16"] == (COUNTED, COUNTED // 16)
     assert "a job on two nodes" in log.told
+    assert log.told["ACKJOB, three nodes, pipelined by 16"] == (FEW[1], FEW[1] // 16)
 
 
 def test_the_shipped_baseline_knows_all_paths() -> None:

@@ -7,6 +7,7 @@ import trio.testing
 from disque_trio.client import (
     AddManyError,
     AuthError,
+    Client,
     ConnectionLost,
     Job,
     LeavingError,
@@ -291,11 +292,19 @@ async def test_a_client_that_is_opened_when_its_caller_is_cancelled_ends_at_once
         assert scope.cancelled_caught
 
 
+async def cancelled_get(client: Client, node: FakeNode) -> None:
+    """Get a job, and be cancelled when the node has been asked for it."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.get, "q")
+        with trio.fail_after(5):
+            await node.wait_for(lambda: "GETJOB" in node.names())
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_cancelled_get_frees_its_place_at_the_node() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["GETJOB"] = FakeNode.HANG
-        with trio.move_on_after(0.05):
-            await client.get("q")
+        await cancelled_get(client, node)
         with trio.fail_after(5):
             await node.wait_for(lambda: node.open_connections == 1)
         assert "ENQUEUE" not in node.names()
@@ -305,8 +314,7 @@ async def test_a_job_that_was_on_its_way_when_get_was_cancelled_is_queued_again(
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {"GETJOB": FakeNode.HANG, "ENQUEUE": b":1\r\n"}
         node.late = job(7)
-        with trio.move_on_after(0.05):
-            await client.get("q")
+        await cancelled_get(client, node)
         assert node.seen[-1] == [b"ENQUEUE", b"D-aaaaaaaa-000000000000000000000007-05a1"]
 
 

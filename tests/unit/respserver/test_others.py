@@ -86,7 +86,7 @@ async def test_tasks_have_their_turns_under_load(found: bool) -> None:
         thread = threading.Thread(target=load)
         thread.start()
         try:
-            for _ in range(20):
+            for _ in range(5):
                 await trio.sleep(0.001)
         finally:
             stop.set()

@@ -145,7 +145,7 @@ class DeafGc(AckGc):
     """Confirms acknowledges and does not mind them."""
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
-        self._peers.send(sender, self._packets.about_job(bus.GOTACK, message.id, 1))
+        self._notices.add(sender, bus.GOTACK, message.id, 1, 0)
 
     def on_deljob(self, sender: bytes, message: JobMessage) -> None:
         pass

@@ -10,7 +10,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
-MAX_TOMBSTONES: Final = 20_000  # jobs
+MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
 
 
 class Tombstones:
@@ -22,20 +22,23 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
+        # To take the oldest one out of a dict is to look for it behind all that were there before.
         self._ids: dict[bytes, None] = {}
+        self._older: dict[bytes, None] = {}
         self._peers = peers
         self._packets = packets
 
     def add(self, id: bytes) -> None:
         """Remember that the job ``id`` ended on all nodes."""
         if len(self._ids) >= MAX_TOMBSTONES:
-            del self._ids[next(iter(self._ids))]
+            self._older = self._ids
+            self._ids = {}
         self._ids[id] = None
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if id not in self._ids:
+        if id not in self._ids and id not in self._older:
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from disque_trio.cluster.buslink import BROKEN, BusLink
 from disque_trio.cluster.buslinks import BusLinks
 from disque_trio.cluster.halfpackets import LargePackets
-from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.links import LinkOwner
 from disque_trio.config import Config
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
@@ -53,7 +53,7 @@ class Bus(Links):
     def __init__(
         self,
         links: BusLinks,
-        membership: Membership,
+        membership: LinkOwner,
         deliver: Callable[[bytes, bytes, int], None],
         wants_copy: Callable[[bytes], bool],
         changed: Callable[[], None],

@@ -6,7 +6,7 @@ the link that the PING came on.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from disque_trio.native import mypyc_attr
 
@@ -46,3 +46,15 @@ Connect: TypeAlias = Callable[[str, int], Link]
 """Begins to open a link to the bus at an ip and a port (of the bus, not of clients). The
 membership's ``opened`` is called when it is up and ``lost`` when it fails or breaks, never from
 within this call."""
+
+
+class LinkOwner(Protocol):
+    """Receives the events of links: the membership, whose methods these are."""
+
+    config_changed: bool
+
+    def opened(self, link: Link, now: int) -> None: ...
+    def accepted(self, link: Link, now: int) -> None: ...
+    def lost(self, link: Link, now: int) -> None: ...
+    def receive(self, link: Link, packet: bytes, now: int) -> bytes: ...
+    def knows(self, id: bytes) -> bool: ...

@@ -4,14 +4,13 @@ A copy that was sent before may still come, over a connection that was given up 
 bring its job back.
 """
 
-from collections import deque
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
-MAX_TOMBSTONES: Final = 20_000  # jobs
+MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
 
 
 class Tombstones:
@@ -23,24 +22,23 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
-        self._ids: set[bytes] = set()
-        self._order: deque[bytes] = deque()  # a dict would search for its first
+        # To take the oldest one out of a dict is to look for it behind all that were there before.
+        self._ids: dict[bytes, None] = {}
+        self._older: dict[bytes, None] = {}
         self._peers = peers
         self._packets = packets
 
     def add(self, id: bytes) -> None:
         """Remember that the job ``id`` ended on all nodes."""
-        if id in self._ids:
-            return
         if len(self._ids) >= MAX_TOMBSTONES:
-            self._ids.remove(self._order.popleft())
-        self._ids.add(id)
-        self._order.append(id)
+            self._older = self._ids
+            self._ids = {}
+        self._ids[id] = None
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if id not in self._ids:
+        if id not in self._ids and id not in self._older:
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

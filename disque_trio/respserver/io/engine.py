@@ -122,7 +122,7 @@ class Engine:
         node = self.node
         node.memory.set_limit(config.maxmemory)
         self.clients.departures.bound(config.maxmemory_clients.of(config.maxmemory))
-        self.stirred = True
+        self.stir()
         node.slowlog.max_len = config.slowlog_max_len
         node.slowlog.trim()
         node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
@@ -271,10 +271,15 @@ class Engine:
         if self._behind and self._waiting:
             self.ask_turn()
         if self.sleepers and self.stirred:
-            sleepers = self.sleepers
-            self.sleepers = []
-            for wake in sleepers:
-                wake()
+            self.stir()
+
+    def stir(self) -> None:
+        """Wake those who rest while nothing happens."""
+        self.stirred = True
+        sleepers = self.sleepers
+        self.sleepers = []
+        for wake in sleepers:
+            wake()
 
     def when_stirred(self, wake: Callable[[], None]) -> None:
         """Call ``wake`` when a client, or something about jobs, has been served."""

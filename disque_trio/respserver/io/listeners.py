@@ -173,8 +173,7 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
         else:
             address = f"{ip}:{port}"
         admit_client(engine, sock, address, ip, exposed)
-        engine.stirred = True  # it may be silent for too long
-        engine.after_node()
+        engine.stir()  # it may be silent for too long
 
     await accept(listener, engine, admit)
 

@@ -1,0 +1,14 @@
+"""The jobs that ended last are remembered, and no more of them than there is room for."""
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones
+from disque_trio.protocol.bus import PacketWriter
+
+
+def test_the_latest_are_remembered_and_the_oldest_forgotten() -> None:
+    tombstones = Tombstones(Peers(), PacketWriter(b"0" * 40, 7711))
+    ids = [b"D-%037d1" % number for number in range(4 * MAX_TOMBSTONES)]
+    for id in ids:
+        tombstones.add(id)
+    assert all(tombstones.refuse(b"1" * 40, id) for id in ids[-MAX_TOMBSTONES:])
+    assert not any(tombstones.refuse(b"1" * 40, id) for id in ids[: -2 * MAX_TOMBSTONES])

@@ -262,7 +262,7 @@ def test_a_node_that_cannot_write_does_not_confirm_an_acknowledge(mesh: Mesh) ->
 
 def test_the_jobs_that_ended_last_are_remembered() -> None:
     remembered = Tombstones(Peers(), PacketWriter(b"a" * 40, 7711))
-    ids = [b"%040d" % number for number in range(MAX_TOMBSTONES + 2)]
-    for id in [ids[0], ids[1], ids[0], *ids[2:]]:
+    ids = [b"%040d" % number for number in range(2 * MAX_TOMBSTONES + 1)]
+    for id in ids:
         remembered.add(id)
-    assert [id for id in ids if not remembered.refuse(b"", id)] == ids[:2]
+    assert [id for id in ids if not remembered.refuse(b"", id)] == ids[:MAX_TOMBSTONES]

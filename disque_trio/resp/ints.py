@@ -18,14 +18,14 @@ def parse_int(text: bytes) -> int | None:
     """
     length = len(text)
     if 0 < length <= 18:
-        value: i64 = 0
+        short: i64 = 0
         for i in range(length):
             digit: i64 = text[i] - _ZERO
             if not 0 <= digit <= 9:
                 break
-            value = value * 10 + digit
+            short = short * 10 + digit
         else:
-            return value
+            return short
     if text.isdigit():
         # Longer than 19 digits may still be small ("000…1"); int() of thousands of digits is
         # slow and refused by Python, so the zeros go first.

@@ -121,13 +121,14 @@ class JobStore:
 
         ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
         """
-        now: i64 = self.machine.now
-        ctime: i64 = now * 1_000_000
+        now = self.machine.now
+        now_ms: i64 = now
+        ctime: i64 = now_ms * 1_000_000
         if ctime <= self._last_ctime:
             ctime = self._last_ctime + 1
         self._last_ctime = ctime
         id = self.ids.make(ttl, retry)
-        etime: int = now // 1000 + ttl
+        etime = now // 1000 + ttl
         if etime > UINT32_MAX:
             etime = UINT32_MAX
         # Most jobs have these of the one before. Uncompiled, each number is an object of 32 bytes.

@@ -50,6 +50,12 @@ def test_all_options_together_in_any_case_and_order(bench: Bench) -> None:
     assert (shown[b"ttl"], shown[b"retry"], shown[b"delay"], shown[b"repl"]) == (1000, 7, 3, 1)
 
 
+def test_times_beyond_32_bits_are_cut(bench: Bench) -> None:
+    shown = bench.show(bench.add("q", "b", "TTL", 2**63 - 1, "RETRY", 2**63 - 1))
+    assert shown[b"ttl"] == 2**32 - 1 - bench.now // 1000
+    assert shown[b"retry"] == 2**32 - 1
+
+
 def test_the_last_of_a_repeated_option_holds(bench: Bench) -> None:
     id = bench.add("q", "b", "TTL", 10, "TTL", 2000)
     assert bench.number(id, b"ttl") == 2000

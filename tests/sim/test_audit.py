@@ -64,6 +64,12 @@ class Run:
         assert log is not None
         return at < log.saved[when] and not any(start <= at <= end for start, end in log.lost)
 
+    def acked(self, record: JobRecord) -> bool:
+        """Whether the job was acknowledged for sure: where it is, an ACK always counts, but a node
+        that does not know it forgets that of one that comes once, or when it is leaving."""
+        staying = [index for _, index in record.acked if index != self.world.plan.leaving]
+        return record.retry > 0 and len(staying) > 0
+
     def deliveries(self, when: int, record: JobRecord) -> list[int]:
         """When the job was delivered, as far as it is in the logs of ``when``."""
         return [at for at, index in record.sent if self.in_log(when, at, index)]
@@ -147,9 +153,7 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
         counts.update(sure)
         counts["in doubt"] += len(kinds - sure)
         if sure & set(UNDONE):
-            # An ACK for a job that comes once counts only where it is.
-            known = record.acked and record.retry
-            assert not known or when == EARLY, (id, sure)
+            assert not run.acked(record) or when == EARLY, (id, sure)
             assert record.sent, id
         if UNDELIVERED_ACK in sure:
             assert not record.sent, id
@@ -183,7 +187,7 @@ def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
         for jobs in undelivered:
             assert None not in jobs.get(id, ()) or not record.sent, id
         for jobs in undone:
-            assert None not in jobs.get(id, ()) or not (record.acked and record.retry), id
+            assert None not in jobs.get(id, ()) or not run.acked(record), id
             counts[LOG_MISSING] += LOG_MISSING in jobs.get(id, ())
         for jobs in undelivered:
             counts[LOG_MISSING] += LOG_MISSING in jobs.get(id, ())

@@ -147,8 +147,10 @@ async def test_a_queue_that_ends_in_the_middle_gives_back_only_what_is_not_in_it
             spot.raw.delete(spot.key("bound"))
         spot.raw.lpush(spot.key("not_full"), 0)
         await until(lambda: jobs_known(node) == 2)
-        left = await client.get("jobs", count=5)
-        assert [job.body for job in left] == [b"3", b"4"]
+        left: list[bytes] = []
+        while len(left) < 2:  # they are given back one after the other
+            left += [job.body for job in await client.get("jobs", count=5)]
+        assert left == [b"3", b"4"]
 
 
 async def test_elements_become_jobs_in_their_order_until_the_queue_is_closed(

@@ -121,6 +121,7 @@ def test_a_password_set_at_runtime_holds_for_new_connections(node: LiveNode) -> 
 
 def test_a_password_need_not_be_text(node: LiveNode) -> None:
     wire, stranger = node.wire(), node.wire()
+    assert stranger("PING") == b"PONG"  # the node knows of it
     assert wire("CONFIG", "SET", "requirepass", b"\xff\xfe\x80") == b"OK"
     assert wire("CONFIG", "GET", "requirepass") == [b"requirepass", b"\xff\xfe\x80"]
     wire("CONFIG", "RESETSTAT")

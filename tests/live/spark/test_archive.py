@@ -174,14 +174,13 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
     said: list[str] = []
 
     def progress(text: str) -> None:
-        if told:
-            return
         if not said:
+            for process in holders_of(table / LEASES / "lock"):
+                os.kill(process, signal.SIGKILL)
+            # What came earlier could be given to the dead, and would come again after minutes.
+            wait_until(lambda: node.info("clients")["blocked_clients"] == "0")
             add(node, "q", ["2"])
         said.append(text)
-        # Again, if the death of the first one was not noticed: it had done its part.
-        for process in holders_of(table / LEASES / "lock"):
-            os.kill(process, signal.SIGKILL)
 
     def stop() -> bool:
         return len(told) > 0 and left_at(node) == NOTHING

@@ -122,15 +122,12 @@ class Replicas:
             for node in self._peers.everyone():
                 self._peers.send(node, packet)
 
-    def setack(self, job: Job) -> bytes:
-        """Make the packet that announces the acknowledgement of ``job``."""
-        holders = self.alone if job.delivered is None else job.delivered
-        mark = self.sets.mark(holders) if holders else 0
-        return self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
-
     def tell_acked(self, id: bytes, job: Job) -> None:
         """Tell the node ``id``, which does not know it, that ``job`` was acknowledged."""
-        self._peers.send(id, self.setack(job))
+        holders = self.of(job)
+        mark = self.sets.mark(holders) if holders else 0
+        packet = self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
+        self._peers.send(id, packet)
 
     def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:
         """Send NEEDJOBS or PAUSE to ``nodes``, unless the name is longer than others take."""

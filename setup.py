@@ -9,7 +9,7 @@ way. All else about the distribution is in pyproject.toml.
 import os
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
 
 PACKAGES = (
     "resp",
@@ -44,6 +44,8 @@ MORE = (
 PURE = {
     "disque_trio/resp/__init__.py",
     "disque_trio/resp/command.py",
+    "disque_trio/resp/plain.py",
+    "disque_trio/resp/wire.py",
     "disque_trio/respserver/host.py",
     "disque_trio/respserver/daemon.py",
     "disque_trio/respserver/doors.py",
@@ -72,6 +74,7 @@ if os.environ.get("DISQUE_TRIO_COMPILE") == "1":
     os.environ.setdefault("MYPY_CACHE_DIR", "build/mypy-cache")
     from mypyc.build import mypycify
 
-    setup(ext_modules=mypycify(modules(), opt_level="3"))
+    wire = Extension("disque_trio.resp._wire", ["disque_trio/resp/_wire.c"])
+    setup(ext_modules=[wire, *mypycify(modules(), opt_level="3")])
 else:
     setup()

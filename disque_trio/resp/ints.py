@@ -16,15 +16,17 @@ def parse_int(text: bytes) -> int | None:
     The rules are those of C's ``strtoll`` in base 10 over the whole string, as Disque uses it:
     an optional sign and digits, no space before, nothing behind, an empty string is 0.
     """
-    length = len(text)
+    length: i64 = len(text)
     if 0 < length <= 18:
+        i: i64 = 0
         short: i64 = 0
-        for i in range(length):
+        while i < length:
             digit: i64 = text[i] - _ZERO
             if not 0 <= digit <= 9:
                 break
             short = short * 10 + digit
-        else:
+            i += 1
+        if i == length:
             return short
     if text.isdigit():
         # Longer than 19 digits may still be small ("000…1"); int() of thousands of digits is

@@ -3,35 +3,23 @@
 Plain is what nearly all clients send: arrays of bulk strings whose lengths are up to ten digits.
 Nobody looks at the two bytes that end an argument.
 
-Compiled, one pass over the bytes does it. Interpreted, that would take three times as long as what
-``bytes`` and hiredis do at once. A short chunk is cut at its line ends: where every length is that
-of the piece behind it, the pieces are the arguments. A longer one is handed to hiredis, which
-parses replies, not requests: it gives other types as if they were lists and bulk strings, reserves
-room for an array before it has seen one element, and cannot say where a half request began. So it
-gets a chunk only when no line in it begins like such a type, or like an array of seven digits or
-more. A marker is put behind the chunk, and unless exactly lists of bulk strings and then the
-marker come out, nothing of it is cut here.
+``_wire.c`` cuts them in one pass over the bytes. Interpreted, that would take three times as long
+as what ``bytes`` and hiredis do at once, and this here is for the pure form. A short chunk is cut at
+its line ends: where every length is that of the piece behind it, the pieces are the arguments. A
+longer one is handed to hiredis, which parses replies, not requests: it gives other types as if they
+were lists and bulk strings, reserves room for an array before it has seen one element, and cannot
+say where a half request began. So it gets a chunk only when no line in it begins like such a type,
+or like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists
+of bulk strings and then the marker come out, nothing of it is cut.
 """
 
+import os
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import hiredis
 
-if TYPE_CHECKING:
-    from mypy_extensions import i64
-
-MAX_ARGS: Final = 1024 * 1024
-PLAIN_LINE: Final = 11  # bytes of the longest line with a count or a length, without its end
-
-_COMPILED: Final = not __file__.endswith(".py")
-
-_STAR: Final = ord("*")
-_DOLLAR: Final = ord("$")
-_CR: Final = ord("\r")
-_LF: Final = ord("\n")
-_ZERO: Final = ord("0")
-_NINE: Final = ord("9")
+from disque_trio.resp.limits import MAX_ARGS
 
 _MARKER: Final = b":0\r\n"
 # The start of a line that hiredis must not see. Inside of an argument it does no harm, the chunk
@@ -51,8 +39,6 @@ def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]
         where the first request begins that was not cut: one that is not plain, or not whole; or
         the end of ``data``.
     """
-    if _COMPILED:
-        return scan(data, start, max_bulk, requests)
     if start or len(data) > max_bulk:
         return start
     found = _split(data) if len(data) <= _SHORT else _read_replies(data)
@@ -62,49 +48,23 @@ def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]
     return len(data)
 
 
-def scan(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]]) -> int:
-    """Do what ``cut_plain`` does in one pass over the bytes."""
-    end: i64 = len(data)
-    at: i64 = start
-    try:
-        while at < end and data[at] == _STAR:
-            i: i64 = at + 1
-            last: i64 = at + PLAIN_LINE
-            count: i64 = 0
-            char: i64 = data[i]
-            while _ZERO <= char <= _NINE and i < last:
-                count = count * 10 + char - _ZERO
-                i += 1
-                char = data[i]
-            if char != _CR or data[i + 1] != _LF or not 0 < count <= MAX_ARGS:
-                break
-            request: list[bytes] = []
-            while count:
-                i += 2
-                if data[i] != _DOLLAR:
-                    return at
-                last = i + PLAIN_LINE
-                i += 1
-                first: i64 = i
-                length: i64 = 0
-                char = data[i]
-                while _ZERO <= char <= _NINE and i < last:
-                    length = length * 10 + char - _ZERO
-                    i += 1
-                    char = data[i]
-                if char != _CR or data[i + 1] != _LF or i == first or length > max_bulk:
-                    return at
-                i += 2
-                if length + 2 > end - i:
-                    return at
-                request.append(data[i : i + length])
-                i += length
-                count -= 1
-            requests.append(request)
-            at = i + 2
-    except IndexError:
-        pass  # the last one is not whole
-    return at
+def receive(fd: int, most: int, max_bulk: int, requests: list[list[bytes]]) -> tuple[int, bytes]:
+    """Read up to ``most`` bytes from the socket ``fd``, and cut the plain requests that they begin
+    with as ``cut_plain`` does.
+
+    Returns:
+        how many bytes came, 0: no more will come; and those that were not cut.
+
+    Raises:
+        OSError: as ``os.read``.
+    """
+    data = os.read(fd, most)
+    after = cut_plain(data, 0, max_bulk, requests)
+    return len(data), data[after:]
+
+
+# Writes bytes to a socket; returns how many it took.
+send = os.write
 
 
 def _split(data: bytes) -> list[list[bytes]] | None:

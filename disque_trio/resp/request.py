@@ -5,8 +5,8 @@ Rule 2: what is malformed is an error with Disque's text, after which the connec
         requests that came complete before it are still served.
 Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
-Two parsers stand behind ``feed``. Nearly all requests come whole and are plain: arrays of bulk
-strings. One pass over the bytes cuts these. What it stops at goes to the other parser, which is
+Nearly all requests come whole and are plain: arrays of bulk strings. One pass over the bytes cuts
+these, as soon as they are read (``wire``). What it stops at goes to the parser here, which is
 incremental and knows every rule.
 """
 
@@ -15,16 +15,16 @@ from typing import Final
 
 from disque_trio.resp.inline import split_inline
 from disque_trio.resp.ints import parse_int
-from disque_trio.resp.plain import MAX_ARGS, PLAIN_LINE, cut_plain
-
-MAX_BULK: Final = 512 * 1024 * 1024
-MAX_INLINE: Final = 64 * 1024
-MAX_QUERY: Final = 1024 * 1024 * 1024
-
-# What a client may send before it has given the password, so that strangers cannot make the
-# node hold much (the numbers are Redis's).
-UNAUTHENTICATED_MAX_ARGS: Final = 10
-UNAUTHENTICATED_MAX_BULK: Final = 16 * 1024
+from disque_trio.resp.limits import (
+    MAX_ARGS,
+    MAX_BULK,
+    MAX_INLINE,
+    MAX_QUERY,
+    PLAIN_LINE,
+    UNAUTHENTICATED_MAX_ARGS,
+    UNAUTHENTICATED_MAX_BULK,
+)
+from disque_trio.resp.wire import cut_plain
 
 # An argument that comes in pieces and is as long is collected by itself: it is not copied again.
 _LARGE: Final = 1024 * 1024
@@ -63,6 +63,7 @@ class RequestParser:
         "_buffer",
         "_bulk",
         "_held",
+        "_holds",
         "_large",
         "_left",
         "error",
@@ -94,6 +95,7 @@ class RequestParser:
         self._bulk = -1  # length of the argument that comes next, -1: not known yet
         self._large: BytesIO | None = None  # the argument that comes next, if it is large
         self._held = 0  # bytes in ``_args``, and in ``_large``
+        self._holds = False  # what comes next goes on with what is held, or is dropped
 
     @property
     def pending(self) -> int:
@@ -108,23 +110,23 @@ class RequestParser:
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """Take ``data`` (not empty) and return the requests that are now complete."""
-        if self.error is not None:
-            return []
         requests: list[list[bytes]] = []
-        if self._may_cut() and not self._left and not self._buffer:
-            after = cut_plain(data, 0, self.max_bulk, requests)
-            if after == len(data):
-                return requests
-            data = data[after:]
-        self._parse(data, requests)
+        after = cut_plain(data, 0, self.max_bulk, requests) if self.takes_plain else 0
+        if after < len(data):
+            self.take(data[after:], requests)
         return requests
 
     def go_on(self) -> list[list[bytes]]:
         """Return the requests behind those that ``held_back`` was about."""
         self.held_back = False
         requests: list[list[bytes]] = []
-        self._parse(b"", requests)
+        self.take(b"", requests)
         return requests
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether plain requests may be cut from what comes next before it is fed."""
+        return not self._holds and self._may_cut()
 
     def _may_cut(self) -> bool:
         """Whether plain requests are within all limits but that for arguments."""
@@ -137,9 +139,12 @@ class RequestParser:
         self._large = None
         self._left = 0
         self._held = 0
+        self._holds = True
 
-    def _parse(self, data: bytes, requests: list[list[bytes]]) -> None:
-        """Take ``data``, as it may come, and add the requests that are now complete."""
+    def take(self, data: bytes, requests: list[list[bytes]]) -> None:
+        """Take ``data``, and add the requests that are now complete to ``requests``."""
+        if self.error is not None:
+            return
         self.resized = True
         buffer = self._buffer
         buffer += data if self._large is None else self._collect(self._large, data)
@@ -171,6 +176,7 @@ class RequestParser:
                 break
             position = after
         del buffer[:position]
+        self._holds = self._left > 0 or len(buffer) > 0
         if len(buffer) + self._held > self.max_query:
             self._fail("too big query buffer")
 

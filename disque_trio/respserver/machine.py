@@ -63,6 +63,7 @@ class Machine:
         uncommitted: replies, by client and place in ``client.out``, that may be sent only when the
             journal of the turn is in the append-only file; ``commit`` empties it.
         blocked_clients: how many wait.
+        ended: when the last command ended, ns of ``clock``.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Machine:
         self.latency = LatencyMonitor()
         self.total_commands = 0
         self.blocked_clients = 0
+        self.ended = 0
         self.clock = clock
         self._loading = error(f"LOADING {product.capitalize()} is loading the dataset in memory")
         self._lookup = dict(commands)
@@ -115,10 +117,13 @@ class Machine:
 
     # ---- what the driver calls ------------------------------------------------------------
 
-    def command(self, client: Client, args: list[bytes], now: int) -> None:
+    def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
         """Serve one request of ``client``, which must not be blocked.
 
         The replies are in ``client.out`` afterwards, unless the client is blocked now.
+
+        Args:
+            started: ns of ``clock``, if it has just been read; else 0.
         """
         self.now = now
         self.total_commands += 1
@@ -132,7 +137,7 @@ class Machine:
                 self._last_command = command
         replies = len(client.out)
         waiting = client.in_flight
-        lined = len(client.reply_queue)
+        lined = len(client.reply_queue) if waiting else 0
         journaled = False
         if not client.authenticated and (command is None or not command.unauthenticated):
             # Whatever is wrong with it: a stranger need not know which commands there are.
@@ -154,14 +159,16 @@ class Machine:
                 self._show_monitors(client, command, args)
             start = len(client.out)
             noted = len(self.journal)
-            started = self.clock()
+            if not started:
+                started = self.clock()
             try:
                 command.handler(self, client, args)
             except CommandError as failure:
                 client.out.append(error(str(failure)))
             self.client = None
             self.after_command()
-            took = self.clock() - started
+            self.ended = self.clock()
+            took = self.ended - started
             command.calls += 1
             command.nanoseconds += took
             if took >= self._slow:

@@ -7,7 +7,7 @@ import re
 from io import BytesIO
 
 from disque_trio.resp.inline import split_inline
-from disque_trio.resp.request import (
+from disque_trio.resp.limits import (
     MAX_ARGS,
     MAX_BULK,
     MAX_INLINE,

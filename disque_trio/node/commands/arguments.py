@@ -4,7 +4,6 @@ from typing import Final
 
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.registry import SHARD_SHIFT, crc32
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.respserver.command import CommandError
 
@@ -20,12 +19,12 @@ def check_ids(ids: list[bytes]) -> None:
 
 def find_jobs(node: Node, ids: list[bytes]) -> list[Job]:
     """Those of the jobs ``ids`` that this node holds; raises CommandError for a malformed id."""
-    shards = node.store.jobs.shards
+    jobs = node.store.jobs
     found: list[Job] = []
     for id in ids:
         if not is_job_id(id):
             raise CommandError(BAD_ID)
-        job = shards[crc32(id) >> SHARD_SHIFT].get(id)
+        job = jobs.get(id)
         if job is not None:
             found.append(job)
     return found

@@ -14,36 +14,51 @@ from typing import Final, Generic, TypeVar
 
 V = TypeVar("V")
 
-crc32: Final = zlib.crc32  # compiled, an imported name is looked up at each use
+_crc32: Final = zlib.crc32  # compiled, an imported name is looked up at each use
 
 SHARDS: Final = 1024
-SHARD_SHIFT: Final = 22
+_SHARD_SHIFT: Final = 22
 _ROOMY: Final = 160  # bytes an entry; one that just grew has some 80
 
 
 class Registry(Generic[V]):
-    """A mapping with a stateless cursor. Hot paths access ``shards`` directly."""
+    """A mapping with a stateless cursor. Hot paths access ``shards`` directly.
+
+    Attributes:
+        shards: the dicts, in the order of the scan; to be read, not replaced.
+        count: entries; whoever adds one to a shard, or removes one, counts it here.
+    """
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, V]] = [{} for _ in range(SHARDS)]
         self.count = 0
         self._tidied = 0
+        # A key is often looked for and then removed, or looked for again.
+        self._last_key = b""
+        self._last_shard = self.shards[0]
 
     def __len__(self) -> int:
         return self.count
 
+    def shard(self, key: bytes) -> dict[bytes, V]:
+        """The dict in which ``key`` is, if it is there."""
+        if key != self._last_key:
+            self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
+            self._last_key = key
+        return self._last_shard
+
     def get(self, key: bytes) -> V | None:
         """The value of ``key`` or None."""
-        return self.shards[crc32(key) >> SHARD_SHIFT].get(key)
+        return self.shard(key).get(key)
 
     def put(self, key: bytes, value: V) -> None:
         """Add ``key``, which must not be there."""
-        self.shards[crc32(key) >> SHARD_SHIFT][key] = value
+        self.shard(key)[key] = value
         self.count += 1
 
     def drop(self, key: bytes) -> None:
         """Remove ``key``, which must be there."""
-        del self.shards[crc32(key) >> SHARD_SHIFT][key]
+        del self.shard(key)[key]
         self.count -= 1
 
     def values(self) -> list[V]:
@@ -54,6 +69,7 @@ class Registry(Generic[V]):
         """Remove everything and return it."""
         shards = self.shards
         self.shards = [{} for _ in range(SHARDS)]
+        self._forget_last()
         self.count = 0
         return shards
 
@@ -65,6 +81,12 @@ class Registry(Generic[V]):
             shard = self.shards[self._tidied]
             if getsizeof(shard) > _ROOMY * (len(shard) + 8):
                 self.shards[self._tidied] = dict(shard)
+                self._forget_last()
+
+    def _forget_last(self) -> None:
+        """The dict of the last key may be another now."""
+        self._last_key = b""
+        self._last_shard = self.shards[0]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[V]]:
         """Do one step of a scan.
@@ -79,13 +101,13 @@ class Registry(Generic[V]):
         found: list[V] = []
         if cursor >> 32:
             return 0, found
-        for index in range(cursor >> SHARD_SHIFT, SHARDS):
+        for index in range(cursor >> _SHARD_SHIFT, SHARDS):
             shard = self.shards[index]
             if not shard:
                 continue
             entries: list[tuple[int, V]] = []
             for key, value in shard.items():
-                place = crc32(key)
+                place = _crc32(key)
                 if place >= cursor:
                     entries.append((place, value))
             entries.sort(key=_place)
@@ -96,7 +118,7 @@ class Registry(Generic[V]):
                     return place, found
                 found.append(entries[position][1])
             if len(found) >= count and index + 1 < SHARDS:
-                return (index + 1) << SHARD_SHIFT, found
+                return (index + 1) << _SHARD_SHIFT, found
         return 0, found
 
 

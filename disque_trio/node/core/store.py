@@ -32,7 +32,7 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
-from disque_trio.node.core.registry import SHARD_SHIFT, Registry, crc32
+from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.timers import JobTimers
 from disque_trio.node.core.waits import ReplicationWaits
@@ -154,7 +154,7 @@ class JobStore:
             self.dump_number,
         )
         jobs = self.jobs
-        jobs.shards[crc32(id) >> SHARD_SHIFT][id] = job
+        jobs.shard(id)[id] = job
         jobs.count += 1
         self._memory.used += JOB_OVERHEAD + len(body)
         return job
@@ -164,7 +164,7 @@ class JobStore:
         known; returns whether."""
         id = job.id
         jobs = self.jobs
-        shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
+        shard = jobs.shard(id)
         if id in shard:
             return False
         shard[id] = job
@@ -284,7 +284,7 @@ class JobStore:
         self.timers.remove(job)
         id = job.id
         jobs = self.jobs
-        del jobs.shards[crc32(id) >> SHARD_SHIFT][id]
+        del jobs.shard(id)[id]
         jobs.count -= 1
         body = job.body
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)

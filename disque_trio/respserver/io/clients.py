@@ -124,11 +124,8 @@ class Clients:
         """Send the replies to ``connection``."""
         client = connection.client
         out = client.out
-        if len(out) == 1:
-            data = out.pop()
-        else:
-            data = b"".join(out)
-            out.clear()
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
         self.stats.output_bytes += len(data)
         connection.active = self.now
         if not connection.send(data):

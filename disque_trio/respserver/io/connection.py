@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from typing import Final
 
+from disque_trio.resp import wire
 from disque_trio.resp.request import ARGUMENT, RequestParser
 from disque_trio.respserver.client import Client
 
@@ -16,9 +17,12 @@ READ_SIZE: Final = 64 * 1024
 # of the call.
 _SMALL_READ: Final = 448  # bytes
 
-# Called directly: the methods of a socket do the same, and take a half more.
+# Not methods of the socket, which do the same and take a half more; with names of their own here,
+# as the compiled form looks up an imported one at each use.
 _read: Final = os.read
 _write: Final = os.write
+_receive: Final = wire.receive
+_send: Final = wire.send
 _ID_SIZE: Final = 40  # bytes of each of the many that a command may be about
 
 
@@ -107,14 +111,29 @@ class Connection:
         in_slices = self.client.in_slices * (_ID_SIZE + ARGUMENT)
         return self.parser.size + self.backlog_size + len(self.unsent) + in_slices
 
-    def receive(self) -> bytes:
-        """What the client sent; empty: it sends nothing more. Raises OSError as ``os.read``."""
-        data = _read(self.fd, self.read_size)
-        if len(data) == self.read_size:
+    def receive(self, requests: list[list[bytes]]) -> int:
+        """Read what the client sent, and add the requests that are now complete to ``requests``.
+
+        Returns:
+            how many bytes came; 0: the client sends nothing more.
+
+        Raises:
+            OSError: as ``os.read``.
+        """
+        parser = self.parser
+        most = self.read_size
+        if parser.takes_plain:
+            received, rest = _receive(self.fd, most, parser.max_bulk, requests)
+        else:
+            rest = _read(self.fd, most)
+            received = len(rest)
+        if rest:
+            parser.take(rest, requests)
+        if received == most:
             self.read_size = READ_SIZE
-        elif len(data) < _SMALL_READ < self.read_size:
-            self.read_size = max(self.read_size >> 1, _SMALL_READ)
-        return data
+        elif received < _SMALL_READ < most:
+            self.read_size = max(most >> 1, _SMALL_READ)
+        return received
 
     def send(self, data: bytes) -> bool:
         """Send ``data`` behind what is unsent. False when the connection is lost."""
@@ -122,7 +141,7 @@ class Connection:
             self.unsent += data
             return True
         try:
-            sent = _write(self.fd, data)
+            sent = _send(self.fd, data)
         except BlockingIOError:
             sent = 0
         except OSError:

@@ -69,26 +69,26 @@ class Serving:
         """Read what ``connection`` sent, and serve it."""
         if self.behind and connection in self.behind:
             return  # the kernel keeps it until the backlog is served
+        requests: list[list[bytes]] = []
         try:
-            data = connection.receive()
+            received = connection.receive(requests)
         except BlockingIOError:
             return
         except OSError:
             self._clients.close(connection)
             return
-        if not data:
+        if not received:
             self._end_of_input(connection)
             return
         connection.active = self._clients.now
-        self._stats.input_bytes += len(data)
+        self._stats.input_bytes += received
         parser = connection.parser
-        requests = parser.feed(data)
         if parser.resized:
             self._departures.count(connection)
         client = connection.client
         if self.paused_until and client.authenticated and _ends_pause(requests):
             self.resume()
-        if client.waits_for or connection.backlog or self.paused_until:
+        if client.waits_for or connection.backlog_size or self.paused_until:
             self._keep(connection, requests)
             return
         served = self._serve(connection, requests)
@@ -152,7 +152,7 @@ class Serving:
             ):
                 break
             try:
-                node.command(client, request, now)
+                node.command(client, request, now, node.ended if served else 0)
             except Exception:
                 # Nothing that a client sends may stop the node or another client.
                 self._log.warning("command failed", command=repr(request)[:200], exc_info=True)

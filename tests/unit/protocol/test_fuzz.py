@@ -6,7 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disque_trio.resp.inline import quote
-from disque_trio.resp.request import MAX_BULK, MAX_INLINE, RequestParser
+from disque_trio.resp.limits import MAX_BULK, MAX_INLINE
+from disque_trio.resp.request import RequestParser
 from tests.support.careful_parser import CarefulParser
 
 Result = tuple[list[list[bytes]], str | None]

@@ -2,12 +2,16 @@
 
 import os
 import random
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from disque_trio.resp.plain import PLAIN_LINE, cut_plain, scan
-from disque_trio.resp.request import MAX_BULK, RequestParser
+from disque_trio.resp import plain, wire
+from disque_trio.resp.command import encode_command
+from disque_trio.resp.limits import MAX_BULK, PLAIN_LINE
+from disque_trio.resp.request import RequestParser
 from tests.support.careful_parser import CarefulParser
 
 INPUTS = int(os.environ.get("REQUEST_INPUTS", 100_000))
@@ -24,6 +28,14 @@ TOKENS = [
 ]  # fmt: skip
 
 Requests = list[list[bytes]]
+
+Cut = Callable[[bytes, int, int, Requests], int]
+
+# One and the same unless the package is compiled.
+CUTS: list[Cut] = list({plain.cut_plain: None, wire.cut_plain: None})
+RECEIVES = list({plain.receive: None, wire.receive: None})
+SENDS = list({plain.send: None, wire.send: None})
+in_c = pytest.mark.skipif(wire.cut_plain is plain.cut_plain, reason="the package is not compiled")
 
 
 def inputs(seed: int, count: int) -> Iterator[tuple[bytes, int]]:
@@ -49,14 +61,14 @@ def test_requests_and_errors_are_those_of_the_careful_parser(block: int) -> None
         found = parser.feed(data[:place]) if place else []
         found += parser.feed(data[place:])
         assert (found, parser.error) == expected, (data, place)
-        # The pass over the bytes is what only the compiled parser uses.
-        found = []
-        end = scan(data, 0, MAX_BULK, found)
-        rest, error = carefully(data[end:])
-        assert (found + rest, error) == expected, data
+        for cut in CUTS:
+            found = []
+            end = cut(data, 0, MAX_BULK, found)
+            rest, error = carefully(data[end:])
+            assert (found + rest, error) == expected, data
 
 
-@pytest.mark.parametrize("cut", [cut_plain, scan])
+@pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(
     "data",
     [
@@ -73,24 +85,90 @@ def test_requests_and_errors_are_those_of_the_careful_parser(block: int) -> None
         b"*1\r\n$4\r\nPING\r",
     ],
 )
-def test_what_is_not_plain_or_not_whole_is_left(
-    cut: Callable[[bytes, int, int, Requests], int], data: bytes
-) -> None:
+def test_what_is_not_plain_or_not_whole_is_left(cut: Cut, data: bytes) -> None:
     requests: Requests = []
     assert cut(data, 0, MAX_BULK, requests) == 0
     assert not requests
 
 
-def test_a_scan_ends_where_a_request_is_not_whole() -> None:
+@in_c
+def test_what_is_cut_ends_where_a_request_is_not_whole() -> None:
     requests: Requests = []
     whole = b"*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n"
-    assert scan(whole * 2 + whole[:-1], 0, MAX_BULK, requests) == 2 * len(whole)
+    assert wire.cut_plain(whole * 2 + whole[:-1], 0, MAX_BULK, requests) == 2 * len(whole)
     assert requests == [[b"ECHO", b"a\r\n"]] * 2
 
 
+@in_c
 def test_lines_are_plain_up_to_their_longest_length() -> None:
     longest = b"*" + b"0" * (PLAIN_LINE - 2) + b"1\r\n$1\r\na\r\n"
     requests: Requests = []
-    assert scan(longest, 0, MAX_BULK, requests) == len(longest)
-    assert scan(longest.replace(b"*", b"*0"), 0, MAX_BULK, requests) == 0
+    assert wire.cut_plain(longest, 0, MAX_BULK, requests) == len(longest)
+    assert wire.cut_plain(longest.replace(b"*", b"*0"), 0, MAX_BULK, requests) == 0
     assert requests == [[b"a"]]
+
+
+@in_c
+@pytest.mark.parametrize("start", [-1, 5, 2**40])
+def test_cutting_begins_inside_of_the_data(start: int) -> None:
+    with pytest.raises(ValueError, match="inside"):
+        wire.cut_plain(b"*1\r\n", start, MAX_BULK, [])
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_arguments_of_all_lengths_are_told_apart(cut: Cut) -> None:
+    """Also those that begin or end alike, and come again."""
+    wanted = [
+        [b"%b%b" % (first * (length - 1), last) for length in range(1, 40)]
+        for first in (b"a", b"b", b"\r\n$")
+        for last in (b"a", b"b", b"\0", b"\r\n")
+    ] * 2
+    data = b"".join(encode_command(request) for request in wanted)
+    requests: Requests = []
+    assert cut(data, 0, MAX_BULK, requests) == len(data)
+    assert requests == wanted
+
+
+@pytest.mark.parametrize("receive", RECEIVES)
+def test_requests_are_received_until_the_client_ends(
+    receive: Callable[[int, int, int, Requests], tuple[int, bytes]],
+) -> None:
+    ours, theirs = socket.socketpair()
+    ping = encode_command([b"PING"])
+    with ours, theirs:
+        ours.setblocking(False)
+        requests: Requests = []
+        with pytest.raises(BlockingIOError):
+            receive(ours.fileno(), 1000, MAX_BULK, requests)
+        theirs.sendall(ping * 3)
+        assert receive(ours.fileno(), 2 * len(ping), MAX_BULK, requests) == (2 * len(ping), b"")
+        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (len(ping), b"")
+        assert requests == [[b"PING"]] * 3
+        theirs.sendall(b"PING\r\n")
+        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (6, b"PING\r\n")
+        theirs.sendall(encode_command([b"ECHO", b"abc"]))
+        assert receive(ours.fileno(), 1000, 2, requests)[1] != b""
+        theirs.close()
+        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (0, b"")
+        assert requests == [[b"PING"]] * 3
+    with pytest.raises(OSError, match="descriptor"):
+        receive(-1, 1000, MAX_BULK, requests)
+
+
+@pytest.mark.parametrize("send", SENDS)
+def test_a_socket_takes_what_it_has_room_for(send: Callable[[int, bytes], int]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        assert send(ours.fileno(), b"+PONG\r\n") == 7
+        large = b"x" * 10_000_000
+        sent = send(ours.fileno(), large)
+        assert 0 < sent < len(large)
+        with suppress(BlockingIOError):
+            while True:
+                sent += send(ours.fileno(), b"x" * 1000)
+        ours.close()
+        with theirs.makefile("rb") as found:
+            assert found.read() == b"+PONG\r\n" + b"x" * sent
+    with pytest.raises(OSError, match="descriptor"):
+        send(-1, b"")

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from disque_trio.resp.request import MAX_ARGS, RequestParser
+from disque_trio.resp.limits import MAX_ARGS
+from disque_trio.resp.request import RequestParser
 
 Parse = Callable[..., tuple[list[list[bytes]], str | None]]
 

@@ -4,13 +4,13 @@ Plain is what nearly all clients send: arrays of bulk strings whose lengths are 
 Nobody looks at the two bytes that end an argument.
 
 ``_wire.c`` cuts them in one pass over the bytes. Interpreted, that would take three times as long
-as what ``bytes`` and hiredis do at once, and this here is for the pure form. A short chunk is cut at
-its line ends: where every length is that of the piece behind it, the pieces are the arguments. A
-longer one is handed to hiredis, which parses replies, not requests: it gives other types as if they
-were lists and bulk strings, reserves room for an array before it has seen one element, and cannot
-say where a half request began. So it gets a chunk only when no line in it begins like such a type,
-or like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists
-of bulk strings and then the marker come out, nothing of it is cut.
+as what ``bytes`` and hiredis do at once, so the pure form does that. A short chunk is cut at its
+line ends: where every length is that of the piece behind it, the pieces are the arguments. A longer
+one is handed to hiredis, which parses replies, not requests: it gives other types as if they were
+lists and bulk strings, reserves room for an array before it has seen one element, and cannot say
+where a half request began. So it gets a chunk only when no line in it begins like such a type, or
+like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists of
+bulk strings and then the marker come out, nothing of it is cut.
 """
 
 import os

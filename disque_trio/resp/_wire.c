@@ -1,5 +1,5 @@
-/* Reads requests from sockets and writes replies to them: what the compiled form has instead of
- * the functions of the same names in plain.py, which say what they do.
+/* Waits for sockets, reads requests from them and writes replies to them: what the compiled form has
+ * instead of the functions of the same names in plain.py, which say what they do.
  *
  * A chunk is read into the stack and its requests are cut out there, so that nothing is made but
  * their arguments. Short arguments that come again and again (names of commands and queues,
@@ -10,8 +10,10 @@
 #include <Python.h>
 
 #include <errno.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #define MOST_READ 65536 /* bytes */
@@ -23,7 +25,11 @@
 #define SHORT 16 /* bytes of an argument that may come again and again */
 #define RECENT 256
 
+#define MOST_EVENTS 512
+#define LOW 1024 /* descriptors below have their usual event at hand */
+
 static PyObject *recent[RECENT];
+static PyObject *readable[LOW]; /* the events (descriptor, EPOLLIN) */
 
 /* The argument of `length` bytes at `text`, behind at least eight other bytes of its request. */
 static PyObject *
@@ -203,9 +209,63 @@ wire_send(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     return PyErr_Occurred() ? NULL : PyErr_SetFromErrno(PyExc_OSError);
 }
 
+static PyObject *
+event_of(const struct epoll_event *event)
+{
+    int fd = event->data.fd;
+    if (event->events != EPOLLIN || fd < 0 || fd >= LOW)
+        return Py_BuildValue("iI", fd, event->events);
+    if (readable[fd] == NULL)
+        readable[fd] = Py_BuildValue("iI", fd, event->events);
+    Py_XINCREF(readable[fd]);
+    return readable[fd];
+}
+
+static PyObject *
+wire_poll(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (check_count("poll", nargs, 3))
+        return NULL;
+    int fd = (int)PyLong_AsLong(args[0]);
+    double timeout = ceil(PyFloat_AsDouble(args[1]) * 1000);
+    int most = (int)PyLong_AsLong(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (!(timeout >= 0 && timeout <= INT_MAX) || most < 1) {
+        PyErr_SetString(PyExc_ValueError, "poll() needs a time-out, and room for an event");
+        return NULL;
+    }
+    struct epoll_event events[MOST_EVENTS];
+    if (most > MOST_EVENTS)
+        most = MOST_EVENTS;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = epoll_wait(fd, events, most, (int)timeout);
+    Py_END_ALLOW_THREADS
+    if (found < 0) {
+        if (errno != EINTR)
+            return PyErr_SetFromErrno(PyExc_OSError);
+        if (PyErr_CheckSignals())
+            return NULL;
+        found = 0;
+    }
+    PyObject *result = PyList_New(found);
+    for (int i = 0; result != NULL && i < found; i++) {
+        PyObject *event = event_of(&events[i]);
+        if (event == NULL)
+            Py_CLEAR(result);
+        else
+            PyList_SET_ITEM(result, i, event);
+    }
+    return result;
+}
+
 static PyMethodDef functions[] = {
     {"cut_plain", (PyCFunction)(void (*)(void))wire_cut_plain, METH_FASTCALL,
      "cut_plain(data, start, max_bulk, requests): as in plain.py."},
+    {"poll", (PyCFunction)(void (*)(void))wire_poll, METH_FASTCALL,
+     "poll(fd, timeout, most): select.epoll.poll of the epoll descriptor fd, but that it may give\n"
+     "nothing early."},
     {"receive", (PyCFunction)(void (*)(void))wire_receive, METH_FASTCALL,
      "receive(fd, most, max_bulk, requests): as in plain.py."},
     {"send", (PyCFunction)(void (*)(void))wire_send, METH_FASTCALL,
@@ -216,7 +276,7 @@ static PyMethodDef functions[] = {
 static struct PyModuleDef wire = {
     PyModuleDef_HEAD_INIT,
     .m_name = "disque_trio.resp._wire",
-    .m_doc = "Reads requests from sockets and writes replies to them; see plain.py.",
+    .m_doc = "Waits for sockets, reads requests and writes replies; see plain.py.",
     .m_size = -1,
     .m_methods = functions,
 };

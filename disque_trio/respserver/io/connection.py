@@ -15,7 +15,7 @@ from disque_trio.respserver.client import Client
 READ_SIZE: Final = 64 * 1024
 # Clients that wait for each reply send little at a time, and a larger buffer costs as much as half
 # of the call.
-_SMALL_READ: Final = 448  # bytes
+_SMALL_READ: Final = 256  # bytes
 
 # Not methods of the socket, which do the same and take a half more; with names of their own here,
 # as the compiled form looks up an imported one at each use.

@@ -92,6 +92,7 @@ class Engine:
         self._on_wake = on_wake
         self._on_events = on_events
         self._epoll = self._poller.epoll
+        self._poll = self._poller.poll
         self._wakeup = self._poller.wakeup
         self._behind = self._serving.behind
         self._dirty = self.clients.dirty
@@ -145,7 +146,7 @@ class Engine:
         self._waiting = False
         slices = self.node.batches.waiting
         busy = self._behind or (slices and not (self._serving.halted or self.hold.on))
-        events = self._epoll.poll(0 if busy else linger, EVENTS_A_TURN)
+        events = self._poll(0.0 if busy else linger, EVENTS_A_TURN)
         if events or busy:
             self.turn(events)
             return True

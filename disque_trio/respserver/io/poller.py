@@ -7,6 +7,8 @@ import os
 import select
 from typing import Final
 
+from disque_trio.resp import wire
+
 # The values of Linux's EPOLLIN and EPOLLOUT, and EPOLLHUP, EPOLLERR and EPOLLRDHUP together. As
 # numbers, since then the compiler need not look them up in each turn.
 READ: Final = 0x001
@@ -19,11 +21,14 @@ class Poller:
 
     Attributes:
         epoll: where sockets are registered.
+        poll: called with a time-out (s) and a number of events, gives the events that there are; it
+            may give none before the time is over.
         wakeup: the descriptor that is readable after ``ask_turn``.
     """
 
     def __init__(self) -> None:
         self.epoll = select.epoll()
+        self.poll = wire.poller(self.epoll)
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.wakeup, READ)
 

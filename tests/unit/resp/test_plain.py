@@ -1,7 +1,9 @@
 """What is cut quickly is what the careful parser gives."""
 
+import fcntl
 import os
 import random
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -172,3 +174,33 @@ def test_a_socket_takes_what_it_has_room_for(send: Callable[[int, bytes], int]) 
             assert found.read() == b"+PONG\r\n" + b"x" * sent
     with pytest.raises(OSError, match="descriptor"):
         send(-1, b"")
+
+
+@pytest.mark.parametrize("least", [0, 2000])
+def test_events_are_those_of_epoll(least: int) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, select.epoll() as epoll:
+        poll = wire.poller(epoll)
+        fd = fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD_CLOEXEC, least)
+        try:
+            epoll.register(fd, select.EPOLLIN)
+            assert poll(0.0, 10) == epoll.poll(0.0, 10) == []
+            assert poll(0.0001, 10) == []
+            theirs.sendall(b"a")
+            assert poll(5.0, 10) == poll(5.0, 10) == epoll.poll(5.0, 10) == [(fd, select.EPOLLIN)]
+            epoll.modify(fd, select.EPOLLOUT | select.EPOLLIN)
+            epoll.register(theirs.fileno(), select.EPOLLOUT)
+            assert sorted(poll(5.0, 10)) == sorted(epoll.poll(5.0, 10))
+            assert len(poll(5.0, 1)) == 1
+        finally:
+            os.close(fd)
+
+
+@in_c
+def test_polling_for_ever_is_refused() -> None:
+    with select.epoll() as epoll:
+        poll = wire.poller(epoll)
+        with pytest.raises(ValueError, match="time-out"):
+            poll(-1.0, 1)
+        with pytest.raises(ValueError, match="room"):
+            poll(0.0, 0)

@@ -143,7 +143,8 @@ class RequestParser:
 
     def take(self, data: bytes, requests: list[list[bytes]]) -> None:
         """Take ``data``, and add the requests that are now complete to ``requests``."""
-        if self.error is not None:
+        error = self.error  # by another name: mypyc holds that the attribute stays None otherwise
+        if error is not None:
             return
         self.resized = True
         buffer = self._buffer

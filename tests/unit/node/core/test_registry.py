@@ -2,6 +2,7 @@
 
 import sys
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -151,3 +152,21 @@ def test_what_is_handed_over_is_not_there_any_more() -> None:
     assert registry.get(b"a") is None
     registry.put(b"a", b"2")
     assert registry.get(b"a") == b"2"
+
+
+@pytest.mark.parametrize("replace", [Registry.hand_over, lambda registry: registry.tidy(SHARDS)])
+def test_the_last_key_is_put_where_it_is_found_after_a_change(
+    replace: Callable[[Registry[bytes]], object],
+) -> None:
+    registry: Registry[bytes] = Registry()
+    shard = zlib.crc32(b"last") >> 22
+    others = [key for key in (b"%d" % n for n in range(500_000)) if zlib.crc32(key) >> 22 == shard]
+    for key in others:
+        registry.put(key, key)
+    for key in others:
+        registry.drop(key)
+    assert registry.get(b"last") is None
+    replace(registry)
+    registry.put(b"last", b"a job")
+    assert registry.values() == [b"a job"]
+    assert registry.get(b"last") == b"a job"

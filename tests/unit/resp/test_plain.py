@@ -17,7 +17,7 @@ from disque_trio.resp.request import RequestParser
 from tests.support.careful_parser import CarefulParser
 
 INPUTS = int(os.environ.get("REQUEST_INPUTS", 100_000))
-BLOCKS = 4
+BLOCKS = max(4, INPUTS // 100_000)
 
 # What requests consist of, and what they nearly consist of.
 TOKENS = [

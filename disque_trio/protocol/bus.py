@@ -229,7 +229,8 @@ class PacketWriter:
         return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
-        """REPLJOB (one job) or YOURJOBS with serialised ``jobs``."""
+        """REPLJOB (one job, or several for a node that is known to read it) or YOURJOBS with
+        serialised ``jobs``."""
         data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
         return b"".join(
             (

@@ -94,7 +94,8 @@ class Node(Machine):
         self.notes = EventNotes(self)
         self.queues = Queues(self)
         self.waits = ReplicationWaits(self)
-        replicas = self.replicas = Replicas(id, peers, packets)
+        notices = self._notices = Notices(peers, packets)
+        replicas = self.replicas = Replicas(id, peers, packets, notices)
         store = self.store = JobStore(
             self, self.notes, self.queues, replicas, self.waits, entropy, rng
         )
@@ -104,16 +105,15 @@ class Node(Machine):
         tombstones = Tombstones(peers, packets)
         exports = self.exports = Exports(store, codec, peers, packets)
         self.replication = Replication(
-            store, aof_codec, codec, placement, exports, tombstones, peers, packets
+            store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
         self.requeue = Requeue(store, exports, peers, packets)
-        self._notices = Notices(peers, packets)
-        self.ack_gc = AckGc(store, tombstones, self._notices, peers, rng)
+        self.ack_gc = AckGc(store, tombstones, notices, peers, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            self.replication, self.requeue, self.ack_gc, self.federation, exports, self._notices
+            self.replication, self.requeue, self.ack_gc, self.federation, exports, notices
         )
 
     @property
@@ -234,7 +234,7 @@ class Node(Machine):
 
     def commit(self) -> None:
         super().commit()
-        if self._notices.waiting:
+        if self._notices.waiting or self._notices.copies:
             self._notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:

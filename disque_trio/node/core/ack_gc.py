@@ -62,6 +62,8 @@ class AckGc:
         self._notices = notices
         self._peers = peers
         self._random = rng.random
+        self._spread_at = 0
+        self._spread = 0
 
     # ---- what a client says -----------------------------------------------------------------
 
@@ -126,8 +128,12 @@ class AckGc:
         gap = min(FIRST_GAP << int(job.gc_retry), MAX_GAP)
         if job.gc_retry < MAX_ATTEMPTS:
             job.gc_retry += 1
-        gap += int(self._random() * _SPREAD) - _SPREAD // 2
-        self._store.timers.move(job, min(self._machine.now + gap, job.etime * 1000 + 1000))
+        now = self._machine.now
+        if now != self._spread_at:
+            # What is told together is told together again.
+            self._spread_at = now
+            self._spread = int(self._random() * _SPREAD) - _SPREAD // 2
+        self._store.timers.move(job, min(now + gap + self._spread, job.etime * 1000 + 1000))
 
     def _not_confirmed(self, job: Job) -> list[bytes]:
         """The nodes that may still bring ``job`` back, without those removed from the cluster for

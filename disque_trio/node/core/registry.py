@@ -22,28 +22,38 @@ _ROOMY: Final = 160  # bytes an entry; one that just grew has some 80
 
 
 class Registry(Generic[V]):
-    """A mapping with a stateless cursor. Hot paths access ``shards`` directly."""
+    """A mapping with a stateless cursor. Hot paths access ``shards`` and ``shard_of`` directly."""
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, V]] = [{} for _ in range(SHARDS)]
         self.count = 0
         self._tidied = 0
+        # Of the key that was asked for last: it is mostly that which is put or dropped next.
+        self._key = b""
+        self._shard = self.shards[crc32(b"") >> SHARD_SHIFT]
 
     def __len__(self) -> int:
         return self.count
 
+    def shard_of(self, key: bytes) -> dict[bytes, V]:
+        """The shard that ``key`` belongs to."""
+        if key != self._key:
+            self._key = key
+            self._shard = self.shards[crc32(key) >> SHARD_SHIFT]
+        return self._shard
+
     def get(self, key: bytes) -> V | None:
         """The value of ``key`` or None."""
-        return self.shards[crc32(key) >> SHARD_SHIFT].get(key)
+        return self.shard_of(key).get(key)
 
     def put(self, key: bytes, value: V) -> None:
         """Add ``key``, which must not be there."""
-        self.shards[crc32(key) >> SHARD_SHIFT][key] = value
+        self.shard_of(key)[key] = value
         self.count += 1
 
     def drop(self, key: bytes) -> None:
         """Remove ``key``, which must be there."""
-        del self.shards[crc32(key) >> SHARD_SHIFT][key]
+        del self.shard_of(key)[key]
         self.count -= 1
 
     def values(self) -> list[V]:
@@ -54,6 +64,8 @@ class Registry(Generic[V]):
         """Remove everything and return it."""
         shards = self.shards
         self.shards = [{} for _ in range(SHARDS)]
+        self._key = b""
+        self._shard = self.shards[crc32(b"") >> SHARD_SHIFT]
         self.count = 0
         return shards
 
@@ -65,6 +77,8 @@ class Registry(Generic[V]):
             shard = self.shards[self._tidied]
             if getsizeof(shard) > _ROOMY * (len(shard) + 8):
                 self.shards[self._tidied] = dict(shard)
+                if shard is self._shard:
+                    self._shard = self.shards[self._tidied]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[V]]:
         """Do one step of a scan.

@@ -6,7 +6,7 @@ from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.replica_sets import ReplicaSets
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
-from disque_trio.protocol.serialjob import encode_job
+from disque_trio.protocol.serialjob import JobWriter
 
 
 class Replicas:
@@ -32,6 +32,7 @@ class Replicas:
         self._peers = peers
         self._packets = packets
         self._notices = notices
+        self._writer = JobWriter()
         self._raw = own  # what was read last; the next is mostly the same
         self._read: tuple[bytes, ...] | None = None
 
@@ -56,7 +57,7 @@ class Replicas:
     def serialize(self, job: Job, flags: int, etime: int, body: bytes) -> bytes:
         """Serialise ``job`` with the nodes that may hold it. What files and other nodes are told
         differently is given: ``flags``, ``etime`` (s) and ``body``."""
-        return encode_job(
+        return self._writer.encode(
             job.id,
             job.state,
             flags,

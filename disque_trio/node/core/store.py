@@ -164,7 +164,7 @@ class JobStore:
         known; returns whether."""
         id = job.id
         jobs = self.jobs
-        shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
+        shard = jobs.shard_of(id)
         if id in shard:
             return False
         shard[id] = job
@@ -284,7 +284,7 @@ class JobStore:
         self.timers.remove(job)
         id = job.id
         jobs = self.jobs
-        del jobs.shards[crc32(id) >> SHARD_SHIFT][id]
+        del jobs.shard_of(id)[id]
         jobs.count -= 1
         body = job.body
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)

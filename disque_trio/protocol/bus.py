@@ -11,6 +11,7 @@ little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`
 from struct import Struct
 from typing import Final, NamedTuple
 
+from disque_trio.protocol import serialjob
 from disque_trio.protocol.serialjob import ID_LENGTH, NODE_ID_LENGTH, split_nodes
 
 PING: Final = 0
@@ -379,7 +380,7 @@ def read_jobs(packet: bytes) -> JobsMessage:
     while at < size:
         if at + 4 > size:
             raise PacketError("a job goes past the end")
-        end = at + 4 + int.from_bytes(packet[at : at + 4], "little")
+        end = at + 4 + serialjob.read_u32(packet, at)
         if end > size:
             raise PacketError("a job goes past the end")
         jobs.append(packet[at:end])

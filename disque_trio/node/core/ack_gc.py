@@ -225,13 +225,13 @@ class AckGc:
         if job is None:
             return
         if job.state == ACKED and job.delivered and message.mark:
-            self._note_confirmed(job, sender)
-            if message.mark != self._replicas.sets.mark(job.delivered):
-                # Others may hold it that the sender never heard of.
-                if self._is_confirmed(job):
-                    self._finish(job)
+            if message.mark == self._replicas.sets.mark(job.delivered):
+                self._end(job)
                 return
-            self._end(job)
+            # Others may hold it that the sender never heard of.
+            self._note_confirmed(job, sender)
+            if self._is_confirmed(job):
+                self._finish(job)
             return
         if self._notes.eventing:
             self._notes.note(schema.DELETED, job, schema.BY_PEER)

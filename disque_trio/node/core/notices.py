@@ -34,6 +34,7 @@ class Notices:
         self._peers = peers
         self._packets = packets
         self._readers: set[bytes] = set()
+        self._reader = b""  # one of them
         # What was added last. The next is mostly of the same kind.
         self._node = b""
         self._type = 0
@@ -43,11 +44,14 @@ class Notices:
 
     def reads_many(self, node: bytes) -> None:
         """``node`` reads packets that name several jobs."""
-        self._readers.add(node)
+        if node is not self._reader:
+            self._readers.add(node)
+            self._reader = node
 
     def reads_one(self, node: bytes) -> None:
         """``node`` did not answer: if another program runs there now, it may not read them."""
         self._readers.discard(node)
+        self._reader = b""
 
     def add(self, node: bytes, type: int, id: bytes, aux: int, mark: int) -> None:
         """Tell ``node`` about the job ``id``; see ``PacketWriter.about_job``."""

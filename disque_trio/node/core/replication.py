@@ -125,7 +125,6 @@ class Replication:
         holders = tuple(chosen) if external else (self._replicas.own, *chosen)
         job.delivered = self._replicas.sets.of(holders)
         job.confirmed = []
-        self._store.schedule(job)
         self.send_copy(job, chosen, 0)
 
     def send_copy(self, job: Job, nodes: list[bytes], flags: int) -> None:
@@ -185,6 +184,8 @@ class Replication:
         while (wait := waits.due(now)) is not None:
             if wait.deadline and now >= wait.deadline:
                 self._cancel(wait, _TIMEOUT)
+            elif now >= wait.job.etime * 1000 + 1000:
+                self._store.expire(wait.job)
             else:
                 waits.attempts.append((now + RETRY_GAP, wait))
                 self._try_once_more(wait, now)

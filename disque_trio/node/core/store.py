@@ -291,6 +291,13 @@ class JobStore:
         if self.evictable:
             self.evictable.pop(id, None)
 
+    def expire(self, job: Job) -> None:
+        """Forget ``job``, since its time to live is over."""
+        self.total_expired += 1
+        if self.notes.eventing:
+            self.notes.note(schema.EXPIRED, job)
+        self.delete(job)
+
     # ---- time -------------------------------------------------------------------------------
 
     def retry_time(self, job: Job) -> int:

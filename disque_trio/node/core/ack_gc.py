@@ -125,14 +125,15 @@ class AckGc:
 
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
+        now = self._machine.now
+        # Nearly all are gone by the second attempt, for which one time does for all that are told
+        # together. Those that are not may have been told in a packet that nobody reads.
+        if now != self._spread_at or job.gc_retry:
+            self._spread_at = now
+            self._spread = int(self._random() * _SPREAD) - _SPREAD // 2
         gap = min(FIRST_GAP << int(job.gc_retry), MAX_GAP)
         if job.gc_retry < MAX_ATTEMPTS:
             job.gc_retry += 1
-        now = self._machine.now
-        if now != self._spread_at:
-            # What is told together is told together again.
-            self._spread_at = now
-            self._spread = int(self._random() * _SPREAD) - _SPREAD // 2
         self._store.timers.move(job, min(now + gap + self._spread, job.etime * 1000 + 1000))
 
     def _not_confirmed(self, job: Job) -> list[bytes]:

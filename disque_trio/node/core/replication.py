@@ -276,6 +276,8 @@ class Replication:
             # All else is as it came first, here as on a C node.
             for id in new.delivered or ():
                 self._replicas.add(job, id)
+            if confirm:
+                self._notices.reads_one(sender)  # it may not have read what confirmed the first
         if confirm:
             self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
 

@@ -192,6 +192,18 @@ def test_a_node_that_does_not_confirm_gets_a_packet_for_each_copy(three: Mesh) -
     assert held(three) == [JOBS] * 3
 
 
+def test_a_node_that_does_not_read_the_confirmations_gets_a_packet_for_each(three: Mesh) -> None:
+    add_together(three)
+    three.lose = lambda source, target, packet: (
+        bus.packet_type(packet) == bus.GOTJOB and bus.names_many(packet)
+    )
+    bench = three[0]
+    for _ in range(JOBS):
+        bench.send(bench.me, "ADDJOB", "q", "body", 0)
+    three.advance(1)
+    assert len(bench.replies(bench.me)) == JOBS
+
+
 def test_a_packet_with_several_copies_is_not_large(three: Mesh) -> None:
     sizes: list[tuple[int, int]] = []
 

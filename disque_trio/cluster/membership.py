@@ -132,7 +132,9 @@ class Membership(Peers):
         type = packet_type(packet)
         sender = packet_sender(packet)
         if type > FAIL:
-            return sender if type <= PAUSE and sender in self._known else b""
+            member = self._known.get(sender)
+            # Its own id, not what was cut out: who compares ids has mostly the same object then.
+            return b"" if member is None or type > PAUSE else member.id
         try:
             self._handlers[type](link, type, sender, packet)
         except PacketError:

@@ -11,6 +11,7 @@ little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`
 from struct import Struct
 from typing import Final, NamedTuple
 
+from disque_trio.protocol import serialjob
 from disque_trio.protocol.serialjob import ID_LENGTH, NODE_ID_LENGTH, split_nodes
 
 PING: Final = 0
@@ -169,11 +170,7 @@ class PacketWriter:
             + _U16.pack(self.flags)
             + b"\0"
         )
-        self._job_messages = [
-            _START.pack(SIGNATURE, _JOB_MESSAGE_SIZE, VERSION, 0, type, 0) + self._about_me
-            for type in range(len(TYPE_NAMES))
-        ]
-        self._before_id: dict[int, bytes] = {}
+        self._heads: dict[int, bytes] = {}
 
     def packet(self, type: int, data: bytes, message_flags: int = 0, count: int = 0) -> bytes:
         """A packet of ``type`` with ``data`` behind the header."""
@@ -195,41 +192,38 @@ class PacketWriter:
         ``mark`` is the sender's set of holders in 16 bits, 0: not told. It stands in two bytes of
         the message flags that the C server leaves 0 and does not look at.
         """
-        # What stands before and behind the id is nearly always the same.
-        key = (mark << 8 | message_flags) << 8 | type
-        before = self._before_id.get(key)
-        if before is None:
-            if len(self._before_id) >= MANY_HEADS:
-                self._before_id.clear()
-            before = self._before_id[key] = b"%b%c%b" % (
-                self._job_messages[type],
-                message_flags,
-                _U16.pack(mark),
-            )
+        before = self._before_ids(type, 1, message_flags, mark)
         return before + id + (_SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux))
 
     def about_jobs(self, type: int, ids: list[bytes], aux: int, mark: int) -> bytes:
         """The same for all the jobs ``ids``, which stand one behind the other. Only for nodes that
         are known to read it, unless there is but one."""
-        if len(ids) == 1:
-            return self.about_job(type, ids[0], aux, 0, mark)
-        length = HEADER_SIZE + len(ids) * ID_LENGTH + 4
-        return b"".join(
-            (
+        before = self._before_ids(type, len(ids), 0, mark)
+        return b"".join([before, *ids, _SMALL[aux] if aux < len(_SMALL) else _U32.pack(aux)])
+
+    def _before_ids(self, type: int, count: int, message_flags: int, mark: int) -> bytes:
+        """What stands before the ids of ``count`` jobs; it is nearly always the same."""
+        key = ((count << 16 | mark) << 8 | message_flags) << 8 | type
+        before = self._heads.get(key)
+        if before is None:
+            if len(self._heads) >= MANY_HEADS:
+                self._heads.clear()
+            length = HEADER_SIZE + count * ID_LENGTH + 4
+            before = self._heads[key] = b"%b%b%c%b" % (
                 _START.pack(SIGNATURE, length, VERSION, 0, type, 0),
                 self._about_me,
-                b"\0" + _U16.pack(mark),
-                *ids,
-                _U32.pack(aux),
+                message_flags,
+                _U16.pack(mark),
             )
-        )
+        return before
 
     def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
         return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
-        """REPLJOB (one job) or YOURJOBS with serialised ``jobs``."""
+        """REPLJOB (one job, or several for a node that is known to read it) or YOURJOBS with
+        serialised ``jobs``."""
         data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
         return b"".join(
             (
@@ -386,7 +380,7 @@ def read_jobs(packet: bytes) -> JobsMessage:
     while at < size:
         if at + 4 > size:
             raise PacketError("a job goes past the end")
-        end = at + 4 + int.from_bytes(packet[at : at + 4], "little")
+        end = at + 4 + serialjob.read_u32(packet, at)
         if end > size:
             raise PacketError("a job goes past the end")
         jobs.append(packet[at:end])

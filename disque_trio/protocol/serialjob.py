@@ -22,6 +22,9 @@ Head = tuple[int, bytes, int, int, int, int, int, int, int, int, int, int]
 _HEAD_SIZE: Final = HEAD.size
 _FIXED: Final = _HEAD_SIZE - 8  # the 68 bytes
 _U32: Final = Struct("<I")
+_U64: Final = Struct("<Q")
+_FIRST: Final = Struct("<BBHI")  # state, flags, copies, expiry
+_MIDDLE: Final = Struct("<IIHHI")  # delay to the length of the queue
 NODE_ID_LENGTH: Final = 40
 ID_LENGTH: Final = 40  # of a job
 
@@ -133,47 +136,93 @@ class SerialJob:
         self.gc_retry = gc_retry
 
 
-def encode_job(
-    id: bytes,
-    state: int,
-    flags: int,
-    repl: int,
-    etime: int,
-    ctime: int,
-    delay: int,
-    retry: int,
-    nacks: int,
-    deliveries: int,
-    queue: bytes,
-    body: bytes,
-    nodes: bytes,
-) -> bytes:
-    """The bytes of a job; see ``SerialJob``. ``state`` may have the GC attempts in its upper four
-    bits."""
-    # To make a SerialJob only to encode it would be half of the work.
-    return b"".join(
-        (
-            HEAD.pack(
-                _FIXED + 12 + len(queue) + len(body) + len(nodes),
+class JobWriter:
+    """Serialises jobs; see ``SerialJob``. Most are like the one before but for the id, the creation
+    and the body, so what stands around these is kept."""
+
+    def __init__(self) -> None:
+        self._state = -1
+        self._flags = 0
+        self._repl = 0
+        self._etime = 0
+        self._before = b""
+        self._delay = 0
+        self._retry = 0
+        self._nacks = 0
+        self._deliveries = 0
+        self._queue = b""
+        self._behind = bytes(_MIDDLE.size)
+        self._nodes = b""
+        self._ending = bytes(4)
+        self._size = 0
+        self._body_size = bytes(4)
+        self._length = 0
+        self._start = bytes(4)
+
+    def encode(
+        self,
+        id: bytes,
+        state: int,
+        flags: int,
+        repl: int,
+        etime: int,
+        ctime: int,
+        delay: int,
+        retry: int,
+        nacks: int,
+        deliveries: int,
+        queue: bytes,
+        body: bytes,
+        nodes: bytes,
+    ) -> bytes:
+        """The bytes of a job. ``state`` may have the GC attempts in its upper four bits."""
+        if (
+            etime != self._etime
+            or state != self._state
+            or flags != self._flags
+            or repl != self._repl
+        ):
+            self._before = _FIRST.pack(state, flags, repl, etime)
+            self._state = state
+            self._flags = flags
+            self._repl = repl
+            self._etime = etime
+        if (
+            queue != self._queue
+            or delay != self._delay
+            or retry != self._retry
+            or nacks != self._nacks
+            or deliveries != self._deliveries
+        ):
+            self._behind = _MIDDLE.pack(delay, retry, nacks, deliveries, len(queue)) + queue
+            self._queue = queue
+            self._delay = delay
+            self._retry = retry
+            self._nacks = nacks
+            self._deliveries = deliveries
+        if nodes != self._nodes:
+            self._ending = _U32.pack(len(nodes) // NODE_ID_LENGTH) + nodes
+            self._nodes = nodes
+        size = len(body)
+        if size != self._size:
+            self._body_size = _U32.pack(size)
+            self._size = size
+        length = _FIXED + 12 + len(queue) + size + len(nodes)
+        if length != self._length:
+            self._start = _U32.pack(length)
+            self._length = length
+        return b"".join(
+            (
+                self._start,
                 id,
-                state,
-                flags,
-                repl,
-                etime,
-                ctime,
-                delay,
-                retry,
-                nacks,
-                deliveries,
-                len(queue),
-            ),
-            queue,
-            _U32.pack(len(body)),
-            body,
-            _U32.pack(len(nodes) // NODE_ID_LENGTH),
-            nodes,
+                self._before,
+                _U64.pack(ctime),
+                self._behind,
+                self._body_size,
+                body,
+                self._ending,
+            )
         )
-    )
 
 
 def split_nodes(ids: bytes) -> list[bytes]:

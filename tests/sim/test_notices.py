@@ -6,7 +6,15 @@ from tests.simulator.plan import SAFETY
 from tests.simulator.world import World
 
 SEEDS = 6
-TYPES = (bus.SETACK, bus.GOTACK, bus.DELJOB)
+TYPES = (bus.REPLJOB, bus.GOTJOB, bus.SETACK, bus.GOTACK, bus.DELJOB)
+
+
+def names_many(packet: bytes) -> bool:
+    """Whether it is one of ``TYPES`` and about several jobs."""
+    type = bus.packet_type(packet)
+    if type == bus.REPLJOB:
+        return len(bus.read_jobs(packet).jobs) > 1
+    return type in TYPES and bus.names_many(packet)
 
 
 def test_nodes_that_pass_over_packets_that_name_many_jobs_end_all_jobs_all_the_same() -> None:
@@ -14,10 +22,9 @@ def test_nodes_that_pass_over_packets_that_name_many_jobs_end_all_jobs_all_the_s
 
     def as_c_nodes(world: World) -> None:
         def drops(packet: bytes) -> bool:
-            type = bus.packet_type(packet)
-            many = type in TYPES and bus.names_many(packet)
+            many = names_many(packet)
             if many:
-                seen[type] += 1
+                seen[bus.packet_type(packet)] += 1
             return many
 
         world.drops = drops
@@ -32,9 +39,8 @@ def test_the_simulated_clusters_send_such_packets_of_all_types() -> None:
 
     def watched(world: World) -> None:
         def drops(packet: bytes) -> bool:
-            type = bus.packet_type(packet)
-            if type in TYPES and bus.names_many(packet):
-                seen.add(type)
+            if names_many(packet):
+                seen.add(bus.packet_type(packet))
             return False
 
         world.drops = drops

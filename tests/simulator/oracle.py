@@ -144,7 +144,7 @@ class Oracle:
                     trace.add(f"{machine.index} to {target} {packet_text(packet)}")
                 type = bus.packet_type(packet)
                 if type == bus.GOTJOB:
-                    promised.append(bus.read_about_job(packet).id)
+                    promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
                     # The jobs that are delivered at most once are nowhere else then.
                     self._given.update(data[4:44] for data in bus.read_jobs(packet).jobs)

@@ -7,7 +7,17 @@ from disque_trio.cluster.hosts import Hosts
 from disque_trio.cluster.members import Member
 from disque_trio.cluster.peers import Peers
 from disque_trio.process.addresses import is_loopback
-from disque_trio.protocol.bus import DELJOB, GOTACK, SETACK, TYPE_NAMES, names_many, packet_type
+from disque_trio.protocol.bus import (
+    DELJOB,
+    GOTACK,
+    GOTJOB,
+    REPLJOB,
+    SETACK,
+    TYPE_NAMES,
+    names_many,
+    packet_type,
+    read_jobs,
+)
 from tests.support.node_bench import START, Bench
 
 
@@ -191,7 +201,12 @@ class Mesh:
 
 def without_mark(packet: bytes) -> bytes:
     """``packet`` as a C node would send it."""
-    if packet_type(packet) not in (SETACK, GOTACK, DELJOB):
+    type = packet_type(packet)
+    if type == REPLJOB:
+        assert len(read_jobs(packet).jobs) == 1
+    if type == GOTJOB:
+        assert not names_many(packet)
+    if type not in (SETACK, GOTACK, DELJOB):
         return packet
     assert not names_many(packet)
     return packet[:142] + b"\0\0" + packet[144:]

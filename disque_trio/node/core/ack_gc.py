@@ -62,6 +62,8 @@ class AckGc:
         self._notices = notices
         self._peers = peers
         self._random = rng.random
+        self._spread_at = 0
+        self._spread = 0
 
     # ---- what a client says -----------------------------------------------------------------
 
@@ -123,11 +125,16 @@ class AckGc:
 
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
+        now = self._machine.now
+        # Nearly all are gone by the second attempt, for which one time does for all that are told
+        # together. Those that are not may have been told in a packet that nobody reads.
+        if now != self._spread_at or job.gc_retry:
+            self._spread_at = now
+            self._spread = int(self._random() * _SPREAD) - _SPREAD // 2
         gap = min(FIRST_GAP << int(job.gc_retry), MAX_GAP)
         if job.gc_retry < MAX_ATTEMPTS:
             job.gc_retry += 1
-        gap += int(self._random() * _SPREAD) - _SPREAD // 2
-        self._store.timers.move(job, min(self._machine.now + gap, job.etime * 1000 + 1000))
+        self._store.timers.move(job, min(now + gap + self._spread, job.etime * 1000 + 1000))
 
     def _not_confirmed(self, job: Job) -> list[bytes]:
         """The nodes that may still bring ``job`` back, without those removed from the cluster for
@@ -219,13 +226,13 @@ class AckGc:
         if job is None:
             return
         if job.state == ACKED and job.delivered and message.mark:
-            self._note_confirmed(job, sender)
-            if message.mark != self._replicas.sets.mark(job.delivered):
-                # Others may hold it that the sender never heard of.
-                if self._is_confirmed(job):
-                    self._finish(job)
+            if message.mark == self._replicas.sets.mark(job.delivered):
+                self._end(job)
                 return
-            self._end(job)
+            # Others may hold it that the sender never heard of.
+            self._note_confirmed(job, sender)
+            if self._is_confirmed(job):
+                self._finish(job)
             return
         if self._notes.eventing:
             self._notes.note(schema.DELETED, job, schema.BY_PEER)

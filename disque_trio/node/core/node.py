@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.eventlog import schema
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
@@ -17,7 +16,7 @@ from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, WAIT_REPL, Job, JobIds
+from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
@@ -94,7 +93,8 @@ class Node(Machine):
         self.notes = EventNotes(self)
         self.queues = Queues(self)
         self.waits = ReplicationWaits(self)
-        replicas = self.replicas = Replicas(id, peers, packets)
+        notices = self._notices = Notices(peers, packets)
+        replicas = self.replicas = Replicas(id, peers, packets, notices)
         store = self.store = JobStore(
             self, self.notes, self.queues, replicas, self.waits, entropy, rng
         )
@@ -104,16 +104,15 @@ class Node(Machine):
         tombstones = Tombstones(peers, packets)
         exports = self.exports = Exports(store, codec, peers, packets)
         self.replication = Replication(
-            store, aof_codec, codec, placement, exports, tombstones, peers, packets
+            store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
         self.requeue = Requeue(store, exports, peers, packets)
-        self._notices = Notices(peers, packets)
-        self.ack_gc = AckGc(store, tombstones, self._notices, peers, rng)
+        self.ack_gc = AckGc(store, tombstones, notices, peers, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            self.replication, self.requeue, self.ack_gc, self.federation, exports, self._notices
+            self.replication, self.requeue, self.ack_gc, self.federation, exports, notices
         )
 
     @property
@@ -176,17 +175,10 @@ class Node(Machine):
         over = self.now - job.etime * 1000
         # A delay just below the time to live leaves less time than the timers are late; such a
         # job still gets its place in the queue for the second until it is dropped.
-        if over >= 1000 or (
-            over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state in (WAIT_REPL, ACKED))
-        ):
-            store.total_expired += 1
-            if self.notes.eventing:
-                self.notes.note(schema.EXPIRED, job)
-            store.delete(job)
+        if over >= 1000 or (over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state == ACKED)):
+            store.expire(job)
         elif state == ACKED:
             self.ack_gc.collect(job)
-        elif state == WAIT_REPL:
-            store.schedule(job)
         else:
             self.requeue.due(job)
 
@@ -234,7 +226,7 @@ class Node(Machine):
 
     def commit(self) -> None:
         super().commit()
-        if self._notices.waiting:
+        if self._notices.waiting or self._notices.copies:
             self._notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:

@@ -1,7 +1,7 @@
-"""Gathers what a turn has to tell other nodes about acknowledged jobs.
+"""Gathers what a turn has to tell other nodes about jobs that are copied, acknowledged or deleted.
 
-Consumers acknowledge jobs by the dozen, and each of them has to be told to another node, which
-confirms it. What is to be said of many jobs to one node leaves as one packet at the end of the
+Jobs are added and acknowledged by the dozen, and each of them has to be told to other nodes, which
+confirm it. What is to be said of many jobs to one node leaves as one packet at the end of the
 turn, if that node is known to read such packets: it said so by a mark in a GOTACK, or it sent one
 itself. C Disque would pass over a packet that names several jobs; it gets one for each.
 """
@@ -9,13 +9,15 @@ itself. C Disque would pass over a packet that names several jobs; it gets one f
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
 MOST: Final = 1_000  # jobs that one packet names
+MOST_COPIED: Final = 32 * 1024  # bytes of several jobs in one packet
 
 
 class Notices:
-    """The packets about acknowledged jobs that leave at the end of the turn.
+    """The packets about jobs that leave at the end of the turn, copies before all others.
 
     Args:
         peers: the rest of the cluster.
@@ -23,13 +25,16 @@ class Notices:
 
     Attributes:
         waiting: ids of the jobs, by the node that is to be told, the type, aux and mark.
+        copies: serialised jobs, by the nodes that are to have them and the flags of REPLJOB.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
         self.waiting: dict[tuple[bytes, int, int, int], list[bytes]] = {}
+        self.copies: dict[tuple[tuple[bytes, ...], int], list[bytes]] = {}
         self._peers = peers
         self._packets = packets
         self._readers: set[bytes] = set()
+        self._reader = b""  # one of them
         # What was added last. The next is mostly of the same kind.
         self._node = b""
         self._type = 0
@@ -39,11 +44,14 @@ class Notices:
 
     def reads_many(self, node: bytes) -> None:
         """``node`` reads packets that name several jobs."""
-        self._readers.add(node)
+        if node is not self._reader:
+            self._readers.add(node)
+            self._reader = node
 
     def reads_one(self, node: bytes) -> None:
         """``node`` did not answer: if another program runs there now, it may not read them."""
         self._readers.discard(node)
+        self._reader = b""
 
     def add(self, node: bytes, type: int, id: bytes, aux: int, mark: int) -> None:
         """Tell ``node`` about the job ``id``; see ``PacketWriter.about_job``."""
@@ -62,8 +70,21 @@ class Notices:
             self._ids = ids
         self._ids.append(id)
 
+    def copy(self, job: bytes, nodes: tuple[bytes, ...], flags: int) -> None:
+        """Send REPLJOB for ``job``, which is serialised, to ``nodes``."""
+        key = (nodes, flags)
+        jobs = self.copies.get(key)
+        if jobs is None:
+            self.copies[key] = [job]
+        else:
+            jobs.append(job)
+
     def send(self) -> None:
         """Let them leave; called at the end of the turn."""
+        if self.copies:
+            copies, self.copies = self.copies, {}
+            for (nodes, flags), jobs in copies.items():
+                self._send_copies(jobs, nodes, flags)
         waiting, self.waiting = self.waiting, {}
         for (node, type, aux, mark), ids in waiting.items():
             step = MOST if node in self._readers else 1
@@ -71,6 +92,28 @@ class Notices:
                 packet = self._packets.about_jobs(type, ids[at : at + step], aux, mark)
                 self._peers.send(node, packet)
 
+    def _send_copies(self, jobs: list[bytes], nodes: tuple[bytes, ...], flags: int) -> None:
+        """Send ``jobs`` to ``nodes``, in as few packets as each of them reads."""
+        if len(jobs) > 1:
+            readers = self._readers
+            others = tuple([node for node in nodes if node not in readers])
+            if others:
+                for job in jobs:
+                    self._send_copies([job], others, flags)
+                nodes = tuple([node for node in nodes if node in readers])
+        at = 0
+        while nodes and at < len(jobs):
+            size = len(jobs[at])
+            end = at + 1
+            while end < len(jobs) and size + len(jobs[end]) <= MOST_COPIED:
+                size += len(jobs[end])
+                end += 1
+            packet = self._packets.jobs(bus.REPLJOB, jobs[at:end], flags)
+            for node in nodes:
+                self._peers.send(node, packet)
+            at = end
+
     def drop(self) -> None:
         """Forget them: what the turn noted is not on disk."""
         self.waiting = {}
+        self.copies = {}

@@ -22,7 +22,7 @@ _ROOMY: Final = 160  # bytes an entry; one that just grew has some 80
 
 
 class Registry(Generic[V]):
-    """A mapping with a stateless cursor. Hot paths access ``shards`` directly.
+    """A mapping with a stateless cursor. Hot paths access ``shards`` and ``shard_of``.
 
     Attributes:
         shards: the dicts, in the order of the scan; to be read, not replaced.
@@ -40,7 +40,7 @@ class Registry(Generic[V]):
     def __len__(self) -> int:
         return self.count
 
-    def shard(self, key: bytes) -> dict[bytes, V]:
+    def shard_of(self, key: bytes) -> dict[bytes, V]:
         """The dict in which ``key`` is, if it is there."""
         if key != self._last_key:
             self._last_shard = self.shards[_crc32(key) >> _SHARD_SHIFT]
@@ -49,16 +49,16 @@ class Registry(Generic[V]):
 
     def get(self, key: bytes) -> V | None:
         """The value of ``key`` or None."""
-        return self.shard(key).get(key)
+        return self.shard_of(key).get(key)
 
     def put(self, key: bytes, value: V) -> None:
         """Add ``key``, which must not be there."""
-        self.shard(key)[key] = value
+        self.shard_of(key)[key] = value
         self.count += 1
 
     def drop(self, key: bytes) -> None:
         """Remove ``key``, which must be there."""
-        del self.shard(key)[key]
+        del self.shard_of(key)[key]
         self.count -= 1
 
     def values(self) -> list[V]:

@@ -20,6 +20,9 @@ class ReplicaSets:
         self._encoded: dict[tuple[bytes, ...], bytes] = {}
         self._read: dict[bytes, tuple[bytes, ...]] = {}
         self._marks: dict[tuple[bytes, ...], int] = {}
+        # Of the set that was asked for last; the next is mostly the same.
+        self._set: tuple[bytes, ...] = ()
+        self._mark = 0
         self._larger: dict[tuple[tuple[bytes, ...], bytes], tuple[bytes, ...]] = {}
 
     def of(self, ids: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -52,11 +55,15 @@ class ReplicaSets:
     def mark(self, ids: tuple[bytes, ...]) -> int:
         """The set in 16 bits, never 0: two nodes see by it whether they know of the same holders,
         in whatever order they learned of them."""
+        if ids is self._set and self._mark:
+            return self._mark
         mark = self._marks.get(ids)
         if mark is None:
             if len(self._marks) >= MANY:
                 self._marks.clear()
             mark = self._marks[ids] = crc32(b"".join(sorted(ids))) % 0xFFFF + 1
+        self._set = ids
+        self._mark = mark
         return mark
 
     def add(self, ids: tuple[bytes, ...], id: bytes) -> tuple[bytes, ...]:

@@ -2,10 +2,11 @@
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import Job
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.replica_sets import ReplicaSets
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
-from disque_trio.protocol.serialjob import encode_job
+from disque_trio.protocol.serialjob import JobWriter
 
 
 class Replicas:
@@ -16,6 +17,7 @@ class Replicas:
         own: this node's id.
         peers: the rest of the cluster.
         packets: makes this node's packets.
+        notices: what other nodes are told at the end of the turn.
 
     Attributes:
         own: this node's id.
@@ -23,12 +25,14 @@ class Replicas:
         sets: all sets of nodes.
     """
 
-    def __init__(self, own: bytes, peers: Peers, packets: PacketWriter) -> None:
+    def __init__(self, own: bytes, peers: Peers, packets: PacketWriter, notices: Notices) -> None:
         self.own = own
         self.alone: tuple[bytes, ...] = (own,)
         self.sets = ReplicaSets()
         self._peers = peers
         self._packets = packets
+        self._notices = notices
+        self._writer = JobWriter()
         self._raw = own  # what was read last; the next is mostly the same
         self._read: tuple[bytes, ...] | None = None
 
@@ -53,7 +57,7 @@ class Replicas:
     def serialize(self, job: Job, flags: int, etime: int, body: bytes) -> bytes:
         """Serialise ``job`` with the nodes that may hold it. What files and other nodes are told
         differently is given: ``flags``, ``etime`` (s) and ``body``."""
-        return encode_job(
+        return self._writer.encode(
             job.id,
             job.state,
             flags,
@@ -115,12 +119,10 @@ class Replicas:
 
     def tell_deleted(self, id: bytes, job: Job | None) -> None:
         """Delete the copies of ``job``; when it is not known here (None), all nodes are asked."""
-        packet = self._packets.about_job(bus.DELJOB, id)
-        if job is not None:
-            self.tell(job, packet)
-        else:
-            for node in self._peers.everyone():
-                self._peers.send(node, packet)
+        for node in self._peers.everyone() if job is None else self.of(job):
+            if node != self.own:
+                # Not at once: a copy of the job may be about to leave.
+                self._notices.add(node, bus.DELJOB, id, 0, 0)
 
     def tell_acked(self, id: bytes, job: Job) -> None:
         """Tell the node ``id``, which does not know it, that ``job`` was acknowledged."""

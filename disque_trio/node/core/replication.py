@@ -22,6 +22,7 @@ from disque_trio.node.core.job import (
     WAIT_REPL,
     Job,
 )
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
@@ -50,6 +51,7 @@ class Replication:
         placement: chooses nodes.
         exports: the jobs that other nodes want.
         tombstones: the jobs that have ended.
+        notices: what other nodes are told at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
     """
@@ -62,6 +64,7 @@ class Replication:
         placement: Placement,
         exports: Exports,
         tombstones: Tombstones,
+        notices: Notices,
         peers: Peers,
         packets: PacketWriter,
     ) -> None:
@@ -75,6 +78,7 @@ class Replication:
         self._placement = placement
         self._exports = exports
         self._tombstones = tombstones
+        self._notices = notices
         self._peers = peers
         self._packets = packets
 
@@ -121,15 +125,12 @@ class Replication:
         holders = tuple(chosen) if external else (self._replicas.own, *chosen)
         job.delivered = self._replicas.sets.of(holders)
         job.confirmed = []
-        self._store.schedule(job)
         self.send_copy(job, chosen, 0)
 
     def send_copy(self, job: Job, nodes: list[bytes], flags: int) -> None:
         """Send REPLJOB to ``nodes``."""
         if nodes:
-            packet = self._packets.jobs(bus.REPLJOB, [self._codec.encode(job)], flags)
-            for id in nodes:
-                self._peers.send(id, packet)
+            self._notices.copy(self._codec.encode(job), tuple(nodes), flags)
 
     def _replicated(self, job: Job) -> None:
         """Reply to the producer of ``job`` and queue it: enough nodes have confirmed."""
@@ -183,6 +184,8 @@ class Replication:
         while (wait := waits.due(now)) is not None:
             if wait.deadline and now >= wait.deadline:
                 self._cancel(wait, _TIMEOUT)
+            elif now >= wait.job.etime * 1000 + 1000:
+                self._store.expire(wait.job)
             else:
                 waits.attempts.append((now + RETRY_GAP, wait))
                 self._try_once_more(wait, now)
@@ -212,6 +215,9 @@ class Replication:
         elif now >= wait.repeat:
             # Everybody was told. What is lost has to be said again, but a node that does not read
             # must not be buried under it.
+            if wait.gap > RETRY_GAP:
+                for id in silent:
+                    self._notices.reads_one(id)
             self.send_copy(job, silent, 0)
             wait.gap = min(2 * wait.gap, MAX_RETRY_GAP)
             wait.repeat = now + wait.gap
@@ -232,17 +238,22 @@ class Replication:
         return memory.used <= memory.external_above or self._store.jobs.get(id) is not None
 
     def on_repljob(self, sender: bytes, message: JobsMessage) -> None:
-        """Handle REPLJOB: hold a copy, unless there is a reason not to."""
-        jobs = message.jobs
-        if len(jobs) != 1:
-            raise PacketError("a REPLJOB with several jobs")
+        """Handle REPLJOB: hold copies, unless there is a reason not to. Raises PacketError."""
+        if len(message.jobs) != 1:
+            if not message.jobs:
+                raise PacketError("a REPLJOB without a job")
+            self._notices.reads_many(sender)
+        if not (self._peers.leaving or self._machine.write_problem):
+            for data in message.jobs:
+                new = self._codec.decode(data)
+                if new is None:
+                    raise PacketError("a REPLJOB without a job")
+                self._take_copy(sender, new, message.flags & bus.NOREPLY == 0)
+
+    def _take_copy(self, sender: bytes, new: Job, confirm: bool) -> None:
+        """Hold ``new``, a copy that ``sender`` has sent, unless there is a reason not to."""
         machine = self._machine
         store = self._store
-        if self._peers.leaving or machine.write_problem:
-            return
-        new = self._codec.decode(jobs[0])
-        if new is None:
-            raise PacketError("a REPLJOB without a job")
         job = store.jobs.get(new.id)
         if job is None and self._tombstones.refuse(sender, new.id):
             return
@@ -265,8 +276,10 @@ class Replication:
             # All else is as it came first, here as on a C node.
             for id in new.delivered or ():
                 self._replicas.add(job, id)
-        if not message.flags & bus.NOREPLY:
-            self._peers.send(sender, self._packets.about_job(bus.GOTJOB, new.id, 1))
+            if confirm:
+                self._notices.reads_one(sender)  # it may not have read what confirmed the first
+        if confirm:
+            self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
 
     def _is_paused_in(self, name: bytes) -> bool:
         queue = self._store.queues.by_name.get(name)

@@ -154,7 +154,7 @@ class JobStore:
             self.dump_number,
         )
         jobs = self.jobs
-        jobs.shard(id)[id] = job
+        jobs.shard_of(id)[id] = job
         jobs.count += 1
         self._memory.used += JOB_OVERHEAD + len(body)
         return job
@@ -164,7 +164,7 @@ class JobStore:
         known; returns whether."""
         id = job.id
         jobs = self.jobs
-        shard = jobs.shard(id)
+        shard = jobs.shard_of(id)
         if id in shard:
             return False
         shard[id] = job
@@ -284,12 +284,19 @@ class JobStore:
         self.timers.remove(job)
         id = job.id
         jobs = self.jobs
-        del jobs.shard(id)[id]
+        del jobs.shard_of(id)[id]
         jobs.count -= 1
         body = job.body
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
         if self.evictable:
             self.evictable.pop(id, None)
+
+    def expire(self, job: Job) -> None:
+        """Forget ``job``, since its time to live is over."""
+        self.total_expired += 1
+        if self.notes.eventing:
+            self.notes.note(schema.EXPIRED, job)
+        self.delete(job)
 
     # ---- time -------------------------------------------------------------------------------
 

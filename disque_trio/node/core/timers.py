@@ -25,26 +25,32 @@ class JobTimers:
     def __init__(self) -> None:
         self._buckets: dict[int, list[Job]] = {}
         self._order: list[int] = []  # heap of the buckets' numbers
+        # Into which the last job was put. Jobs that are acknowledged together go into one bucket.
+        self._number = -1
+        self._bucket: list[Job] = []
 
     def add(self, job: Job, awake: int) -> None:
         """Look at ``job``, which must not be in the timers, at ``awake`` (ms, not 0)."""
         job.awake = awake
         number = awake >> _SHIFT
-        bucket = self._buckets.get(number)
-        if bucket is None:
-            self._buckets[number] = [job]
-            job.slot = 0
-            heappush(self._order, number)
-        else:
-            slot = len(bucket)
-            job.slot = _SLOTS[slot] if slot < _MANY else slot
-            bucket.append(job)
+        if number != self._number:
+            bucket = self._buckets.get(number)
+            if bucket is None:
+                bucket = self._buckets[number] = []
+                heappush(self._order, number)
+            self._number = number
+            self._bucket = bucket
+        bucket = self._bucket
+        slot = len(bucket)
+        job.slot = _SLOTS[slot] if slot < _MANY else slot
+        bucket.append(job)
 
     def remove(self, job: Job) -> None:
         """Forget ``job``; nothing happens when it is not in the timers."""
         if job.awake == 0:
             return
-        bucket = self._buckets[job.awake >> _SHIFT]
+        number = job.awake >> _SHIFT
+        bucket = self._bucket if number == self._number else self._buckets[number]
         last = bucket.pop()
         if last is not job:
             bucket[job.slot] = last
@@ -66,8 +72,15 @@ class JobTimers:
         while order:
             if buckets[order[0]]:
                 return (order[0] + 1) << _SHIFT
-            del buckets[heappop(order)]
+            self._drop_first()
         return 0
+
+    def _drop_first(self) -> None:
+        """Forget the first bucket."""
+        number = heappop(self._order)
+        del self._buckets[number]
+        if number == self._number:
+            self._number = -1
 
     def due(self, now: int, limit: int) -> list[Job]:
         """Take out up to ``limit`` jobs whose time has come by ``now`` (ms).
@@ -81,7 +94,7 @@ class JobTimers:
             room = limit - len(found)
             if len(bucket) <= room:
                 found += bucket
-                del self._buckets[heappop(order)]
+                self._drop_first()
             else:
                 found += bucket[-room:]
                 del bucket[-room:]
@@ -94,4 +107,5 @@ class JobTimers:
         buckets = list(self._buckets.values())
         self._buckets.clear()
         self._order.clear()
+        self._number = -1
         return buckets

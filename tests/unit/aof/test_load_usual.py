@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from disque_trio.aof.format import AofError, RecordReader
 from disque_trio.aof.loader import RECORDS_A_STEP, Loader
-from disque_trio.protocol.serialjob import deljob, encode_job, loadjob, paused_queue
+from disque_trio.protocol.serialjob import JobWriter, deljob, loadjob, paused_queue
 from tests.support.node_bench import START, Bench
 
 SECOND = START // 1000
@@ -27,7 +27,7 @@ def job_id(number: int) -> bytes:
 
 ids = st.integers(0, 5).map(job_id)
 jobs = st.builds(
-    encode_job,
+    JobWriter().encode,
     ids,
     st.sampled_from((0, 1, 1, 2, 2, 2, 3, 4, 0x12, 0xF1)),
     st.integers(0, 255),
@@ -141,7 +141,7 @@ def test_records_are_only_loaded_whole_and_no_more_than_wanted(
 
 
 def test_a_step_ends_after_as_many_records_whatever_they_are(tmp_path: Path) -> None:
-    job = encode_job(job_id(1), 1, 0, 1, 2**31, 1, 0, 300, 0, 0, b"q", b"x", OWN)
+    job = JobWriter().encode(job_id(1), 1, 0, 1, 2**31, 1, 0, 300, 0, 0, b"q", b"x", OWN)
     record = loadjob(job) + paused_queue(b"q", 1) + deljob(job_id(1))
     path = tmp_path / "aof"
     path.write_bytes(record * RECORDS_A_STEP)
@@ -153,7 +153,7 @@ def test_a_step_ends_after_as_many_records_whatever_they_are(tmp_path: Path) -> 
 
 def test_what_nodes_write_is_loaded_in_one_go() -> None:
     jobs = [
-        encode_job(job_id(n), state, 0, 1, 2**31, 1, 0, 300, 0, 0, b"q", b"x" * size, nodes)
+        JobWriter().encode(job_id(n), state, 0, 1, 2**31, 1, 0, 300, 0, 0, b"q", b"x" * size, nodes)
         for n, (state, size, nodes) in enumerate(
             (state, size, nodes)
             for state in (0, 1, 2)

@@ -95,6 +95,7 @@ class Neighbour:
         """Send a large job; returns its id."""
         bench = self._bench
         bench.send(bench.client(), "ADDJOB", "theirs", BODY, 0, "REPLICATE", 2)
+        bench.node.commit()
         packet = self._copies.packets.pop()
         await trio.to_thread.run_sync(self._sock.sendall, packet)
         return first_job_id(packet)

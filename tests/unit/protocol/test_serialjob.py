@@ -1,14 +1,16 @@
 """Jobs as bytes: the layout, and what is refused."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.protocol.serialjob import (
+    JobWriter,
     SerialJob,
     SerialJobError,
     decode_job,
-    encode_job,
 )
 
 ID = b"D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"
@@ -19,10 +21,11 @@ FIELDS = [
 ]  # fmt: skip
 
 
-def encode(job: SerialJob) -> bytes:
+def encode(job: SerialJob, writer: JobWriter | None = None) -> bytes:
+    writer = writer or JobWriter()
     state = job.state | job.gc_retry << 4
     numbers = (job.repl, job.etime, job.ctime, job.delay, job.retry, job.nacks, job.deliveries)
-    return encode_job(job.id, state, job.flags, *numbers, job.queue, job.body, job.nodes)
+    return writer.encode(job.id, state, job.flags, *numbers, job.queue, job.body, job.nodes)
 
 
 def fields(job: SerialJob) -> dict[str, object]:
@@ -52,6 +55,41 @@ jobs = st.builds(
 )
 
 EXAMPLE = SerialJob(ID, 2, 4, 3, 5, 6, 7, 8, 9, 10, b"qq", b"hello", NODE, 1)
+
+
+# Each field is often that of another one of them.
+alike = st.lists(
+    st.builds(
+        SerialJob,
+        id=st.just(ID),
+        queue=st.sampled_from([b"", b"q", b"r"]),
+        body=st.sampled_from([b"", b"x", b"y"]),
+        nodes=st.sampled_from([b"", NODE, NODE[::-1], NODE * 2]),
+        **{
+            name: st.integers(0, 2)
+            for name in FIELDS
+            if name not in ("id", "queue", "body", "nodes")
+        },
+    ),
+    max_size=6,
+)
+
+
+@given(alike)
+def test_what_was_written_before_makes_no_difference(jobs: list[SerialJob]) -> None:
+    writer = JobWriter()
+    assert [encode(job, writer) for job in jobs] == [encode(job) for job in jobs]
+
+
+def test_a_number_that_is_too_large_leaves_no_trace() -> None:
+    writer = JobWriter()
+    for name in ("etime", "delay"):
+        job = SerialJob(**fields(EXAMPLE))  # type: ignore[arg-type]
+        setattr(job, name, 2**32)
+        for _ in range(2):
+            with pytest.raises(struct.error):
+                encode(job, writer)
+        assert encode(EXAMPLE, writer) == encode(EXAMPLE)
 
 
 def test_a_job_is_laid_out_as_disque_does() -> None:

@@ -9,7 +9,7 @@ from disque_trio.aof.dump import dump_all
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, FLAG_QUEUED_BEFORE
 from disque_trio.protocol import bus
-from disque_trio.protocol.serialjob import decode_job, encode_job, loadjob
+from disque_trio.protocol.serialjob import JobWriter, decode_job, loadjob
 from tests.support.aof_disk import SimulatedDisk
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -23,7 +23,9 @@ def foreign_job(left: int, holders: list[bytes], flags: int = FOREIGN, id: bytes
     """A job with ``flags`` as another version sends it (``left``: s) or writes it (etime)."""
     retry = 10 if id == ID else 0
     nodes = b"".join(holders)
-    return encode_job(id, ACTIVE, flags, 2, left, 10**18, 0, retry, 0, 0, b"q", b"body", nodes)
+    return JobWriter().encode(
+        id, ACTIVE, flags, 2, left, 10**18, 0, retry, 0, 0, b"q", b"body", nodes
+    )
 
 
 def receive(mesh: Mesh, type: int, flags: int = FOREIGN, id: bytes = ID) -> None:
@@ -51,7 +53,7 @@ def flags_in(records: list[bytes]) -> list[int]:
 def load(bench: Bench, flags: int, state: int = ACTIVE) -> None:
     etime = bench.now // 1000 + 1000
     nodes = bench.node.id
-    job = encode_job(ID, state, flags, 1, etime, 10**18, 0, 10, 0, 0, b"q", b"body", nodes)
+    job = JobWriter().encode(ID, state, flags, 1, etime, 10**18, 0, 10, 0, 0, b"q", b"body", nodes)
     assert bench.node.load_record([b"LOADJOB", job], False) == 1
 
 

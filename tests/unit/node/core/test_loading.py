@@ -2,7 +2,7 @@
 
 from disque_trio.node.core.aof_codec import LARGE_BODY
 from disque_trio.node.core.job import ACTIVE
-from disque_trio.protocol.serialjob import encode_job, loadjob
+from disque_trio.protocol.serialjob import JobWriter, loadjob
 from disque_trio.resp.ints import INT64_MAX
 from tests.support.node_bench import Bench
 
@@ -11,7 +11,7 @@ def test_a_creation_time_that_no_client_could_read_is_cut_to_what_they_can(bench
     id = b"D-%b-%b-05a1" % (b"0" * 8, b"a" * 24)
     etime = bench.now // 1000 + 1000
     nodes = bench.node.id
-    data = encode_job(id, ACTIVE, 0, 1, etime, 2**64 - 1, 0, 10, 0, 0, b"q", b"body", nodes)
+    data = JobWriter().encode(id, ACTIVE, 0, 1, etime, 2**64 - 1, 0, 10, 0, 0, b"q", b"body", nodes)
     assert bench.node.load_record([b"LOADJOB", data], False) == 1
     shown = bench("SHOW", id)
     assert shown[shown.index(b"ctime") + 1] == INT64_MAX

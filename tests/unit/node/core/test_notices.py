@@ -1,8 +1,8 @@
-"""Acknowledged jobs are told of together, to nodes that can read it."""
+"""Jobs that are copied, acknowledged or deleted are told of together, to nodes that can read it."""
 
 import pytest
 
-from disque_trio.node.core.notices import MOST
+from disque_trio.node.core.notices import MOST, MOST_COPIED
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 
@@ -126,3 +126,126 @@ def test_nothing_is_told_of_a_turn_that_is_not_on_disk(mesh: Mesh) -> None:
     assert mesh.told() == []
     mesh.advance(3)
     assert held(mesh) == [0, 0]
+
+
+COPIES = [(0, "repljob", 1), (0, "repljob", 2), (1, "gotjob", 0), (2, "gotjob", 0)]
+
+
+def add_together(mesh: Mesh, body: bytes = b"body", *options: str | int) -> list[bytes]:
+    """Jobs that were added on node 0 in one turn, with their copies."""
+    bench = mesh[0]
+    for _ in range(JOBS):
+        bench.send(bench.me, "ADDJOB", "q", body, 0, *options)
+    mesh.settle()
+    ids = bench.replies(bench.me)
+    assert all(isinstance(id, (bytes, str)) for id in ids)
+    return [id.encode() if isinstance(id, str) else bytes(id) for id in ids]  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def three() -> Mesh:
+    """Three nodes that have told each other of an end before."""
+    mesh = Mesh(3)
+    mesh[0]("ACKJOB", mesh.add(0))
+    mesh.settle()
+    mesh.told()
+    return mesh
+
+
+def test_copies_of_jobs_that_are_added_together_travel_together(three: Mesh) -> None:
+    ids = add_together(three)
+    assert three.told() == COPIES
+    assert held(three) == [JOBS] * 3
+    assert {three.holders(id)[-1] for id in ids} == {2}
+    for bench in three.nodes:
+        assert bench.node.memory.used == bench.counted_memory()
+        assert bench.node.bad_packets == 0
+
+
+def test_a_node_of_which_nothing_is_known_gets_a_packet_for_each_copy() -> None:
+    mesh = Mesh(3)
+    add_together(mesh)
+    assert mesh.told() == sorted(COPIES * JOBS)
+
+
+def test_c_nodes_get_a_packet_for_each_copy_and_others_one_for_all() -> None:
+    mesh = Mesh(3)
+    mesh.c_nodes.add(2)
+    mesh[0]("ACKJOB", mesh.add(0))
+    mesh.settle()
+    mesh.told()
+    add_together(mesh)
+    to_c = [(0, "repljob", 2), (2, "gotjob", 0)]
+    assert mesh.told() == sorted([(0, "repljob", 1), (1, "gotjob", 0), *(to_c * JOBS)])
+    assert held(mesh) == [JOBS] * 3
+
+
+def test_a_node_that_does_not_confirm_gets_a_packet_for_each_copy(three: Mesh) -> None:
+    three.lose = lambda source, target, packet: (
+        bus.packet_type(packet) == bus.REPLJOB and len(bus.read_jobs(packet).jobs) > 1
+    )
+    bench = three[0]
+    for _ in range(JOBS):
+        bench.send(bench.me, "ADDJOB", "q", "body", 0)
+    three.advance(1)
+    assert len(bench.replies(bench.me)) == JOBS
+    assert held(three) == [JOBS] * 3
+
+
+def test_a_node_that_does_not_read_the_confirmations_gets_a_packet_for_each(three: Mesh) -> None:
+    add_together(three)
+    three.lose = lambda source, target, packet: (
+        bus.packet_type(packet) == bus.GOTJOB and bus.names_many(packet)
+    )
+    bench = three[0]
+    for _ in range(JOBS):
+        bench.send(bench.me, "ADDJOB", "q", "body", 0)
+    three.advance(1)
+    assert len(bench.replies(bench.me)) == JOBS
+
+
+def test_a_packet_with_several_copies_is_not_large(three: Mesh) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def look(source: int, target: int, packet: bytes) -> bool:
+        if bus.packet_type(packet) == bus.REPLJOB:
+            sizes.append((len(packet), len(bus.read_jobs(packet).jobs)))
+        return False
+
+    three.lose = look
+    add_together(three, b"x" * (MOST_COPIED // 5))
+    assert {jobs for _, jobs in sizes} > {4}
+    assert max(size for size, _ in sizes) <= MOST_COPIED + bus.HEADER_SIZE + 8
+    sizes.clear()
+    add_together(three, b"x" * MOST_COPIED)
+    assert {jobs for _, jobs in sizes} == {1}
+    assert held(three) == [2 * JOBS] * 3
+
+
+def test_a_job_that_is_deleted_before_its_copies_have_left_is_deleted_everywhere(
+    three: Mesh,
+) -> None:
+    bench = three[0]
+    bench.send(bench.me, "ADDJOB", "q", "body", 0, "ASYNC")
+    (job,) = bench.node.store.jobs.values()
+    bench.send(bench.me, "FASTACK", job.id)
+    three.settle()
+    assert held(three) == [0, 0, 0]
+
+
+def test_copies_of_a_turn_that_is_not_on_disk_do_not_leave(three: Mesh) -> None:
+    bench = three[0]
+    bench.send(bench.me, "ADDJOB", "q", "body", 0, "ASYNC")
+    bench.node.roll_back(b"-MISCONF\r\n")
+    bench.node.commit()
+    assert three.told() == []
+
+
+def test_copies_before_a_malformed_one_are_taken(three: Mesh) -> None:
+    job = three[0].node.store.make_job(b"q", b"b", 3, 0, 5, 100)
+    data = three[0].node.bus_codec.encode(job)
+    for jobs in ([data, data[:4] + b"X" + data[5:]], []):
+        packet = three[0].node.packets.jobs(bus.REPLJOB, jobs)
+        three[1].node.receive(three.ids[0], packet, three[1].now)
+    assert three[1].node.bad_packets == 2
+    assert three[1].held(job.id)

@@ -272,6 +272,7 @@ def test_the_same_copy_twice_is_one_job_whose_holders_add_up(mesh: Mesh) -> None
     used = mesh[first].node.memory.used
     for copy in copies:
         mesh[first].node.receive(mesh.ids[0], copy, mesh[first].now)
+        mesh[first].node.commit()
     assert mesh[first].node.memory.used == used
     assert set(mesh[first].node.store.jobs.get(id).delivered) == set(mesh.ids)  # type: ignore[union-attr, arg-type]
     assert mesh.told("gotjob")[-2:] == [(first, "gotjob", 0)] * 2

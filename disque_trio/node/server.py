@@ -4,7 +4,6 @@ the generic daemon.
 
 import os
 import random
-import secrets
 import socket
 import sys
 import time
@@ -88,7 +87,7 @@ class Server(Product):
             raise StartError(str(problem)) from problem
         membership = self.cluster.membership
         self._host = NodeHost(
-            self, config, secrets.token_hex(20), self.cluster, worker, self.notifier, activated
+            self, config, os.urandom(20).hex(), self.cluster, worker, self.notifier, activated
         )
         self.node = Node(
             id=self.cluster.packets.id,

@@ -174,7 +174,7 @@ class Server(Product):
         return doors
 
     async def begin(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self.event_log.run)
+        nursery.start_soon(self.event_log.run, self.engine.when_stirred)
         if self._worker is not None:
             nursery.start_soon(self._watch_supervisor)
 

@@ -1,9 +1,11 @@
 # Everything a person needs: `make run` and `make test` do all the set-up.
-VENV ?= .venv
-COMPILED ?= .venv-compiled
+# PYTHON=python3.13 is another interpreter, with environments of its own: .venv-3.13.
+PYTHON ?=
+VENV ?= .venv$(patsubst python%,-%,$(notdir $(PYTHON)))
+COMPILED ?= $(VENV)-compiled
 SEEDS ?= 100000
 PY := $(VENV)/bin/python
-export VENV COMPILED
+export PYTHON VENV COMPILED
 # Processes of tests share what the first one has compiled.
 export PYTHONDONTWRITEBYTECODE =
 

@@ -1,15 +1,45 @@
-"""Imports that wait until somebody needs them, for libraries that import more than we use."""
+"""Imports that wait until somebody needs them, for libraries that import more than we use.
+
+``importlib.util.LazyLoader`` does the same until another import names the module: that asks it for
+its ``__spec__``, which loads it. Trio names ``ssl`` twice.
+"""
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
+from typing import Any
+
+_loading = threading.RLock()
+
+
+class _Waiting(ModuleType):
+    """A module that has loaded nothing yet. It does when it is asked for what it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        with _loading:
+            spec = self.__spec__
+            assert spec is not None
+            # What it asks itself for while it loads is there, or not, as in any module.
+            if isinstance(spec.loader, _Later):
+                spec.loader = self.__loader__ = spec.loader_state
+                spec.loader.exec_module(self)
+                self.__class__ = ModuleType  # type: ignore[assignment]
+        return ModuleType.__getattribute__(self, name)
+
+
+class _Later(LazyLoader):
+    """Makes modules that another loader, in ``loader_state``, loads when they are needed."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__class__ = _Waiting
 
 
 class _Finder:
-    """Finds modules as ever, but those that are named load with the first use of an attribute."""
+    """Finds modules as ever, but those that are named wait."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -19,7 +49,8 @@ class _Finder:
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name in self._names else None
         if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
+            spec.loader_state = spec.loader
+            spec.loader = _Later(spec.loader)
         return spec
 
 

@@ -4,6 +4,8 @@ Owns the socket and what is on its way; when it is read and written is the ``bus
 says that it would have to wait with exceptions of its own, and gives one record at a time.
 """
 
+from __future__ import annotations
+
 import select
 import socket
 import ssl
@@ -42,7 +44,7 @@ class BusLink(Link):
     """
 
     def __init__(
-        self, outgoing: bool, dirty: "list[BusLink]", drop: "Callable[[BusLink], None]"
+        self, outgoing: bool, dirty: list[BusLink], drop: Callable[[BusLink], None]
     ) -> None:
         super().__init__(outgoing)
         self.sock: socket.socket

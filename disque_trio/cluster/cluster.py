@@ -6,7 +6,6 @@ may take its time, one write at a time, and never an older text over a newer one
 
 import math
 import os
-import secrets
 import socket
 import threading
 from collections.abc import Sequence
@@ -65,7 +64,7 @@ class Cluster:
         self._changed = trio.Event()
         self._other_workers = other_workers
         self.links = BusLinks(config, stats, log, poller)
-        self.packets = PacketWriter(secrets.token_hex(20).encode(), config.port)
+        self.packets = PacketWriter(os.urandom(20).hex().encode(), config.port)
         self.membership = Membership(
             self.packets, self.links.connect, Random(), self._save_now, is_own_address
         )

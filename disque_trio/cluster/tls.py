@@ -4,6 +4,8 @@ Nodes are known by their addresses, which change, so no name in a certificate is
 counts is that the authority of the cluster signed it.
 """
 
+from __future__ import annotations
+
 import ssl
 from dataclasses import dataclass
 

@@ -46,6 +46,11 @@ class Feed:
         """Whether something still has to go to the process."""
         return len(self._unsent) > 0
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is not in files yet, or the log does not say yet what is missing."""
+        return self.waiting > 0 or self._missing > 0
+
     def add(self, events: list[Event], now: int) -> None:
         """Take ``events``, which are to be one batch, or drop them; ``now`` (ms) is when the log
         says so."""

@@ -8,6 +8,8 @@ good order first.
 import fcntl
 import os
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -53,6 +55,10 @@ class Log(Protocol):
     def warning(self, event: str, **fields: object) -> None: ...
 
 
+WhenStirred = Callable[[Callable[[], None]], None]
+"""Calls what it is given, once, when the node has done something that may be an event."""
+
+
 class Settings(NamedTuple):
     """The parameters of the event log, under their names in the configuration."""
 
@@ -89,6 +95,8 @@ class EventLog:
         self._size = 0
         self._problem = ""
         self._changed = trio.Event()
+        self._stirred = trio.Event()  # the node has done something
+        self._stirred.set()
         self._beginning = False  # events are noted, and the log does not say so yet
 
     # ---- turns ------------------------------------------------------------------------------
@@ -151,7 +159,7 @@ class EventLog:
 
     # ---- the process ------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, when_stirred: WhenStirred) -> None:
         """Keep the process running until cancelled. The process outlives that: see ``close``."""
         backoff = FIRST_BACKOFF
         while True:
@@ -169,7 +177,7 @@ class EventLog:
             except OSError as failure:
                 self._tell(str(failure))
             else:
-                await self._tend()
+                await self._tend(when_stirred)
             if self._wanted == self._running:
                 if trio.current_time() - started > LONG_LIFE:
                     backoff = FIRST_BACKOFF
@@ -217,7 +225,7 @@ class EventLog:
         except OSError:
             pass  # others of this user have used up what there is
 
-    async def _tend(self) -> None:
+    async def _tend(self, when_stirred: WhenStirred) -> None:
         """Feed the process until it dies, or is to be another one."""
         while self._wanted == self._running:
             self.turn()
@@ -226,6 +234,27 @@ class EventLog:
                 self._bury()
                 return
             await trio.sleep(TICK)
+            self._changed = trio.Event()
+            busy = self._source.events or self._beginning or self._feed.busy
+            if not busy and self._wanted == self._running:
+                await self._rest(self._process, when_stirred)
+
+    async def _rest(self, process: trio.Process, when_stirred: WhenStirred) -> None:
+        """Wait until the node does something, is to do it in another way, or the process says
+        something or dies."""
+        if self._stirred.is_set():
+            self._stirred = trio.Event()
+            when_stirred(self._stirred.set)
+        async with trio.open_nursery() as nursery:
+
+            async def first(wait: Callable[[], Awaitable[object]]) -> None:
+                await wait()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(first, self._stirred.wait)
+            nursery.start_soon(first, self._changed.wait)
+            nursery.start_soon(first, process.wait)
+            nursery.start_soon(first, partial(trio.lowlevel.wait_readable, self._answers))
 
     async def _wait(self, seconds: float) -> None:
         """Go on without a process. A node that does much must not pile up all of it meanwhile."""

@@ -6,7 +6,6 @@ import sys
 
 from disque_trio.form import form
 from disque_trio.node.texts import USAGE
-from disque_trio.process.imports import to_stay
 from disque_trio.version import VERSION
 
 
@@ -19,6 +18,8 @@ def main() -> int:
     if args and args[0] in ("-v", "--version"):
         print(f"disque-trio {VERSION}, {form()} (Python {sys.version.split()[0]})")
         return 0
+    from disque_trio.process.imports import to_stay
+
     with to_stay():
         from disque_trio.node.main import main as run
     return run(args)

@@ -19,7 +19,6 @@ from disque_trio.config import (
     parse_arguments,
 )
 from disque_trio.node.server import Server
-from disque_trio.node.supervisor import Supervisor
 from disque_trio.node.texts import INSTALL_HINTS, USAGE
 from disque_trio.node.worker import Worker, WorkerError, check_workers, take_worker
 from disque_trio.process.logs import Logging
@@ -138,6 +137,8 @@ def _daemonize(logfile: str) -> None:
 
 def _run_several(config: Config, logging: Logging) -> int:
     """Run several processes to their end."""
+    from disque_trio.node.supervisor import Supervisor
+
     notifier = Notifier(os.environ)
     try:
         check_workers(config)

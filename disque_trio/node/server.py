@@ -4,7 +4,6 @@ the generic daemon.
 
 import os
 import random
-import secrets
 import socket
 import sys
 import time
@@ -88,7 +87,7 @@ class Server(Product):
             raise StartError(str(problem)) from problem
         membership = self.cluster.membership
         self._host = NodeHost(
-            self, config, secrets.token_hex(20), self.cluster, worker, self.notifier, activated
+            self, config, os.urandom(20).hex(), self.cluster, worker, self.notifier, activated
         )
         self.node = Node(
             id=self.cluster.packets.id,
@@ -175,7 +174,7 @@ class Server(Product):
         return doors
 
     async def begin(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self.event_log.run)
+        nursery.start_soon(self.event_log.run, self.engine.when_stirred)
         if self._worker is not None:
             nursery.start_soon(self._watch_supervisor)
 

@@ -10,12 +10,8 @@ import sys
 import syslog
 from typing import IO, Any
 
-from disque_trio.lazily import lazily
-
-# They are for programs that use ``logging`` or asyncio, and would cost a node a tenth of its start.
-with lazily("asyncio", "structlog.stdlib", "structlog.threadlocal"):
-    import structlog
-    from structlog.typing import EventDict, WrappedLogger
+import structlog
+from structlog.typing import EventDict, WrappedLogger
 
 LEVELS = {"debug": 0, "verbose": 1, "notice": 2, "warning": 3}
 _SYSLOG_LEVELS = {

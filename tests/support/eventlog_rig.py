@@ -24,6 +24,21 @@ class Source:
         self.events: list[Event] = []
         self.now = 1_795_290_000_000
         self.made = 0
+        self._sleepers: list[Callable[[], None]] = []
+
+    def when_stirred(self, wake: Callable[[], None]) -> None:
+        self._sleepers.append(wake)
+
+    def stir(self) -> None:
+        """Wake what rests while nothing happens."""
+        sleepers, self._sleepers = self._sleepers, []
+        for wake in sleepers:
+            wake()
+
+    @property
+    def sleepers(self) -> int:
+        """How many wait until something happens."""
+        return len(self._sleepers)
 
     def make(self, count: int) -> None:
         if self.eventing:
@@ -31,6 +46,7 @@ class Source:
                 self.events.append((self.now, "queued", b"q", "add"))
             self.events += [b"D-%08d" % n for n in range(self.made, self.made + count)]
             self.made += count
+            self.stir()
 
 
 class Notes:
@@ -89,7 +105,7 @@ async def running(rig: Rig, seconds: float = recorder.STOP_SECONDS) -> AsyncIter
     rig.log.apply(rig.settings())
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(rig.log.run)
+            nursery.start_soon(rig.log.run, rig.source.when_stirred)
             yield
             nursery.cancel_scope.cancel()
         await rig.log.close(seconds)

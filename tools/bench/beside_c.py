@@ -182,8 +182,9 @@ def _waking(plan: Plan, commands: Commands) -> list[Figure]:
 def _idle(plan: Plan, commands: Commands) -> list[Figure]:
     with ExitStack() as stack:
         servers = _both(stack, commands)
+        parts.settle(servers, parts.count(parts.SETTLED, plan.work))
         # Nothing is sent to them, so both can rest at the same time.
-        found = [parts.at_rest(servers) for _ in range(plan.rounds + 1)][1:]
+        found = [parts.at_rest(servers) for _ in range(plan.rounds)]
         return [
             Figure("idle", name, number, cpu)
             for number, used in enumerate(found)

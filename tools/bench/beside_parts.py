@@ -30,6 +30,8 @@ COUNTED = 4_000
 WAKES, LOADED = 300, 200_000
 PAUSE = 0.003  # s, in which a server goes to sleep
 REST = 1.0  # s
+# Rests in which no server needed less than before: then it has tidied up what the start left.
+SETTLED, LONGEST_SETTLING = 10, 60
 
 Values = dict[str, float]
 
@@ -105,6 +107,23 @@ def at_rest(servers: Sequence[Server]) -> list[float]:
     used = [server.cpu_seconds() for server in servers]
     seconds = time.perf_counter() - started
     return [(b - a) / seconds * 1000 for a, b in zip(before, used, strict=True)]
+
+
+def settle(servers: Sequence[Server], rests: int) -> None:
+    """Waits until for so many rests none of them has needed less than half of what it did in any
+    before."""
+    least = at_rest(servers)
+    calm = 0
+    for _ in range(LONGEST_SETTLING):
+        if calm >= rests:
+            return
+        used = at_rest(servers)
+        calm = (
+            0
+            if any(now < before / 2 for now, before in zip(used, least, strict=True))
+            else calm + 1
+        )
+        least = [min(pair) for pair in zip(used, least, strict=True)]
 
 
 class File(NamedTuple):

@@ -6,8 +6,10 @@ import signal
 from pathlib import Path
 
 import trio
+import trio.testing
 
 from disque_trio.eventlog.feed import Feed
+from disque_trio.eventlog.recorder import TICK
 from tests.support.eventlog_rig import Rig, running, until
 
 
@@ -41,6 +43,39 @@ async def test_a_process_that_has_just_died_does_not_keep_a_stop_from_writing(
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert rig.ids() == [0, 1]
+
+
+class Looks(trio.abc.Instrument):
+    """Counts how often tasks have been given a turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += 1
+
+
+async def test_a_log_with_nothing_to_write_rests(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with running(rig):
+        for made in (1, 2):
+            rig.source.make(1)
+            await until(lambda made=made: rig.value("events_written") == made)
+            await until(lambda: rig.source.sleepers == 1)
+        rig.log.apply(rig.settings())
+        pid = rig.child()
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: rig.child() not in (0, pid))
+        rig.source.make(1)
+        await until(lambda: rig.value("events_written") == 3)
+        await until(lambda: rig.source.sleepers == 1)
+        await trio.testing.wait_all_tasks_blocked()
+        looks = Looks()
+        trio.lowlevel.add_instrument(looks)
+        await trio.sleep(5 * TICK)
+        trio.lowlevel.remove_instrument(looks)
+        assert looks.count <= 2  # that of this task
+    assert rig.ids() == [0, 1, 2]
 
 
 async def test_info_tells_about_the_log(tmp_path: Path) -> None:
@@ -125,7 +160,7 @@ async def test_a_process_that_is_left_alone_at_the_end_sees_it(tmp_path: Path) -
     rig = Rig(tmp_path)
     rig.log.apply(rig.settings())
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(rig.log.run)
+        nursery.start_soon(rig.log.run, rig.source.when_stirred)
         rig.source.make(1)
         await until(lambda: rig.value("events_written") == 1)
         nursery.cancel_scope.cancel()

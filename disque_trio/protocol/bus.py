@@ -56,7 +56,7 @@ MAX_PACKET: Final = 1 << 30  # bytes; a job of 512 MiB with its holders fits
 MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but the two that carry jobs
 MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
 MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
-MAX_YOURJOBS: Final = 100  # jobs that a node gives at a time
+MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for 100 at most
 
 SIGNATURE: Final = b"DbuZ"
 _IP_LENGTH: Final = 46

@@ -19,13 +19,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-from tools.bench import nodes
 from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
 from tools.bench.dialects import QUEUE, Batched, copied
 from tools.bench.load import Exchange, LoadError, connections
 from tools.bench.load import run as drive_load
-from tools.bench.nodes import Cluster, ClusterBench, cluster
-from tools.bench.scripts import SERIAL_DIGITS, add_batches, bodies, cycle, lives
+from tools.bench.nodes import Cluster, cluster
+from tools.bench.scripts import SERIAL_DIGITS, add_batches, bodies, cycle, drain, lives, send
 from tools.bench.servers import CPUS, DISQUE_COMMAND, NO_REWRITE
 from tools.bench.workers import worker
 
@@ -38,7 +37,7 @@ AOF = {
     "everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
 }
 WARM_UP = 0.3  # s
-ACROSS_RATE = 10_000  # jobs, for each second of a measurement
+ACROSS_RATE = 50_000  # jobs, for each second of a measurement
 PREPARED = 64  # batches that go round
 
 
@@ -159,15 +158,25 @@ def _measure(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
 
 
 def _across(plan: Plan, way: Way, group: Cluster, round: int) -> Result:
-    """First all jobs are added, then each node's are taken at the next one: what a job costs that
-    moves. One generator does it."""
-    bench = ClusterBench(group, plan.size)
-    found = nodes.Way("cycle across", 1, False, way.pipeline, plan.clients)
-    batches = max(plan.clients, int(plan.seconds * ACROSS_RATE / way.pipeline))
-    own = time.process_time()
-    result = bench.measure(found, batches * way.pipeline, round)
-    own = time.process_time() - own
-    return Result(way, len(group), round, result.jobs, result.seconds, result.usage.cpu, own)
+    """Jobs are added at the first node and taken at the last, at the same time: what a job costs
+    that moves. One generator does it, until the last job has ended."""
+    clients = max(1, plan.clients // 2)
+    words = Batched(way.pipeline, plan.size)
+    single = copied(plan.size, QUEUE, 1, False)
+    jobs = max(clients, int(plan.seconds * ACROSS_RATE / way.pipeline)) * way.pipeline
+    adds = iter(add_batches(single, bodies(plan.size), jobs, way.pipeline))
+    left = [jobs]
+    scripts = [*(send(adds) for _ in range(clients)), *(drain(words, left) for _ in range(clients))]
+    first, last = group.servers[0], group.servers[-1]
+    try:
+        with connections(first.port, clients) as some, connections(last.port, clients) as others:
+            before = group.usage()
+            load = drive_load([*some, *others], scripts)
+    except LoadError as failure:
+        raise group.failure(failure) from failure
+    usage = group.usage().since(before)
+    group.settle(0)
+    return Result(way, len(group), round, jobs, load.seconds, usage.cpu, load.own_cpu)
 
 
 # ---- the generators ------------------------------------------------------------------------

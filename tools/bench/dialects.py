@@ -85,6 +85,23 @@ class ConstantReply(Shape):
         return False
 
 
+class ArrayReply(Shape):
+    """A reply of an array of any length, or of none; each of its elements takes ``each`` bytes."""
+
+    def __init__(self, each: int) -> None:
+        self.each = each
+
+    def complete(self, reply: bytes, count: int) -> bool:
+        head, ended, rest = reply.partition(CRLF)
+        length = head[1:].removeprefix(b"-")
+        if not reply.startswith(b"*") or (ended and not length.isdigit()):
+            raise bad_reply(reply)
+        missing = max(int(head[1:]), 0) * self.each - len(rest) if ended else 1
+        if missing < 0:
+            raise bad_reply(reply)
+        return missing == 0
+
+
 class LinesReply(Shape):
     """Replies of so many ``lines``, each of which begins with ``head`` (maybe itself lines)."""
 
@@ -204,7 +221,8 @@ def timed(size: int, *options: bytes) -> Disque:
 
 
 class Batched:
-    """GETJOB with COUNT, and ACKJOB with all that it gave.
+    """GETJOB with COUNT, which gives as many (``take``) or what there is (``wait``), and ACKJOB
+    with all that it gave.
 
     Args:
         count: jobs of a batch. size: bytes of a body.
@@ -215,18 +233,21 @@ class Batched:
         head = b"*%d\r\n" % count
         # Each job is as in a reply with one, less the head of that.
         self._each = one.size - len(b"*1\r\n")
-        self._first = len(head) + len(one.head) - len(b"*1\r\n") - len(b"$40\r\n")
-        self._ack = b"*%d\r\n$6\r\nACKJOB\r\n" % (count + 1)
+        self._first = len(one.head) - len(b"*1\r\n") - len(b"$40\r\n")
         self.take = encode(b"GETJOB", b"NOHANG", b"COUNT", b"%d" % count, b"FROM", QUEUE)
         whole = len(head) + count * self._each
         self.taken = FixedReply(head, whole, 1 + count * (one.lines - 1))
         self.acked = ConstantReply(b":%d\r\n" % count)
+        options = (b"TIMEOUT", b"50", b"COUNT", b"%d" % count)
+        self.wait = encode(b"GETJOB", *options, b"FROM", QUEUE)
+        self.waited = ArrayReply(self._each)
 
     def ack(self, reply: bytes) -> bytes:
         """The request that ends the jobs of a reply."""
         length = len(b"$40\r\n\r\n") + ID_LENGTH
-        places = range(self._first, len(reply), self._each)
-        return self._ack + b"".join([reply[at : at + length] for at in places])
+        places = range(reply.index(CRLF) + 2 + self._first, len(reply), self._each)
+        ids = [reply[at : at + length] for at in places]
+        return b"*%d\r\n$6\r\nACKJOB\r\n" % (len(ids) + 1) + b"".join(ids)
 
 
 class RedisList(_FixedDialect):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from tools.bench.dialects import Batched, Dialect
+from tools.bench.dialects import Batched, ConstantReply, Dialect
 from tools.bench.load import Exchange, Script, Shape
 
 SERIAL_DIGITS = 12
@@ -93,6 +93,17 @@ def cycle(
             ended = time.perf_counter()
             times.append(ended - started)
             started = ended
+
+
+def drain(words: Batched, left: list[int]) -> Script:
+    """Takes and ends what there is until nothing is ``left`` of so many jobs; several connections
+    share the number."""
+    while left[0] > 0:
+        reply = yield Exchange(words.wait, words.waited, 1)
+        count = int(reply[1 : reply.index(b"\r")])
+        if count > 0:
+            yield Exchange(words.ack(reply), ConstantReply(b":%d\r\n" % count), 1)
+            left[0] -= count
 
 
 def lives(words: Batched, adds: Iterable[Exchange]) -> Script:

@@ -21,7 +21,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, Job
+from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
@@ -183,7 +183,18 @@ class AckGc:
                 self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return
         news = job.state != ACKED
-        if news:
+        if job.state == WAIT_REPL:
+            self._hear(job)
+        if message.mark and job.delivered != ():
+            replicas.add(job, sender)
+            if self._is_shared_by_two(job, sender, message.mark):
+                # Both know of it now, and the sender ends it when it hears so.
+                if job.state != ACKED and self._notes.eventing:
+                    self._notes.note(schema.ACKED, job, schema.BY_PEER)
+                self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
+                self._end(job)
+                return
+        if job.state != ACKED:
             self._hear(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows better it takes over.
@@ -196,11 +207,6 @@ class AckGc:
         holders = replicas.of(job)
         mark = 0
         if message.mark:
-            if self._is_shared_by_two(job, sender, message.mark):
-                # Both know of it now, and the sender ends it when it hears so.
-                self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
-                self._end(job)
-                return
             mark = replicas.sets.mark(holders)
             confirm = True
             collect = message.mark != mark

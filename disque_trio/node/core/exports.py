@@ -1,27 +1,42 @@
 """Gives jobs to other nodes whose consumers wait for them.
 
 Another node asks (NEEDJOBS): it gets a part of the queue (YOURJOBS), or where there is nothing to
-spare, the next job that comes.
+spare, the next job that comes. A node that takes jobs fast gets what comes within a millisecond in
+one packet, or as soon as it is worth one.
 """
 
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.need_jobs import ALL_MAX, SOURCES_MAX, WINDOW
+from disque_trio.node.core.need_jobs import ALL_MAX, COUNT_MAX, SOURCES_MAX, WINDOW
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
-from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.store import TIME_ERROR, JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter, QueueMessage
 
 # How long a question holds, ms: until it is asked again, if jobs are still wanted.
 ASKED_ALL: Final = ALL_MAX + 1_000
 ASKED_SOURCES: Final = SOURCES_MAX + 100
+WORTH: Final = 50  # jobs that are given at once to a node that takes them fast
+FRESH: Final = 100  # ms for which its question holds for more than one job
 MANY_QUEUES: Final = 10_000  # for which questions are remembered
 MAX_NAME: Final = 1_000  # bytes of the name of one of them
 MAX_GIVEN_BYTES: Final = 4 << 20  # of jobs in one YOURJOBS, unless the first alone is longer
+
+
+class Wanted(NamedTuple):
+    """What another node asked for in vain.
+
+    Attributes:
+        jobs: how many. time: when it asked. until: when it is forgotten, ms.
+    """
+
+    jobs: int
+    time: int
+    until: int
 
 
 class Exports:
@@ -34,15 +49,17 @@ class Exports:
         packets: makes this node's packets.
 
     Attributes:
-        asked_for: queues of which other nodes want jobs and got none, with the nodes' ids and until
-            when that holds, ms.
+        asked_for: queues of which other nodes want jobs and got none, with the nodes' ids.
+        soon: queues to offer as soon as ``soon_at``, ms.
         later: when to offer which queue, ms, the next one first.
     """
 
     def __init__(
         self, store: JobStore, codec: BusCodec, peers: Peers, packets: PacketWriter
     ) -> None:
-        self.asked_for: dict[bytes, dict[bytes, int]] = {}
+        self.asked_for: dict[bytes, dict[bytes, Wanted]] = {}
+        self.soon: dict[bytes, None] = {}
+        self.soon_at = 0
         self.later: deque[tuple[int, bytes]] = deque()
         self._store = store
         self._machine = store.machine
@@ -55,22 +72,32 @@ class Exports:
         self._in_later: set[bytes] = set()
 
     def on_needjobs(self, sender: bytes, message: QueueMessage) -> None:
-        """Handle NEEDJOBS: give ``sender`` jobs, unless they are needed here. Half of the queue at
-        most, so that the jobs do not go to and fro."""
+        """Handle NEEDJOBS: give ``sender`` jobs, unless they are needed here."""
         name = message.queue
         count = message.aux
         queue = self._queues.by_name.get(name)
         spare = 0 if queue is None else self._spare(queue)
         if queue is None or spare <= 0:
-            # Sources are asked more often than all nodes, and sometimes ahead of need.
-            self._remember(name, sender, ASKED_ALL if count == 1 else ASKED_SOURCES)
+            self._remember(name, sender, count)
             if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
                 self._offer_later(name)
         elif self._peers.linked(sender):
-            count = min(max(count, 1), bus.MAX_YOURJOBS)
-            if spare < 2 * count:
-                count = max(spare // 2, 1)
-            self._give(sender, queue, count)
+            if count > COUNT_MAX and spare < WORTH:
+                self._remember(name, sender, count)
+                self._offer_soon(name)
+            else:
+                self._give(sender, queue, self._portion(queue, count, spare))
+
+    def _portion(self, queue: Queue, count: int, spare: int) -> int:
+        """How many of the ``spare`` jobs of ``queue`` a node gets that asked for ``count``. Half of
+        them at most, so that the jobs do not go to and fro, unless it takes them fast and nobody
+        does here."""
+        count = min(max(count, 1), bus.MAX_YOURJOBS)
+        if spare >= 2 * count:
+            return count
+        if count > COUNT_MAX and self._machine.now - queue.wanted > WINDOW:
+            return min(count, spare)
+        return max(spare // 2, 1)
 
     def _spare(self, queue: Queue) -> int:
         """The number of jobs of ``queue`` that other nodes may have. Imported jobs are for the
@@ -82,7 +109,7 @@ class Exports:
             return queue.length
         return queue.length - queue.imports.left(self._machine.now, queue.jobs_out)
 
-    def _remember(self, name: bytes, sender: bytes, time: int) -> None:
+    def _remember(self, name: bytes, sender: bytes, count: int) -> None:
         """Reserve the next job of the queue ``name`` for ``sender``, unless a client of this node
         wants it. Otherwise ``sender`` would have to wait until it asks again."""
         if len(name) > MAX_NAME:
@@ -92,22 +119,41 @@ class Exports:
             if len(self.asked_for) >= MANY_QUEUES:
                 del self.asked_for[next(iter(self.asked_for))]
             nodes = self.asked_for[name] = {}
-        nodes[sender] = max(self._machine.now + time, nodes.get(sender, 0))
+        now = self._machine.now
+        # Sources are asked more often than all nodes, and sometimes ahead of need.
+        until = now + (ASKED_ALL if count == 1 else ASKED_SOURCES)
+        before = nodes.get(sender)
+        if before is not None:
+            until = max(until, before.until)
+        nodes[sender] = Wanted(count, now, until)
 
-    def offer(self, name: bytes) -> None:
-        """Give a new job in the queue ``name`` to a node that waits for one."""
+    def offer(self, name: bytes, late: bool = False) -> None:
+        """Give a new job in the queue ``name`` to a node that waits for one. ``late``: it is not
+        worth waiting for more."""
         nodes = self.asked_for.get(name)
         queue = self._queues.by_name.get(name)
         if nodes is None or queue is None or queue.waiters:
             return
-        while nodes and self._spare(queue) > 0:
+        now = self._machine.now
+        while nodes and (spare := self._spare(queue)) > 0:
             id = next(iter(nodes))
-            until = nodes.pop(id)
+            wanted = nodes[id]
+            fast = wanted.jobs > COUNT_MAX and now - wanted.time <= FRESH
+            if fast and not late and spare < WORTH:
+                self._offer_soon(name)
+                return
+            del nodes[id]
             # One that has begun to leave since it asked is not reachable either.
-            if until > self._machine.now and id in self._peers.reachable and self._peers.linked(id):
-                self._give(id, queue, 1)
+            if wanted.until > now and id in self._peers.reachable and self._peers.linked(id):
+                self._give(id, queue, self._portion(queue, wanted.jobs, spare) if fast else 1)
         if not nodes:
             del self.asked_for[name]
+
+    def _offer_soon(self, name: bytes) -> None:
+        """Offer what there is in a moment, more may have come by then."""
+        if not self.soon:
+            self.soon_at = self._machine.now + 1
+        self.soon[name] = None
 
     def _offer_later(self, name: bytes) -> None:
         """Schedule an offer of jobs that clients of this node may still take."""
@@ -115,8 +161,18 @@ class Exports:
             self._in_later.add(name)
             self.later.append((self._machine.now + WINDOW + 1, name))
 
+    def next_due(self) -> int:
+        """When ``offer_due`` has something to do, ms; 0: never."""
+        due = self.later[0][0] if self.later else 0
+        return min(due or self.soon_at, self.soon_at) if self.soon else due
+
     def offer_due(self, now: int) -> None:
-        """Offer the jobs whose time for local clients is over."""
+        """Offer the jobs that other nodes wait for, and those whose time for local clients is
+        over."""
+        if self.soon and self.soon_at <= now:
+            soon, self.soon = self.soon, {}
+            for name in soon:
+                self.offer(name, True)
         while self.later and self.later[0][0] <= now:
             _, name = self.later.popleft()
             self._in_later.discard(name)
@@ -129,6 +185,7 @@ class Exports:
         """Send ``count`` jobs of ``queue``, which has at least that many, to the node ``id``."""
         store = self._store
         notes = self._notes
+        now = self._machine.now
         before = notes.peer
         notes.peer = id
         jobs: list[bytes] = []
@@ -146,7 +203,7 @@ class Exports:
             size += len(jobs[-1])
             if job.retry == 0:
                 store.delete(job)  # there must never be two of it
-            else:
+            elif job.qtime - now < job.retry * 1000 - TIME_ERROR:
                 # The receiver counts the retry time from now, too.
                 store.postpone(job)
         notes.peer = before
@@ -155,11 +212,12 @@ class Exports:
     def forget_old(self, now: int) -> None:
         """Forget outdated requests of other nodes."""
         for name, nodes in list(self.asked_for.items()):
-            if max(nodes.values()) < now:
+            if max([wanted.until for wanted in nodes.values()]) < now:
                 del self.asked_for[name]
 
     def flush(self) -> None:
         """Forget everything: all jobs and queues are gone."""
         self.asked_for.clear()
+        self.soon.clear()
         self.later.clear()
         self._in_later.clear()

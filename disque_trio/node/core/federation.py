@@ -13,7 +13,8 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.exports import ASKED_ALL, Exports
 from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
-from disque_trio.node.core.need_jobs import Imports
+from disque_trio.node.core.need_jobs import COUNT_MAX, Imports
+from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.tombstones import Tombstones
@@ -30,6 +31,7 @@ class Federation:
         codec: reads those of other nodes.
         exports: the jobs that others want.
         tombstones: the jobs that have ended.
+        notices: knows which nodes are no C nodes.
         peers: the rest of the cluster.
 
     Attributes:
@@ -44,6 +46,7 @@ class Federation:
         codec: BusCodec,
         exports: Exports,
         tombstones: Tombstones,
+        notices: Notices,
         peers: Peers,
     ) -> None:
         self.questions: list[tuple[int, int, Queue]] = []
@@ -56,6 +59,7 @@ class Federation:
         self._codec = codec
         self._exports = exports
         self._tombstones = tombstones
+        self._notices = notices
         self._peers = peers
         self._question_number = 0
         self._asks = False  # this node may ask others, and did so for all who wait
@@ -70,6 +74,7 @@ class Federation:
     def need_jobs(self, queue: Queue) -> None:
         """Ask nodes that may have jobs of ``queue``, which is empty here, for some, no more often
         than the pacing allows. Repeats itself while clients wait."""
+        queue.wanted = self._machine.now
         if not self._may_ask():
             return  # cron comes when it may
         imports = queue.imports
@@ -102,7 +107,9 @@ class Federation:
         """Ask the nodes that gave jobs of ``queue`` lately for more, if it is time to."""
         count = imports.ask_sources(self._machine.now, at_once)
         if count:
-            self._replicas.tell_of_queue(list(imports.sources), bus.NEEDJOBS, queue.name, count)
+            for id in imports.sources:
+                most = count if self._notices.is_read_by(id) else COUNT_MAX
+                self._replicas.tell_of_queue([id], bus.NEEDJOBS, queue.name, min(count, most))
 
     def runs_low(self, queue: Queue, imports: Imports) -> None:
         """Ask for more when the last job of ``queue``, or nearly the last, was taken while jobs

@@ -4,16 +4,20 @@ Owns the pacing of NEEDJOBS and the import rate of a queue. All nodes are asked 
 job, to find out who has some; those that gave jobs lately are asked often and for more. Both slow
 down while nothing comes. Where jobs stream in fast, their sources are asked before the last one is
 taken, so that consumers need not wait for the next: as early as the jobs that are left will go in
-25 ms, and for no more than go in a second, so that few are left where consumers go away.
+25 ms, and for no more than go in a second, or in 50 ms where these are more than a hundred, so that
+few are left where consumers go away.
 """
 
 from typing import Final
+
+from disque_trio.protocol.bus import MAX_YOURJOBS
 
 # ms for which a node that gave jobs counts as a source, and an import rate holds
 WINDOW: Final = 5_000
 ALL_MIN, ALL_MAX = 2_000, 30_000  # ms between questions to all nodes
 SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between questions to sources
-COUNT_MIN, COUNT_MAX = 5, 100  # jobs asked of a source
+COUNT_MIN = 5  # jobs asked of a source
+COUNT_MAX: Final = 100  # the same of a C node, which would crash if it were asked for more
 AHEAD: Final = 25  # ms before the last job is taken
 
 
@@ -23,7 +27,8 @@ class Imports:
     Attributes:
         sources: nodes that gave jobs, with the time of the last ones, ms.
         due: when the queue is looked at again because clients wait, ms, 0: it is not.
-        low: jobs in the queue at which it is time to ask sources for more.
+        low: jobs in the queue at which it is time to ask sources for more; 0 while they were asked
+            and have not answered.
     """
 
     __slots__ = (
@@ -33,6 +38,7 @@ class Imports:
         "_last_count",
         "_last_start",
         "_left",
+        "_next_low",
         "_sources_asked",
         "_sources_tries",
         "_start",
@@ -48,6 +54,7 @@ class Imports:
         self.due = 0
         self.low = 0
         self._unanswered = False  # sources were asked, and none has given anything since
+        self._next_low = 0  # ``low`` once they have
         self._all_asked = 0
         self._all_tries = 0
         self._sources_asked = 0
@@ -78,6 +85,7 @@ class Imports:
     def received(self, sender: bytes, now: int, taken: int, count: int = 1) -> None:
         """Note that ``count`` jobs came from ``sender``."""
         self._unanswered = False
+        self.low = self._next_low
         self._left = self.left(now, taken) + count
         self._taken = taken
         if now - self._start > 1000:
@@ -105,8 +113,9 @@ class Imports:
         return not self._unanswered and self.streams(now)
 
     def ask_sources(self, now: int, at_once: bool) -> int:
-        """How many jobs each source is to be asked for now (it counts as done then), 0: not now.
-        ``at_once``: the queue has just become empty, or low, while jobs stream in."""
+        """How many jobs each source is to be asked for now (it counts as done then), 0: not now; of
+        a C node COUNT_MAX at most. ``at_once``: the queue has just become empty, or low, while jobs
+        stream in."""
         for source in [s for s, time in self.sources.items() if now - time > WINDOW]:
             del self.sources[source]
         if not self.sources:
@@ -120,8 +129,11 @@ class Imports:
         self._sources_tries += 1
         self._unanswered = True
         rate = self.rate(now)
-        count = min(max(rate // len(self.sources), COUNT_MIN), COUNT_MAX)
-        self.low = min(rate * AHEAD // 1000, count // 2)
+        share = rate // len(self.sources)
+        count = min(max(share, COUNT_MIN), COUNT_MAX)
+        count = min(max(share * 2 * AHEAD // 1000, count), MAX_YOURJOBS)
+        self._next_low = min(rate * AHEAD // 1000, count // 2)
+        self.low = 0
         return count
 
     def next_question(self) -> int:

@@ -108,7 +108,7 @@ class Node(Machine):
         )
         self.requeue = Requeue(store, exports, peers, packets)
         self.ack_gc = AckGc(store, tombstones, notices, peers, rng)
-        self.federation = Federation(store, aof_codec, codec, exports, tombstones, peers)
+        self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
@@ -161,7 +161,7 @@ class Node(Machine):
             self.replication.try_more(now)
         if self.federation.questions:
             self.federation.ask_due(now)
-        if self.exports.later:
+        if self.exports.soon or self.exports.later:
             self.exports.offer_due(now)
         self.serve_waiting()
         self.end_waits(now)
@@ -195,9 +195,9 @@ class Node(Machine):
         questions = self.federation.questions
         if questions and (due == 0 or questions[0][0] < due):
             due = questions[0][0]
-        later = self.exports.later
-        if later and (due == 0 or later[0][0] < due):
-            due = later[0][0]
+        offer = self.exports.next_due()
+        if offer and (due == 0 or offer < due):
+            due = offer
         if self.store.freeing is not None:
             return self.now
         return due

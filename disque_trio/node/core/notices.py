@@ -48,6 +48,10 @@ class Notices:
             self._readers.add(node)
             self._reader = node
 
+    def is_read_by(self, node: bytes) -> bool:
+        """Whether ``node`` reads packets that name several jobs; no C node does."""
+        return node in self._readers
+
     def reads_one(self, node: bytes) -> None:
         """``node`` did not answer: if another program runs there now, it may not read them."""
         self._readers.discard(node)

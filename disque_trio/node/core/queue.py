@@ -65,6 +65,7 @@ class Queue:
         paused: PAUSED_IN and PAUSED_OUT bits.
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
         waiters: clients blocked on this queue, first come first.
+        wanted: when a client of this node last took a job or asked for one in vain, ms.
         imports: what this node knows of jobs of this queue elsewhere; None: never asked.
         reply_head: the constant start of a GETJOB entry, up to the id's length line.
     """
@@ -81,6 +82,7 @@ class Queue:
         "paused",
         "reply_head",
         "waiters",
+        "wanted",
     )
 
     def __init__(self, name: bytes, now: int) -> None:
@@ -91,6 +93,7 @@ class Queue:
         self.jobs_in = 0
         self.jobs_out = 0
         self.length = 0
+        self.wanted = 0
         self.waiters: dict[Client, None] = {}
         self.imports: Imports | None = None
         self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)

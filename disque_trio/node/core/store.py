@@ -232,6 +232,7 @@ class JobStore:
     def take_job(self, queue: Queue) -> Job:
         """Deliver the oldest job of ``queue``, which must not be empty."""
         self.total_delivered += 1
+        queue.wanted = self.machine.now
         job = self.hand_out(queue)
         if self.notes.eventing:
             self.notes.note(schema.DELIVERED, job)

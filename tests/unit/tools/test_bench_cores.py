@@ -8,7 +8,7 @@ from tools.bench import cores
 from tools.bench.cores import Plan, Result, Way, gain_table, placed, split, until, ways
 from tools.bench.dialects import Batched, ConstantReply
 from tools.bench.load import Exchange, LoadError
-from tools.bench.scripts import lives
+from tools.bench.scripts import drain, lives
 
 SIZE = 20
 IDS = [b"D-12345678-" + letter * 24 + b"-05a1" for letter in (b"a", b"b")]
@@ -54,6 +54,30 @@ def test_a_reply_in_pieces_is_waited_for() -> None:
     words, reply = Batched(2, SIZE), jobs(*IDS)
     assert not any(words.taken.complete(reply[:length], 1) for length in range(1, len(reply)))
     assert not Batched(12, SIZE).acked.complete(b":1", 1)
+
+
+def test_what_there_is_is_taken_until_nothing_is_left() -> None:
+    words = Batched(2, SIZE)
+    script = drain(words, [3])
+    taking = next(script)
+    assert taking.request.split(b"\r\n")[2::2] == b"GETJOB TIMEOUT 50 COUNT 2 FROM bench".split()
+    taking = script.send(b"*-1\r\n")
+    for ids in (IDS, IDS[:1]):
+        reply = jobs(*ids)
+        assert not any(taking.shape.complete(reply[:n], 1) for n in range(1, len(reply)))
+        assert taking.shape.complete(reply, 1)
+        ending = script.send(reply)
+        assert ending.request.split(b"\r\n")[2::2] == [b"ACKJOB", *ids]
+        if ids is IDS:
+            taking = script.send(b":2\r\n")
+    with pytest.raises(StopIteration):
+        script.send(b":1\r\n")
+
+
+@pytest.mark.parametrize("reply", [b"-ERR\r\n", b"*x\r\n", jobs(*IDS) + b"x"])
+def test_what_is_no_array_of_jobs_is_an_error(reply: bytes) -> None:
+    with pytest.raises(LoadError):
+        Batched(2, SIZE).waited.complete(reply, 1)
 
 
 @pytest.mark.parametrize("reply", [jobs(IDS[0]), b"-ERR\r\n", jobs(*IDS) + b"x", b"*-1\r\n"])

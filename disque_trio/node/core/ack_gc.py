@@ -21,7 +21,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, Job
+from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
@@ -155,12 +155,13 @@ class AckGc:
                     self._notices.add(id, bus.DELJOB, job.id, 0, mark)
         self._end(job)
 
-    def _end(self, job: Job) -> None:
-        """Forget the acknowledged ``job``, but remember for a while that it ended."""
+    def _end(self, job: Job, shard: dict[bytes, Job] | None = None) -> None:
+        """Forget the acknowledged ``job``, but remember for a while that it ended. ``shard``: that
+        of its id, where it is known."""
         self._tombstones.add(job.id)
         if self._notes.eventing:
             self._notes.note(schema.DELETED, job, schema.BY_COLLECTION)
-        self._store.delete(job)
+        self._store.delete(job, shard)
 
     # ---- what other nodes say ---------------------------------------------------------------
 
@@ -170,13 +171,25 @@ class AckGc:
         replicas = self._replicas
         id = message.id
         holders_known = message.aux
-        job = store.jobs.get(id)
+        shard = store.jobs.shard(id)
+        job = shard.get(id)
         if job is None:
             if not self._machine.write_problem:
                 self._notices.add(sender, bus.GOTACK, id, 0, message.mark)
             return
         news = job.state != ACKED
-        if news:
+        if job.state == WAIT_REPL:
+            self._hear(job)
+        if message.mark and job.delivered != ():
+            replicas.add(job, sender)
+            if self._is_shared_by_two(job, sender, message.mark):
+                # Both know of it now, and the sender ends it when it hears so.
+                if job.state != ACKED and self._notes.eventing:
+                    self._notes.note(schema.ACKED, job, schema.BY_PEER)
+                self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
+                self._end(job, shard)
+                return
+        if job.state != ACKED:
             self._hear(job)
         if job.delivered == ():
             # A dummy here as well: no copy. If the sender knows better it takes over.
@@ -189,11 +202,6 @@ class AckGc:
         holders = replicas.of(job)
         mark = 0
         if message.mark:
-            if self._is_shared_by_two(job, sender, message.mark):
-                # Both know of it now, and the sender ends it when it hears so.
-                self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
-                self._end(job)
-                return
             mark = replicas.sets.mark(holders)
             confirm = True
             collect = message.mark != mark
@@ -236,7 +244,8 @@ class AckGc:
         known = message.aux
         if message.mark:
             self._notices.reads_many(sender)
-        job = self._store.jobs.get(message.id)
+        shard = self._store.jobs.shard(message.id)
+        job = shard.get(message.id)
         if job is None:
             return
         if job.state != ACKED:
@@ -247,7 +256,7 @@ class AckGc:
         if known and sender not in (job.delivered or ()):
             self._replicas.add(job, sender)
         if message.mark and self._is_shared_by_two(job, sender, message.mark):
-            self._end(job)  # as the other one has, or it never had it
+            self._end(job, shard)  # as the other one has, or it never had it
             return
         self._note_confirmed(job, sender)
         if not self._machine.write_problem and self._is_confirmed(job):

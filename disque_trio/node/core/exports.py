@@ -13,7 +13,7 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.need_jobs import ALL_MAX, COUNT_MAX, SOURCES_MAX, WINDOW
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
-from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.store import TIME_ERROR, JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter, QueueMessage
 
@@ -185,6 +185,7 @@ class Exports:
         """Send ``count`` jobs of ``queue``, which has at least that many, to the node ``id``."""
         store = self._store
         notes = self._notes
+        now = self._machine.now
         before = notes.peer
         notes.peer = id
         jobs: list[bytes] = []
@@ -202,7 +203,7 @@ class Exports:
             size += len(jobs[-1])
             if job.retry == 0:
                 store.delete(job)  # there must never be two of it
-            else:
+            elif job.qtime - now < job.retry * 1000 - TIME_ERROR:
                 # The receiver counts the retry time from now, too.
                 store.postpone(job)
         notes.peer = before

@@ -175,7 +175,8 @@ class Federation:
         whether it was queued."""
         store = self._store
         replicas = self._replicas
-        job = store.jobs.get(new.id)
+        shard = store.jobs.shard(new.id)
+        job = shard.get(new.id)
         if job is not None and job.state == ACKED:
             replicas.tell_acked(sender, job)
             return False
@@ -183,7 +184,7 @@ class Federation:
             return False
         if job is None:
             job = new
-            store.register(job)
+            store.register(job, shard)
             if self._machine.journaling:
                 self._aof_codec.note(job)
         else:

@@ -36,6 +36,11 @@ class Registry(Generic[V]):
         """The value of ``key`` or None."""
         return self.shards[crc32(key) >> SHARD_SHIFT].get(key)
 
+    def shard(self, key: bytes) -> dict[bytes, V]:
+        """The part that has ``key`` if it is there: who looks for it and then adds or removes it
+        need not look twice."""
+        return self.shards[crc32(key) >> SHARD_SHIFT]
+
     def put(self, key: bytes, value: V) -> None:
         """Add ``key``, which must not be there."""
         self.shards[crc32(key) >> SHARD_SHIFT][key] = value

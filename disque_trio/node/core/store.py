@@ -159,12 +159,13 @@ class JobStore:
         self._memory.used += JOB_OVERHEAD + len(body)
         return job
 
-    def register(self, job: Job) -> bool:
+    def register(self, job: Job, shard: dict[bytes, Job] | None = None) -> bool:
         """Hold ``job``, which came from another node or from a file, unless one with its id is
-        known; returns whether."""
+        known; returns whether. ``shard``: that of its id, where it is known."""
         id = job.id
         jobs = self.jobs
-        shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
+        if shard is None:
+            shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
         if id in shard:
             return False
         shard[id] = job
@@ -273,8 +274,8 @@ class JobStore:
         job.confirmed = None
         self.evictable[job.id] = job
 
-    def delete(self, job: Job) -> None:
-        """Forget ``job`` altogether."""
+    def delete(self, job: Job, shard: dict[bytes, Job] | None = None) -> None:
+        """Forget ``job`` altogether. ``shard``: that of its id, where it is known."""
         if job.state == QUEUED:
             self.dequeue(job)
         if self.machine.journaling and job.state == ACTIVE:
@@ -285,7 +286,9 @@ class JobStore:
         self.timers.remove(job)
         id = job.id
         jobs = self.jobs
-        del jobs.shards[crc32(id) >> SHARD_SHIFT][id]
+        if shard is None:
+            shard = jobs.shards[crc32(id) >> SHARD_SHIFT]
+        del shard[id]
         jobs.count -= 1
         body = job.body
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)

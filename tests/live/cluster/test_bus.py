@@ -14,7 +14,7 @@ from disque_trio.protocol.bus import (
     REPLJOB,
     packet_type,
 )
-from disque_trio.protocol.serialjob import encode_job
+from disque_trio.protocol.serialjob import JobWriter
 from tests.support.fake_peer import HOST, FakePeer, about, add, bus_wire
 from tests.support.harness import (
     HANG_SECONDS,
@@ -38,7 +38,7 @@ def serial_job(peer: FakePeer, number: int, body: bytes = b"body") -> bytes:
     """A job that ``peer`` made."""
     id = b"D-" + peer.id[:8] + b"-" + b"%024d" % number + b"-05a1"
     nodes = peer.id
-    return encode_job(id, 1, 0, 2, 1000, number, 0, 300, 0, 0, b"q", body, nodes)
+    return JobWriter().encode(id, 1, 0, 2, 1000, number, 0, 300, 0, 0, b"q", body, nodes)
 
 
 def silent(wire: Wire) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from disque_trio.protocol.serialjob import deljob, encode_job, loadjob, paused_queue
+from disque_trio.protocol.serialjob import JobWriter, deljob, loadjob, paused_queue
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory
 
 NODE = b"c" * 40
@@ -22,7 +22,9 @@ def job(number: int, body: bytes = b"body", queue: bytes = b"q") -> bytes:
     nodes = NODE
     ctime = 1_700_000_000_000_000_007
     return loadjob(
-        encode_job(job_id(number), 2, 0, 1, 2_000_000_000, ctime, 0, 60, 1, 2, queue, body, nodes)
+        JobWriter().encode(
+            job_id(number), 2, 0, 1, 2_000_000_000, ctime, 0, 60, 1, 2, queue, body, nodes
+        )
     )
 
 

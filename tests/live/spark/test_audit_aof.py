@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_trio.aof.format import AofError
-from disque_trio.protocol.serialjob import deljob, encode_job, loadjob
+from disque_trio.protocol.serialjob import JobWriter, deljob, loadjob
 from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.findings import FINDING_SCHEMA, as_batch
 from disque_trio.spark.audit.held import (
@@ -34,7 +34,9 @@ def job(number: int, expires: int = LATER) -> bytes:
     nodes = A.encode()
     ctime = 1_700_000_000_000_000_007
     id = job_id(number).encode()
-    return loadjob(encode_job(id, 2, 0, 1, expires, ctime, 3, 60, 1, 2, b"q", b"body", nodes))
+    return loadjob(
+        JobWriter().encode(id, 2, 0, 1, expires, ctime, 3, 60, 1, 2, b"q", b"body", nodes)
+    )
 
 
 def aof(directory: Path, *records: bytes, node: str = "") -> Path:

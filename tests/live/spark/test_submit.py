@@ -10,7 +10,7 @@ import pyarrow.dataset
 import pyspark
 import pytest
 
-from disque_trio.protocol.serialjob import encode_job, loadjob
+from disque_trio.protocol.serialjob import JobWriter, loadjob
 from disque_trio.spark import pipeline
 from disque_trio.spark.session import packed
 from tests.support import quick_java
@@ -108,7 +108,7 @@ def test_a_submitted_program_has_the_sources_on_all_executors(tmp_path: Path, ho
     data = tmp_path / "data"
     data.mkdir()
     id = b"D-cccccccc-%024d-05a1" % 7
-    job = encode_job(id, 2, 0, 1, 2 << 30, 1, 0, 60, 0, 0, b"q", b"body", b"")
+    job = JobWriter().encode(id, 2, 0, 1, 2 << 30, 1, 0, 60, 0, 0, b"q", b"body", b"")
     (data / "disque.aof").write_bytes(loadjob(job))
     (data / "events-cccccccc-0000000000001-0.jsonl").write_text(
         '{"time":1,"node":"c","event":"added"}\n{"time":2,"node":"c","event":"acked"}\n'

@@ -18,7 +18,7 @@ from disque_trio.aof import check, scanner
 from disque_trio.aof.check import main
 from disque_trio.aof.format import CHUNK, deljob, loadjob
 from disque_trio.aof.scanner import Scanner, skim
-from disque_trio.protocol.serialjob import SerialJobError, decode_job, encode_job
+from disque_trio.protocol.serialjob import JobWriter, SerialJobError, decode_job
 from tests.support import ROOT
 
 NODE = b"dcb833cf" + b"0" * 32
@@ -31,7 +31,9 @@ def job_id(number: int) -> bytes:
 
 def job(number: int, body: bytes = b"x" * 100, queue: bytes = b"queue") -> bytes:
     nodes = NODE
-    return encode_job(job_id(number), 2, 0, 1, 1 << 31, 1 << 60, 0, 300, 0, 0, queue, body, nodes)
+    return JobWriter().encode(
+        job_id(number), 2, 0, 1, 1 << 31, 1 << 60, 0, 300, 0, 0, queue, body, nodes
+    )
 
 
 def load(number: int, body: bytes = b"x" * 100, queue: bytes = b"queue") -> bytes:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from disque_trio.aof.compact import Counts, compact
 from disque_trio.aof.format import AofError, deljob, loadjob
 from disque_trio.aof.loader import Loader
-from disque_trio.protocol.serialjob import encode_job, paused_queue
+from disque_trio.protocol.serialjob import JobWriter, paused_queue
 from tests.support.node_bench import Bench
 
 NOW = 1_700_000_000
@@ -28,7 +28,7 @@ def job_id(number: int) -> bytes:
 def record(number: int, body: bytes = b"body", etime: int = NOW + 1000) -> bytes:
     """The LOADJOB of a job that is queued."""
     times = (etime, (NOW - 10) * 1_000_000_000 // 1000, 0, 300, 0, 0)
-    return loadjob(encode_job(job_id(number), 2, 0, 1, *times, b"q", body, b"a" * 40))
+    return loadjob(JobWriter().encode(job_id(number), 2, 0, 1, *times, b"q", body, b"a" * 40))
 
 
 def compacted(data: bytes, upto: int | None = None) -> bytes:

@@ -37,6 +37,7 @@ MORE = (
     "disque_trio/respserver/io/links.py",
     "disque_trio/respserver/io/serving.py",
     "disque_trio/respserver/io/stats.py",
+    "disque_trio/respserver/io/turns.py",
 )
 # Interpreted classes derive from these, which a compiled class does not allow; or the other way;
 # or they wait for sockets, files and settings, where there is nothing to gain; or the command line
@@ -45,7 +46,6 @@ PURE = {
     "disque_trio/resp/__init__.py",
     "disque_trio/resp/command.py",
     "disque_trio/resp/plain.py",
-    "disque_trio/resp/wire.py",
     "disque_trio/respserver/host.py",
     "disque_trio/respserver/daemon.py",
     "disque_trio/respserver/doors.py",
@@ -74,11 +74,14 @@ if os.environ.get("DISQUE_TRIO_COMPILE") == "1":
     os.environ.setdefault("MYPY_CACHE_DIR", "build/mypy-cache")
     from mypyc.build import mypycify
 
-    wire = Extension("disque_trio.resp._wire", ["disque_trio/resp/_wire.c"])
+    in_c = [
+        Extension(name, [name.replace(".", "/") + ".c"], depends=["disque_trio/resp/_cut.h"])
+        for name in ("disque_trio.resp._cut", "disque_trio.respserver.io._sockets")
+    ]
     compiled = mypycify(modules(), opt_level="3", debug_level="0")
     for extension in compiled:
         # Functions that nobody else can replace may be inlined: 3% fewer instructions.
         extension.extra_compile_args.append("-fvisibility=hidden")
-    setup(ext_modules=[wire, *compiled])
+    setup(ext_modules=[*in_c, *compiled])
 else:
     setup()

@@ -72,7 +72,7 @@ if [ "$what" = compiled ]; then
     newer=new
     if [ -e "$stamp" ]; then
         newer=$(find disque_trio setup.py pyproject.toml tools/packaging -newer "$stamp" \
-            \( -name '*.py' -o -name '*.c' -o -name '*.toml' \) -print)
+            \( -name '*.py' -o -name '*.[ch]' -o -name '*.toml' \) -print)
     fi
     if [ -n "$newer" ]; then
         rm -f "$stamp"

@@ -3,17 +3,16 @@
 Plain is what nearly all clients send: arrays of bulk strings whose lengths are up to ten digits.
 Nobody looks at the two bytes that end an argument.
 
-``_wire.c`` cuts them in one pass over the bytes. Interpreted, that would take three times as long
-as what ``bytes`` and hiredis do at once, so the pure form does that. A short chunk is cut at its
-line ends: where every length is that of the piece behind it, the pieces are the arguments. A longer
-one is handed to hiredis, which parses replies, not requests: it gives other types as if they were
-lists and bulk strings, reserves room for an array before it has seen one element, and cannot say
-where a half request began. So it gets a chunk only when no line in it begins like such a type, or
-like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists of
-bulk strings and then the marker come out, nothing of it is cut.
+Compiled, ``_cut.h`` does it in one pass over the bytes. Interpreted, that would take three times as
+long as what ``bytes`` and hiredis do at once, so the pure form does that. A short chunk is cut at
+its line ends: where every length is that of the piece behind it, the pieces are the arguments. A
+longer one is handed to hiredis, which parses replies, not requests: it gives other types as if they
+were lists and bulk strings, reserves room for an array before it has seen one element, and cannot
+say where a half request began. So it gets a chunk only when no line in it begins like such a type,
+or like an array of seven digits or more. A marker is put behind the chunk, and unless exactly lists
+of bulk strings and then the marker come out, nothing of it is cut.
 """
 
-import os
 import re
 from typing import Final
 
@@ -46,25 +45,6 @@ def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]
         return start
     requests += found
     return len(data)
-
-
-def receive(fd: int, most: int, max_bulk: int, requests: list[list[bytes]]) -> tuple[int, bytes]:
-    """Read up to ``most`` bytes from the socket ``fd``, and cut the plain requests that they begin
-    with as ``cut_plain`` does.
-
-    Returns:
-        how many bytes came, 0: no more will come; and those that were not cut.
-
-    Raises:
-        OSError: as ``os.read``.
-    """
-    data = os.read(fd, most)
-    after = cut_plain(data, 0, max_bulk, requests)
-    return len(data), data[after:]
-
-
-# Writes bytes to a socket; returns how many it took.
-send = os.write
 
 
 def _split(data: bytes) -> list[list[bytes]] | None:

@@ -6,7 +6,7 @@ Rule 2: what is malformed is an error with Disque's text, after which the connec
 Rule 3: a client can make the parser hold at most ``max_query`` bytes.
 
 Nearly all requests come whole and are plain: arrays of bulk strings. One pass over the bytes cuts
-these, as soon as they are read (``wire``). What it stops at goes to the parser here, which is
+these, mostly as soon as they are read. What it stops at goes to the parser here, which is
 incremental and knows every rule.
 """
 
@@ -24,7 +24,11 @@ from disque_trio.resp.limits import (
     UNAUTHENTICATED_MAX_ARGS,
     UNAUTHENTICATED_MAX_BULK,
 )
-from disque_trio.resp.wire import cut_plain
+
+try:
+    from disque_trio.resp._cut import cut_plain
+except ImportError:
+    from disque_trio.resp.plain import cut_plain
 
 # An argument that comes in pieces and is as long is collected by itself: it is not copied again.
 _LARGE: Final = 1024 * 1024

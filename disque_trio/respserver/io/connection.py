@@ -8,9 +8,9 @@ import socket
 from collections import deque
 from typing import Final
 
-from disque_trio.resp import wire
 from disque_trio.resp.request import ARGUMENT, RequestParser
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.io import sockets
 
 READ_SIZE: Final = 64 * 1024
 # Clients that wait for each reply send little at a time, and a larger buffer costs as much as half
@@ -21,8 +21,8 @@ _SMALL_READ: Final = 256  # bytes
 # as the compiled form looks up an imported one at each use.
 _read: Final = os.read
 _write: Final = os.write
-_receive: Final = wire.receive
-_send: Final = wire.send
+_receive: Final = sockets.receive
+_send: Final = sockets.send
 _ID_SIZE: Final = 40  # bytes of each of the many that a command may be about
 
 

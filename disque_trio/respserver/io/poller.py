@@ -7,7 +7,7 @@ import os
 import select
 from typing import Final
 
-from disque_trio.resp import wire
+from disque_trio.respserver.io.sockets import poller
 
 # The values of Linux's EPOLLIN and EPOLLOUT, and EPOLLHUP, EPOLLERR and EPOLLRDHUP together. As
 # numbers, since then the compiler need not look them up in each turn.
@@ -28,7 +28,7 @@ class Poller:
 
     def __init__(self) -> None:
         self.epoll = select.epoll()
-        self.poll = wire.poller(self.epoll)
+        self.poll = poller(self.epoll)
         self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self.wakeup, READ)
 

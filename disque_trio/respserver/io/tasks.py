@@ -14,6 +14,7 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.others import watch_others
+from disque_trio.respserver.io.turns import take_turns
 
 # The cyclic garbage collector stops a node with a million jobs for a second, and looking at each
 # new job once costs a tenth of ADDJOB. What the node does leaves no cycles behind: everything is
@@ -30,7 +31,6 @@ PATIENCE = 5_000  # ms that what is due may be late before the slices grow
 GROWTH = 1e-6  # s of a slice for each ms beyond
 LONGEST_SLICE = 0.01  # s
 REPORT_SECONDS = 10
-BUSY = 1  # ms between turns up to which an engine is busy
 CALM = 64  # times that the periodic work comes by after the last event: it tidies up in so many
 CLOCK_RIGHT = 0.005  # s that the clock may differ from that of the machine
 
@@ -42,24 +42,9 @@ async def serve_ahead(engine: Engine) -> None:
         await serve(engine)
         return
     engine.watch(others.fd)
-    yielded = 0
-    busy = False  # one turn follows the other
     while True:
-        # Who is busy need not ask for how long the others wait.
-        served = engine.poll(engine.linger if busy and not others.runnable else 0.0)
-        now = engine.clients.now
-        busy = busy and served
-        if not engine.others_ready:
-            if served and now - yielded < engine.others_wait:
-                continue
-            wait = others.wait()
-            if wait and (served or engine.poll(wait)):
-                yielded = engine.clients.now
-                busy = yielded - now <= BUSY
-                continue
-        engine.others_ready = False
+        take_turns(engine, others)
         await trio.lowlevel.checkpoint()
-        yielded = engine.clients.now
 
 
 async def serve(engine: Engine) -> None:

@@ -1,16 +1,12 @@
 """What is cut quickly is what the careful parser gives."""
 
-import fcntl
 import os
 import random
-import select
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
-from disque_trio.resp import plain, wire
+from disque_trio.resp import plain, request
 from disque_trio.resp.command import encode_command
 from disque_trio.resp.limits import MAX_BULK, PLAIN_LINE
 from disque_trio.resp.request import RequestParser
@@ -34,10 +30,10 @@ Requests = list[list[bytes]]
 Cut = Callable[[bytes, int, int, Requests], int]
 
 # One and the same unless the package is compiled.
-CUTS: list[Cut] = list({plain.cut_plain: None, wire.cut_plain: None})
-RECEIVES = list({plain.receive: None, wire.receive: None})
-SENDS = list({plain.send: None, wire.send: None})
-in_c = pytest.mark.skipif(wire.cut_plain is plain.cut_plain, reason="the package is not compiled")
+CUTS: list[Cut] = list({plain.cut_plain: None, request.cut_plain: None})
+in_c = pytest.mark.skipif(
+    request.cut_plain is plain.cut_plain, reason="the package is not compiled"
+)
 
 
 def inputs(seed: int, count: int) -> Iterator[tuple[bytes, int]]:
@@ -97,7 +93,7 @@ def test_what_is_not_plain_or_not_whole_is_left(cut: Cut, data: bytes) -> None:
 def test_what_is_cut_ends_where_a_request_is_not_whole() -> None:
     requests: Requests = []
     whole = b"*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n"
-    assert wire.cut_plain(whole * 2 + whole[:-1], 0, MAX_BULK, requests) == 2 * len(whole)
+    assert request.cut_plain(whole * 2 + whole[:-1], 0, MAX_BULK, requests) == 2 * len(whole)
     assert requests == [[b"ECHO", b"a\r\n"]] * 2
 
 
@@ -105,8 +101,8 @@ def test_what_is_cut_ends_where_a_request_is_not_whole() -> None:
 def test_lines_are_plain_up_to_their_longest_length() -> None:
     longest = b"*" + b"0" * (PLAIN_LINE - 2) + b"1\r\n$1\r\na\r\n"
     requests: Requests = []
-    assert wire.cut_plain(longest, 0, MAX_BULK, requests) == len(longest)
-    assert wire.cut_plain(longest.replace(b"*", b"*0"), 0, MAX_BULK, requests) == 0
+    assert request.cut_plain(longest, 0, MAX_BULK, requests) == len(longest)
+    assert request.cut_plain(longest.replace(b"*", b"*0"), 0, MAX_BULK, requests) == 0
     assert requests == [[b"a"]]
 
 
@@ -114,7 +110,7 @@ def test_lines_are_plain_up_to_their_longest_length() -> None:
 @pytest.mark.parametrize("start", [-1, 5, 2**40])
 def test_cutting_begins_inside_of_the_data(start: int) -> None:
     with pytest.raises(ValueError, match="inside"):
-        wire.cut_plain(b"*1\r\n", start, MAX_BULK, [])
+        request.cut_plain(b"*1\r\n", start, MAX_BULK, [])
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -129,78 +125,3 @@ def test_arguments_of_all_lengths_are_told_apart(cut: Cut) -> None:
     requests: Requests = []
     assert cut(data, 0, MAX_BULK, requests) == len(data)
     assert requests == wanted
-
-
-@pytest.mark.parametrize("receive", RECEIVES)
-def test_requests_are_received_until_the_client_ends(
-    receive: Callable[[int, int, int, Requests], tuple[int, bytes]],
-) -> None:
-    ours, theirs = socket.socketpair()
-    ping = encode_command([b"PING"])
-    with ours, theirs:
-        ours.setblocking(False)
-        requests: Requests = []
-        with pytest.raises(BlockingIOError):
-            receive(ours.fileno(), 1000, MAX_BULK, requests)
-        theirs.sendall(ping * 3)
-        assert receive(ours.fileno(), 2 * len(ping), MAX_BULK, requests) == (2 * len(ping), b"")
-        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (len(ping), b"")
-        assert requests == [[b"PING"]] * 3
-        theirs.sendall(b"PING\r\n")
-        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (6, b"PING\r\n")
-        theirs.sendall(encode_command([b"ECHO", b"abc"]))
-        assert receive(ours.fileno(), 1000, 2, requests)[1] != b""
-        theirs.close()
-        assert receive(ours.fileno(), 1000, MAX_BULK, requests) == (0, b"")
-        assert requests == [[b"PING"]] * 3
-    with pytest.raises(OSError, match="descriptor"):
-        receive(-1, 1000, MAX_BULK, requests)
-
-
-@pytest.mark.parametrize("send", SENDS)
-def test_a_socket_takes_what_it_has_room_for(send: Callable[[int, bytes], int]) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        assert send(ours.fileno(), b"+PONG\r\n") == 7
-        large = b"x" * 10_000_000
-        sent = send(ours.fileno(), large)
-        assert 0 < sent < len(large)
-        with suppress(BlockingIOError):
-            while True:
-                sent += send(ours.fileno(), b"x" * 1000)
-        ours.close()
-        with theirs.makefile("rb") as found:
-            assert found.read() == b"+PONG\r\n" + b"x" * sent
-    with pytest.raises(OSError, match="descriptor"):
-        send(-1, b"")
-
-
-@pytest.mark.parametrize("least", [0, 2000])
-def test_events_are_those_of_epoll(least: int) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, select.epoll() as epoll:
-        poll = wire.poller(epoll)
-        fd = fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD_CLOEXEC, least)
-        try:
-            epoll.register(fd, select.EPOLLIN)
-            assert poll(0.0, 10) == epoll.poll(0.0, 10) == []
-            assert poll(0.0001, 10) == []
-            theirs.sendall(b"a")
-            assert poll(5.0, 10) == poll(5.0, 10) == epoll.poll(5.0, 10) == [(fd, select.EPOLLIN)]
-            epoll.modify(fd, select.EPOLLOUT | select.EPOLLIN)
-            epoll.register(theirs.fileno(), select.EPOLLOUT)
-            assert sorted(poll(5.0, 10)) == sorted(epoll.poll(5.0, 10))
-            assert len(poll(5.0, 1)) == 1
-        finally:
-            os.close(fd)
-
-
-@in_c
-def test_polling_for_ever_is_refused() -> None:
-    with select.epoll() as epoll:
-        poll = wire.poller(epoll)
-        with pytest.raises(ValueError, match="time-out"):
-            poll(-1.0, 1)
-        with pytest.raises(ValueError, match="room"):
-            poll(0.0, 0)

@@ -1,0 +1,3 @@
+"""What of ``plain`` is there in C as well."""
+
+def cut_plain(data: bytes, start: int, max_bulk: int, requests: list[list[bytes]], /) -> int: ...

@@ -1,0 +1,32 @@
+"""Takes the turns of an engine while the other tasks of the process have nothing to do."""
+
+from typing import TYPE_CHECKING, Final
+
+from disque_trio.respserver.io.engine import Engine
+
+if TYPE_CHECKING:
+    from disque_trio.respserver.io.others import OtherTasks
+
+_BUSY: Final = 1  # ms between turns up to which an engine is busy
+
+
+def take_turns(engine: Engine, others: "OtherTasks") -> None:
+    """Take turns, and wait for clients, until others may have something to do or have waited for
+    long enough; to be called when they have just had the processor."""
+    yielded = engine.clients.now
+    busy = False  # one turn follows the other
+    while True:
+        # Who is busy need not ask for how long the others wait.
+        served = engine.poll(engine.linger if busy and not others.runnable else 0.0)
+        now = engine.clients.now
+        busy = busy and served
+        if not engine.others_ready:
+            if served and now - yielded < engine.others_wait:
+                continue
+            wait = others.wait()
+            if wait and (served or engine.poll(wait)):
+                yielded = engine.clients.now
+                busy = yielded - now <= _BUSY
+                continue
+        engine.others_ready = False
+        return

@@ -1,16 +1,23 @@
 """Takes the turns of an engine while the other tasks of the process have nothing to do."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Set
+from typing import Final, Protocol
 
 from disque_trio.respserver.io.engine import Engine
-
-if TYPE_CHECKING:
-    from disque_trio.respserver.io.others import OtherTasks
 
 _BUSY: Final = 1  # ms between turns up to which an engine is busy
 
 
-def take_turns(engine: Engine, others: "OtherTasks") -> None:
+class Others(Protocol):
+    """The other tasks; see ``others.OtherTasks``, which is not compiled."""
+
+    @property
+    def runnable(self) -> Set[object]: ...
+
+    def wait(self) -> float: ...
+
+
+def take_turns(engine: Engine, others: Others) -> None:
     """Take turns, and wait for clients, until others may have something to do or have waited for
     long enough; to be called when they have just had the processor."""
     yielded = engine.clients.now

@@ -228,10 +228,10 @@ def test_jobs_that_do_not_move_to_their_consumers_are_found(made_of: MadeOf) -> 
 class LeakingStore(JobStore):
     """Does not account for the bytes of acknowledged jobs."""
 
-    def delete(self, job: Job, shard: dict[bytes, Job] | None = None) -> None:
+    def delete(self, job: Job) -> None:
         used = self.machine.memory.used
         acked = job.state == ACKED
-        super().delete(job, shard)
+        super().delete(job)
         if acked:
             self.machine.memory.used = used
 

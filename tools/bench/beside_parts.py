@@ -30,7 +30,7 @@ COUNTED = 4_000
 WAKES, LOADED = 300, 200_000
 PAUSE = 0.003  # s, in which a server goes to sleep
 REST = 1.0  # s
-# Rests in which no server needed less than before: then it has tidied up what the start left.
+# After so many rests without a marked fall, the servers have tidied up what the start left.
 SETTLED, LONGEST_SETTLING = 10, 60
 
 Values = dict[str, float]
@@ -110,8 +110,8 @@ def at_rest(servers: Sequence[Server]) -> list[float]:
 
 
 def settle(servers: Sequence[Server], rests: int) -> None:
-    """Waits until for so many rests none of them has needed less than half of what it did in any
-    before."""
+    """Waits until none of ``servers`` has fallen below half of its least so far for that many
+    ``rests`` in a row, but no longer than LONGEST_SETTLING rests."""
     least = at_rest(servers)
     calm = 0
     for _ in range(LONGEST_SETTLING):

@@ -184,7 +184,7 @@ class AckGc:
             return
         news = job.state != ACKED
         if job.state == WAIT_REPL:
-            self._hear(job)
+            self._hear(job)  # answers its producer, also where the job ends at once
         if message.mark and job.delivered != ():
             replicas.add(job, sender)
             if self._is_shared_by_two(job, sender, message.mark):

@@ -23,12 +23,14 @@ from typing import BinaryIO, NamedTuple
 
 from disque_trio.aof.format import CHUNK, AofError, RecordReader
 from disque_trio.protocol.serialjob import is_job_id, read_pause
+from disque_trio.protocol.trailer import FLAG_TRAILER
 
 NICE = 10  # the node goes first
 _SYNC_EVERY = 32 << 20  # bytes; one sync of all at the end would keep the disk from the node
 _LENGTH_BITS = 34  # of a record
 _LENGTH = (1 << _LENGTH_BITS) - 1
 _HEAD = Struct("<I40s4xI")  # length, id, state to copies, expiry
+_FLAGS_AT = 45
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _RECORDS_A_LOOK = 4096  # between looks at whether the node is still there
 
@@ -68,6 +70,8 @@ def compact(
         name = command[0].upper()
         if name == b"LOADJOB" and len(command) == 2:
             id, expiry = _id_and_expiry(command[1], start)
+            if command[1][_FLAGS_AT] & FLAG_TRAILER:
+                places.pop(id, None)  # it may say what became of the job
             if expiry > now and id not in places:
                 places[id] = start << _LENGTH_BITS | end - start
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):

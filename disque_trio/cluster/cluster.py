@@ -130,7 +130,7 @@ class Cluster:
         packets = self.packets
         packets.ip = config.cluster_announce_ip
         packets.port = config.cluster_announce_port or self._port
-        packets.refresh()
+        self.membership.set_extensions(config.cluster_extensions)
         self.links.halves.apply()
         self._hurry()
         self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))

@@ -20,6 +20,7 @@ from disque_trio.protocol.bus import (
     read_fail,
     read_gossip,
     sender_address,
+    sender_extensions,
     sender_flags,
 )
 
@@ -75,6 +76,10 @@ class PacketHandlers:
         if (known.flags ^ sender_flags(packet)) & NODE_LEAVING:
             known.flags ^= NODE_LEAVING
             self._members.update()
+        extensions = sender_extensions(packet)
+        if known.extensions != extensions:
+            known.extensions = extensions
+            self._members.update(False)
         self._hear_gossip(known, entries)
 
     def _greet(self, link: Link, packet: bytes) -> None:

@@ -23,6 +23,8 @@ from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_node
 from disque_trio.cluster.peers import Peer, Peers
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
+    ANSWER,
+    EXTENDED,
     FAIL,
     MEET,
     NODE_FAIL,
@@ -31,7 +33,6 @@ from disque_trio.protocol.bus import (
     NODE_MYSELF,
     NODE_NOADDR,
     NODE_PFAIL,
-    PAUSE,
     PING,
     PONG,
     VERSION,
@@ -76,6 +77,7 @@ class Membership(Peers):
         self.config_changed = False
         self.malformed = 0
         self.me = Myself(packets)
+        self._extensions = "auto"
         self._members = Members(self._changed)
         self._known = self._members.known  # the same dict throughout
         self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
@@ -97,8 +99,23 @@ class Membership(Peers):
         self.reachable = self._members.reachable
         self.size = 1 + len(self._known)
         self._hosts_stale = True
+        self._judge_extensions()
         if matters:
             self.config_changed = True
+
+    def _judge_extensions(self) -> None:
+        """Compute whether jobs may have trailers."""
+        members = self._known.values()
+        self.extended = self._extensions == "yes" or (
+            self._extensions == "auto" and all(member.extensions for member in members)
+        )
+
+    def set_extensions(self, wanted: str) -> None:
+        """The setting cluster-extensions: "auto", "yes" or "no"."""
+        self._extensions = wanted
+        self.packets.extensions = 0 if wanted == "no" else EXTENDED
+        self.packets.refresh()
+        self._judge_extensions()
 
     def _transmit(self, link: Link, packet: bytes) -> None:
         link.send(packet)
@@ -134,7 +151,7 @@ class Membership(Peers):
         if type > FAIL:
             member = self._known.get(sender)
             # Its own id, not what was cut out: who compares ids has mostly the same object then.
-            return b"" if member is None or type > PAUSE else member.id
+            return b"" if member is None or type > ANSWER else member.id
         try:
             self._handlers[type](link, type, sender, packet)
         except PacketError:
@@ -163,6 +180,10 @@ class Membership(Peers):
 
     def knows(self, id: bytes) -> bool:
         return id in self._known
+
+    def understands(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.extensions != 0 and self._extensions != "no"
 
     def linked(self, id: bytes) -> bool:
         member = self._known.get(id)

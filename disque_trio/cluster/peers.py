@@ -32,6 +32,7 @@ class Peers:
         size: nodes known, this one included, handshakes not.
         reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
         by_host: copies are to be on different hosts, and several nodes of one count as one.
+        extended: jobs may have trailers: all nodes know them, or the settings say so.
         messages_sent, messages_received: packets of the bus.
     """
 
@@ -39,6 +40,7 @@ class Peers:
         self.size = 1
         self.reachable: list[bytes] = []
         self.by_host = False
+        self.extended = True
         self.messages_sent = 0
         self.messages_received = 0
         self._leaving = False
@@ -56,6 +58,10 @@ class Peers:
 
     def knows(self, id: bytes) -> bool:
         """Whether ``id`` is another node that is known, no handshake."""
+        return False
+
+    def understands(self, id: bytes) -> bool:
+        """Whether the node ``id`` announces extensions: it reads packets that C nodes do not."""
         return False
 
     def places(self) -> int:

@@ -63,6 +63,7 @@ class Config(Settings):
     cluster_config_file: str
     cluster_node_timeout: int
     cluster_failure_domain: str
+    cluster_extensions: str
     cluster_announce_ip: str
     cluster_announce_port: int
     cluster_link_sendbuf_limit: int

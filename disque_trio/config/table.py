@@ -424,6 +424,16 @@ TABLE = make_table(
             settable=True,
         ),
         _cluster(
+            "cluster-extensions",
+            Choice("auto", "yes", "no"),
+            "auto",
+            "Whether jobs may have what C Disque has no fields for: headers, keys, where a dead "
+            "letter comes from. It goes into files and to other nodes in a trailer behind the "
+            "body, which C nodes carry but do not take off. auto: while all nodes of the cluster "
+            "know trailers. With no this node does not even say that it does. Not in Disque.",
+            settable=True,
+        ),
+        _cluster(
             "cluster-announce-ip",
             IpAddress(),
             "",

@@ -25,6 +25,9 @@ Kind: TypeAlias = Literal[
     "expired",
     "evicted",
     "deleted",
+    "dead",
+    "cancelled",
+    "updated",
 ]
 ADDED: Final[Kind] = "added"
 REPLICATED: Final[Kind] = "replicated"
@@ -40,6 +43,9 @@ IMPORTED: Final[Kind] = "imported"
 EXPIRED: Final[Kind] = "expired"
 EVICTED: Final[Kind] = "evicted"
 DELETED: Final[Kind] = "deleted"
+DEAD: Final[Kind] = "dead"
+CANCELLED: Final[Kind] = "cancelled"
+UPDATED: Final[Kind] = "updated"
 
 # Kinds of lines about the log itself; they have no job.
 LogKind: TypeAlias = Literal["dropped", "segment", "started", "stopped"]
@@ -65,6 +71,11 @@ Reason: TypeAlias = Literal[
     "fastack",
     "collected",
     "given-up",
+    "attempts",
+    "expired",
+    "refused",
+    "death",
+    "redrive",
 ]
 NO_REASON: Final[Reason] = ""
 BY_ADD: Final[Reason] = "add"
@@ -79,6 +90,11 @@ BY_COMMAND: Final[Reason] = "command"
 BY_FASTACK: Final[Reason] = "fastack"
 BY_COLLECTION: Final[Reason] = "collected"
 BY_GIVING_UP: Final[Reason] = "given-up"
+BY_ATTEMPTS: Final[Reason] = "attempts"
+BY_EXPIRY: Final[Reason] = "expired"
+BY_REFUSAL: Final[Reason] = "refused"
+BY_DEATH: Final[Reason] = "death"
+BY_REDRIVE: Final[Reason] = "redrive"
 
 # The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
 # at the end.
@@ -86,7 +102,7 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     ADDED: (),
     REPLICATED: (),
     COPIED: (),
-    QUEUED: (BY_ADD, BY_DELAY, BY_RETRY, BY_NACK, BY_ENQUEUE, BY_IMPORT),
+    QUEUED: (BY_ADD, BY_DELAY, BY_RETRY, BY_NACK, BY_ENQUEUE, BY_IMPORT, BY_DEATH, BY_REDRIVE),
     DELIVERED: (),
     WORKING: (),
     NACKED: (),
@@ -97,6 +113,9 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     EXPIRED: (),
     EVICTED: (),
     DELETED: (BY_COMMAND, BY_FASTACK, BY_PEER, BY_COLLECTION, BY_GIVING_UP),
+    DEAD: (BY_ATTEMPTS, BY_EXPIRY, BY_REFUSAL, BY_PEER),
+    CANCELLED: (BY_CLIENT, BY_PEER),
+    UPDATED: (BY_CLIENT, BY_PEER),
 }
 
 # ---- the record -------------------------------------------------------------------------------

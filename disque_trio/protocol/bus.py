@@ -2,16 +2,18 @@
 
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
-the one of the connection), 34 unused, sender's client port u16, sender's node flags u16, state u8,
-3 bytes of message flags. The data behind it depends on the type; packets about a job may name many,
-among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs in it are
-little-endian (see ``serialjob``). Owns the layout; ``node.core`` and ``cluster`` give it meaning.
+the one of the connection), sender's extensions u16 (C nodes send 0), 32 unused, sender's client
+port u16, sender's node flags u16, state u8, 3 bytes of message flags. The data behind it depends on
+the type; packets about a job may name many, among nodes that know of that (see
+``PacketWriter.about_jobs``). Serialised jobs in it are little-endian (see ``serialjob``). Owns the
+layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
 from struct import Struct
 from typing import Final, NamedTuple
 
 from disque_trio.protocol import serialjob
+from disque_trio.protocol.fields import Field, FieldsError, pack_fields, unpack_fields
 from disque_trio.protocol.serialjob import ID_LENGTH, NODE_ID_LENGTH, split_nodes
 
 PING: Final = 0
@@ -30,9 +32,17 @@ NEEDJOBS: Final = 12
 YOURJOBS: Final = 13
 WORKING: Final = 14
 PAUSE: Final = 15
+# Only for nodes that announce extensions; their data are fields (see ``fields``).
+ENDJOB: Final = 16
+REQUEUED: Final = 17
+UPDATEJOB: Final = 18
+POLICIES: Final = 19
+QUESTION: Final = 20
+ANSWER: Final = 21
 TYPE_NAMES: Final = [
     "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
     "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
+    "endjob", "requeued", "updatejob", "policies", "question", "answer",
 ]  # fmt: skip
 
 # Message flags.
@@ -49,6 +59,9 @@ NODE_NOADDR: Final = 16
 NODE_MEET: Final = 32
 NODE_DELETED: Final = 64
 NODE_LEAVING: Final = 128
+
+# Extensions: what a node can beyond C Disque.
+EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
@@ -150,6 +163,9 @@ class PacketWriter:
         id: the node's id, 40 bytes.
         port: of its clients; the bus has this port plus 10000.
         ip: what to announce as its address, empty: others take the one of the connection.
+
+    Attributes:
+        extensions: what it announces beyond C Disque, EXTENDED or 0.
     """
 
     def __init__(self, id: bytes, port: int, ip: str = "") -> None:
@@ -157,6 +173,7 @@ class PacketWriter:
         self.port = port
         self.ip = ip
         self.flags = NODE_MYSELF
+        self.extensions = EXTENDED
         self._about_me = b""
         self.refresh()
 
@@ -165,7 +182,8 @@ class PacketWriter:
         self._about_me = (
             self.id
             + self.ip.encode().ljust(_IP_LENGTH, b"\0")
-            + bytes(34)
+            + _U16.pack(self.extensions)
+            + bytes(32)
             + _U16.pack(self.port)
             + _U16.pack(self.flags)
             + b"\0"
@@ -220,6 +238,10 @@ class PacketWriter:
     def about_queue(self, type: int, queue: bytes, aux: int) -> bytes:
         """NEEDJOBS (aux: how many) or PAUSE (aux: 1 in, 2 out) for ``queue``."""
         return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
+
+    def fields(self, type: int, fields: list[Field]) -> bytes:
+        """ENDJOB to ANSWER, only for nodes with extensions."""
+        return self.packet(type, pack_fields(fields))
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
         """REPLJOB (one job, or several for a node that is known to read it) or YOURJOBS with
@@ -300,6 +322,11 @@ def sender_flags(packet: bytes) -> int:
     return packet[138] << 8 | packet[139]
 
 
+def sender_extensions(packet: bytes) -> int:
+    """What the sender can beyond C Disque; 0: it is a C node."""
+    return packet[102] << 8 | packet[103]
+
+
 def read_ip(field: bytes) -> str:
     """NUL padded text; empty where it is no text."""
     text = field.partition(b"\0")[0]
@@ -350,6 +377,14 @@ def names_many(packet: bytes) -> bool:
 def job_ids(packet: bytes) -> list[bytes]:
     """The ids of all jobs that a packet is about."""
     return split_nodes(packet[HEADER_SIZE:-4])
+
+
+def read_fields(packet: bytes) -> list[Field]:
+    """The fields of an ENDJOB to ANSWER. Raises PacketError."""
+    try:
+        return unpack_fields(packet[HEADER_SIZE:])
+    except FieldsError as problem:
+        raise PacketError(f"malformed fields: {problem}") from problem
 
 
 def read_about_queue(packet: bytes) -> QueueMessage:

@@ -40,6 +40,9 @@ class StaticMesh(Peers):
     def knows(self, id: bytes) -> bool:
         return id in self._addresses
 
+    def understands(self, id: bytes) -> bool:
+        return id in self._addresses
+
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)
         return link is not None and link.up

@@ -40,6 +40,14 @@ class MeshPeers(Peers):
     def linked(self, id: bytes) -> bool:
         return id not in self.away
 
+    def understands(self, id: bytes) -> bool:
+        c_nodes = self.mesh.c_nodes
+        return self.index not in c_nodes and self.mesh.ids.index(id) not in c_nodes
+
+    def judge_extensions(self) -> None:
+        """Compute whether jobs may have trailers, after a change of ``c_nodes``."""
+        self.extended = not self.mesh.c_nodes
+
     def spread(self, ips: list[str]) -> None:
         """Copies are to be on different hosts; ``ips`` says on which each node of the mesh is."""
         self.by_host = True

@@ -13,6 +13,9 @@ who knows of others keeps the job and goes on by itself until these have confirm
 only tell how many they know of, and forget the job everywhere when these have confirmed; to them
 who knows more does not confirm before it has collected the job itself.
 
+A job may end in another way: cancelled, as a dead letter, or with a result. Nodes with extensions
+are told so by ENDJOB in the place of SETACK; all else is the same.
+
 An acknowledge for a job that this node does not hold is kept as a dummy: a job without a body and
 without holders. All nodes are told until one says that it knows the job, and so takes over.
 """
@@ -21,12 +24,22 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
-from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job
+from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_TRAILER, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage
+from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending, unpack_ending
 from disque_trio.rng import Rng
 
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
@@ -34,30 +47,41 @@ MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
 _SPREAD: Final = 500  # ms; half of it to either side
 
+# Fields of ENDJOB.
+_ABOUT: Final = 1  # id of the job, number of holders known, the set of them in 16 bits
+_ENDING: Final = 2
+
 
 class AckGc:
     """Garbage collection of acknowledged jobs across all nodes that hold them.
 
     Args:
         store: the jobs.
+        aof_codec: makes their records for the journal.
         tombstones: those that have ended.
         notices: what other nodes are told.
         peers: the rest of the cluster.
+        packets: makes this node's packets.
         rng: for times that are spread on purpose.
     """
 
     def __init__(
         self,
         store: JobStore,
+        aof_codec: AofCodec,
         tombstones: Tombstones,
         notices: Notices,
         peers: Peers,
+        packets: PacketWriter,
         rng: Rng,
     ) -> None:
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
+        self._trailers = store.trailers
+        self._aof_codec = aof_codec
+        self._packets = packets
         self._tombstones = tombstones
         self._notices = notices
         self._peers = peers
@@ -83,15 +107,44 @@ class AckGc:
         self.collect(job)
         return news
 
-    def remember_ack(self, id: bytes) -> None:
-        """Remember that a client acknowledged the job ``id``, which this node does not hold, for
-        the nodes that do. Does nothing for at-most-once jobs, and on a node that is alone or
-        leaving."""
+    def end(self, job: Job, ending: Ending, reason: schema.Reason) -> bool:
+        """End ``job`` as ``ending`` says, ``reason`` is for the event log. Returns False if it
+        ended before."""
+        if job.state == ACKED:
+            return False
+        store = self._store
+        if self._notes.eventing:
+            self._notes.note(_event_of(ending), job, reason)
+        if job.delivered is None and job.state in (ACTIVE, QUEUED):
+            store.delete(job)  # the only copy
+            return True
+        self._set_ending(job, ending)
+        store.mark_acked(job)
+        if self._machine.journaling and self._peers.extended:
+            self._aof_codec.note(job)  # so that it is told to the others after a restart, too
+        self.collect(job)
+        return True
+
+    def _set_ending(self, job: Job, ending: Ending) -> None:
+        """Note in the trailer of ``job`` how it ended."""
+        trailer = self._trailers.want(job)
+        trailer.ending = ending
+        self._trailers.recount(trailer)
+
+    def _ending(self, job: Job) -> Ending | None:
+        """How ``job`` ended, if there is more to say than that it was acknowledged."""
+        trailer = self._trailers.of(job)
+        return None if trailer is None else trailer.ending
+
+    def remember_ack(self, id: bytes, ending: Ending | None = None) -> None:
+        """Remember that a client acknowledged the job ``id``, or ended it as ``ending`` says, which
+        this node does not hold, for the nodes that do. Does nothing for the acknowledge of an
+        at-most-once job, and on a node that is alone or leaving."""
         try:
             minutes = int(id[36:40], 16)
         except ValueError:
             return
-        if self._peers.size == 1 or self._peers.leaving or not minutes & 1:
+        if self._peers.size == 1 or self._peers.leaving or not (minutes & 1 or ending):
             return
         store = self._store
         now = self._machine.now
@@ -101,8 +154,10 @@ class AckGc:
         job.state = ACKED
         job.delivered = ()
         store.register(job)
+        if ending is not None:
+            self._set_ending(job, ending)
         if self._notes.eventing:
-            self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
+            self._notes.note(_event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
         self.collect(job)
 
@@ -117,11 +172,26 @@ class AckGc:
             return
         holders = self._replicas.of(job)
         mark = self._replicas.sets.mark(holders) if holders else 0
+        told: bytes | None = None
+        if job.flags & FLAG_TRAILER:
+            told = self._endjob(job, len(holders), mark)
         for id in missing:
             if job.gc_retry:
                 self._notices.reads_one(id)
-            self._notices.add(id, bus.SETACK, job.id, len(holders), mark)
+            if told is not None and self._peers.understands(id):
+                self._notices.fields.append((id, told))
+            else:
+                self._notices.add(id, bus.SETACK, job.id, len(holders), mark)
         self._collect_later(job)
+
+    def _endjob(self, job: Job, holders: int, mark: int) -> bytes | None:
+        """The packet that says how ``job`` ended; None: an acknowledge says all."""
+        ending = self._ending(job)
+        if ending is None:
+            return None
+        about = [job.id, pack_number(holders), pack_number(mark)]
+        fields: list[Field] = [(_ABOUT, pack_texts(about)), (_ENDING, ending.pack())]
+        return self._packets.fields(bus.ENDJOB, fields)
 
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
@@ -171,6 +241,22 @@ class AckGc:
 
     # ---- what other nodes say ---------------------------------------------------------------
 
+    def on_endjob(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle ENDJOB: another node knows how the job ended. Raises PacketError."""
+        try:
+            about = unpack_texts(_field(fields, _ABOUT))
+            ending = unpack_ending(_field(fields, _ENDING))
+            if len(about) != 3:
+                raise FieldsError("malformed ENDJOB")
+            id = about[0]
+            holders, mark = unpack_number(about[1]), unpack_number(about[2]) & 0xFFFF
+        except FieldsError as problem:
+            raise PacketError(f"malformed ENDJOB: {problem}") from problem
+        job = self._store.jobs.get(id)
+        if job is not None and job.state != ACKED:
+            self._set_ending(job, ending)
+        self.on_setack(sender, JobMessage(id, holders, 0, mark))
+
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""
         store = self._store
@@ -190,7 +276,7 @@ class AckGc:
             if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now, and the sender ends it when it hears so.
                 if job.state != ACKED and self._notes.eventing:
-                    self._notes.note(schema.ACKED, job, schema.BY_PEER)
+                    self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
                 self._end(job)
                 return
@@ -284,7 +370,7 @@ class AckGc:
     def _hear(self, job: Job) -> None:
         """Note that ``job`` was acknowledged on another node, which is new to this one."""
         if self._notes.eventing:
-            self._notes.note(schema.ACKED, job, schema.BY_PEER)
+            self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
         self._store.mark_acked(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:
@@ -293,3 +379,20 @@ class AckGc:
             job.confirmed = [id]
         elif id not in job.confirmed:
             job.confirmed.append(id)
+
+
+def _event_of(ending: Ending | None) -> schema.Kind:
+    """What the event log calls it when a job ends so; None: it was acknowledged."""
+    if ending is not None and ending.kind == DEAD:
+        return schema.DEAD
+    if ending is not None and ending.kind == CANCELLED:
+        return schema.CANCELLED
+    return schema.ACKED
+
+
+def _field(fields: list[Field], type: int) -> bytes:
+    """The value of the first field of ``type``. Raises FieldsError."""
+    for found, value in fields:
+        if found == type:
+            return value
+    raise FieldsError(f"field {type} is missing")

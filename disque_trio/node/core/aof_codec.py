@@ -8,6 +8,7 @@ from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
+    FLAG_TRAILER,
     FLAGS_FROM_FILES,
     FLAGS_IN_FILES,
     QUEUED,
@@ -29,6 +30,7 @@ from disque_trio.protocol.serialjob import (
     read_pause,
     read_u32,
 )
+from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.resp.ints import INT64_MAX
 
 TELL_AGAIN: Final = 1_000  # ms after loading an acknowledge: the other nodes have to be there
@@ -63,7 +65,7 @@ class AofCodec:
     def note(self, job: Job) -> None:
         """Add a record of ``job`` to the journal."""
         body = job.body
-        if body is None or len(body) < LARGE_BODY:
+        if body is None or len(body) < LARGE_BODY or job.flags & FLAG_TRAILER:
             self._machine.journal.append(loadjob(self.serialize(job)))
         else:
             without = self.serialize(job, False)
@@ -75,7 +77,13 @@ class AofCodec:
         body = job.body
         if body is None or job.state == ACKED or not whole:
             body = b""
-        return self._replicas.serialize(job, job.flags & FLAGS_IN_FILES, job.etime, body)
+        flags = job.flags & FLAGS_IN_FILES
+        if job.flags & FLAG_TRAILER:
+            trailer = self._store.trailers.carried(job)
+            if trailer:
+                flags |= FLAG_TRAILER
+                body += trailer
+        return self._replicas.serialize(job, flags, job.etime, body)
 
     # ---- loading ----------------------------------------------------------------------------
 
@@ -117,25 +125,38 @@ class AofCodec:
         delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
         file was written when nothing happened any more: jobs that were queued are queued again.
 
+        A later record of a known job counts if it has a trailer: it may say what became of the job.
+
         Raises:
             SerialJobError: it is not a job.
         """
         found = decode_job(data)
+        trailer: Trailer | None = None
+        if found.flags & FLAG_TRAILER:
+            found.body, trailer = split_body(found.body)
         store = self._store
         now = self._machine.now
+        known = store.jobs.get(found.id)
+        if known is not None and trailer is not None:
+            store.delete(known)
         if found.etime * 1000 <= now:
             return False
         # Clients could not read a larger one, of a damaged file.
         job = store.job_of(found, found.etime, min(found.ctime, INT64_MAX))
         if found.state != ACKED:
             job.delivered = self._replicas.read(found.nodes)
-            return self._take(job, found.flags, found.state == QUEUED and queue_it)
+            taken = self._take(job, found.flags, found.state == QUEUED and queue_it)
+            if taken and trailer is not None:
+                store.trailers.put(job, trailer)
+            return taken
         job.delivered = self._replicas.sets.read(found.nodes)
         job.flags = found.flags & FLAGS_FROM_FILES
         job.body = None  # nobody will want it
         job.state = ACKED
         if not store.register(job):
             return False
+        if trailer is not None:
+            store.trailers.put(job, trailer)
         store.evictable[job.id] = job
         store.timers.add(job, now + TELL_AGAIN)
         return True
@@ -219,7 +240,13 @@ class AofCodec:
         queue_at = start + _HEAD_SIZE
         body_at = queue_at + size + 4
         # A creation time that clients could not read is for ``load_job`` to cut.
-        if length != end - start - 4 or state & 15 >= ACKED or ctime >> 63 or body_at > end:
+        if (
+            length != end - start - 4
+            or state & 15 >= ACKED
+            or flags & FLAG_TRAILER
+            or ctime >> 63
+            or body_at > end
+        ):
             return -1
         ending_at = body_at + read_u32(data, body_at - 4)
         if ending_at + 4 > end or not is_job_id(id):

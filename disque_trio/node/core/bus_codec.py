@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from disque_trio.node.core.job import FLAGS_CARRIED, FLAGS_ON_BUS, UINT32_MAX, Job
+from disque_trio.node.core.job import (
+    FLAG_TRAILER,
+    FLAGS_CARRIED,
+    FLAGS_ON_BUS,
+    UINT32_MAX,
+    Job,
+)
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.serialjob import (
     NODE_ID_LENGTH,
@@ -12,6 +18,7 @@ from disque_trio.protocol.serialjob import (
     is_job_id,
     read_u32,
 )
+from disque_trio.protocol.trailer import Trailer, split_body
 
 MAX_HOLDERS: Final = 1_000  # of a job that another node sends
 
@@ -23,9 +30,15 @@ _QUEUE_AT: Final = 76
 
 
 class BusCodec:
-    """Serialises the jobs of ``store`` for other nodes and decodes those that arrive."""
+    """Serialises the jobs of ``store`` for other nodes and decodes those that arrive.
+
+    Attributes:
+        trailer: of the job that was decoded last, None: it has none. Whoever holds the job gives
+            it this.
+    """
 
     def __init__(self, store: JobStore) -> None:
+        self.trailer: Trailer | None = None
         self._store = store
         # The job that was read last, and its bytes from the state to the expiry, from the delay to
         # the end of the queue, and behind the body. The next is mostly like it.
@@ -39,7 +52,13 @@ class BusCodec:
         left = job.etime - self._store.machine.now // 1000
         etime = left + 1 if left > 0 else 1
         flags = job.flags & FLAGS_ON_BUS
-        return self._store.replicas.serialize(job, flags, etime, job.body or b"")
+        body = job.body or b""
+        if job.flags & FLAG_TRAILER:
+            trailer = self._store.trailers.carried(job)
+            if trailer:
+                flags |= FLAG_TRAILER
+                body += trailer
+        return self._store.replicas.serialize(job, flags, etime, body)
 
     def decode(self, data: bytes) -> Job | None:
         """Decode a job from another node, not registered, ACTIVE. None: it is malformed."""
@@ -57,6 +76,12 @@ class BusCodec:
             return None
         if not id.isascii() or len(id.split()) > 1:
             return None  # it would break replies
+        self.trailer = None
+        if found.flags & FLAG_TRAILER:
+            try:
+                found.body, self.trailer = split_body(found.body)
+            except SerialJobError:
+                return None
         store = self._store
         etime = min(store.machine.now // 1000 + found.etime, UINT32_MAX)
         job = store.job_of(found, etime, found.ctime)

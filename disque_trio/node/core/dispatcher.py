@@ -7,10 +7,12 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
+from disque_trio.protocol.fields import Field
 
 # Of each job there are some of these. Compiled, a constant of another module is looked up.
 _GOTJOB: Final = 5
@@ -31,6 +33,7 @@ class Dispatcher:
         federation: Federation,
         exports: Exports,
         notices: Notices,
+        questions: Questions,
     ) -> None:
         self._notices = notices
         self._replication = replication
@@ -49,6 +52,11 @@ class Dispatcher:
             bus.REPLJOB: replication.on_repljob,
             bus.YOURJOBS: federation.on_yourjobs,
         }
+        self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
+            bus.ENDJOB: ack_gc.on_endjob,
+            bus.QUESTION: questions.on_question,
+            bus.ANSWER: questions.on_answer,
+        }
 
     def dispatch(self, sender: bytes, packet: bytes) -> None:
         """Handle ``packet`` of the node ``sender``. Raises PacketError if it is malformed."""
@@ -66,6 +74,8 @@ class Dispatcher:
             self._with_jobs[type](sender, bus.read_jobs(packet))
         elif type in self._about_queue:
             self._about_queue[type](sender, bus.read_about_queue(packet))
+        elif type in self._with_fields:
+            self._with_fields[type](sender, bus.read_fields(packet))
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
         """Handle what ``sender`` says of one job."""

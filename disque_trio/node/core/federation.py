@@ -184,6 +184,8 @@ class Federation:
         if job is None:
             job = new
             store.register(job)
+            if self._codec.trailer is not None:
+                store.trailers.put(job, self._codec.trailer)
             if self._machine.journaling:
                 self._aof_codec.note(job)
         else:

@@ -24,13 +24,14 @@ STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked"]
 FLAG_QUEUED_BEFORE: Final = 1  # the next time in the queue is a further delivery
 FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued again
 FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
+FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``trailers``)
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
-FLAGS_CARRIED: Final = 0b1111_1000  # mean nothing here; they go wherever the job goes
+FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes
 FLAGS_ON_BUS: Final = FLAG_QUEUED_BEFORE | FLAGS_CARRIED
 FLAGS_FROM_FILES: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAGS_CARRIED
-FLAGS_IN_FILES: Final = 0b1111_1111
+FLAGS_IN_FILES: Final = 0b0111_1111  # FLAG_TRAILER where the trailer goes as well
 
 UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1

@@ -19,6 +19,7 @@ from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
+from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.replicas import Replicas
@@ -26,6 +27,7 @@ from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.bus import (
     PacketError,
@@ -71,6 +73,7 @@ class Node(Machine):
         requeue: queues jobs again.
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
+        questions: what other nodes were asked.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -95,8 +98,9 @@ class Node(Machine):
         self.waits = ReplicationWaits(self)
         notices = self._notices = Notices(peers, packets)
         replicas = self.replicas = Replicas(id, peers, packets, notices)
+        trailers = Trailers(self.memory, peers)
         store = self.store = JobStore(
-            self, self.notes, self.queues, replicas, self.waits, entropy, rng
+            self, self.notes, self.queues, replicas, self.waits, trailers, entropy, rng
         )
         aof_codec = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
@@ -107,12 +111,19 @@ class Node(Machine):
             store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
         self.requeue = Requeue(store, exports, peers, packets)
-        self.ack_gc = AckGc(store, tombstones, notices, peers, rng)
+        self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
+        self.questions = Questions(self, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            self.replication, self.requeue, self.ack_gc, self.federation, exports, notices
+            self.replication,
+            self.requeue,
+            self.ack_gc,
+            self.federation,
+            exports,
+            notices,
+            self.questions,
         )
 
     @property
@@ -129,7 +140,7 @@ class Node(Machine):
     # ---- what the driver calls ------------------------------------------------------------
 
     def receive(self, sender: bytes, packet: bytes, now: int) -> None:
-        """Handle a packet of the types 4 to 15 from the known node ``sender``."""
+        """Handle a packet of the types from 4 on from the known node ``sender``."""
         self.now = now
         if self.loading:
             return  # a partly loaded node must not answer
@@ -163,6 +174,8 @@ class Node(Machine):
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
             self.exports.offer_due(now)
+        if self.questions.open:
+            self.questions.end_due(now)
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -198,6 +211,9 @@ class Node(Machine):
         offer = self.exports.next_due()
         if offer and (due == 0 or offer < due):
             due = offer
+        if self.questions.open:
+            over = self.questions.next_due()
+            due = min(due or over, over)
         if self.store.freeing is not None:
             return self.now
         return due
@@ -226,7 +242,7 @@ class Node(Machine):
 
     def commit(self) -> None:
         super().commit()
-        if self._notices.waiting or self._notices.copies:
+        if self._notices.waiting or self._notices.copies or self._notices.fields:
             self._notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:
@@ -362,6 +378,7 @@ class Node(Machine):
         self.unblock_all()
         self.federation.flush()
         self.replication.flush()
+        self.questions.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -25,12 +25,14 @@ class Notices:
 
     Attributes:
         waiting: ids of the jobs, by the node that is to be told, the type, aux and mark.
+        fields: packets for nodes with extensions, each with the node that is to get it.
         copies: serialised jobs, by the nodes that are to have them and the flags of REPLJOB.
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter) -> None:
         self.waiting: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self.copies: dict[tuple[tuple[bytes, ...], int], list[bytes]] = {}
+        self.fields: list[tuple[bytes, bytes]] = []
         self._peers = peers
         self._packets = packets
         self._readers: set[bytes] = set()
@@ -89,6 +91,10 @@ class Notices:
             copies, self.copies = self.copies, {}
             for (nodes, flags), jobs in copies.items():
                 self._send_copies(jobs, nodes, flags)
+        if self.fields:
+            fields, self.fields = self.fields, []
+            for node, packet in fields:
+                self._peers.send(node, packet)
         waiting, self.waiting = self.waiting, {}
         for (node, type, aux, mark), ids in waiting.items():
             step = MOST if node in self._readers else 1
@@ -121,3 +127,4 @@ class Notices:
         """Forget them: what the turn noted is not on disk."""
         self.waiting = {}
         self.copies = {}
+        self.fields = []

@@ -264,6 +264,8 @@ class Replication:
             # The next time in a queue is a further delivery: it is queued elsewhere first.
             new.flags |= FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
             store.register(new)
+            if self._codec.trailer is not None:
+                store.trailers.put(new, self._codec.trailer)
             if self._notes.eventing:
                 self._notes.note(schema.COPIED, new, new=True)
             if new.retry:

@@ -20,6 +20,7 @@ from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
+    FLAG_TRAILER,
     FLAG_WILLQUEUE,
     GONE,
     JOB_OVERHEAD,
@@ -35,6 +36,7 @@ from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.timers import JobTimers
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.serialjob import SerialJob, deljob
 from disque_trio.respserver.machine import Machine
@@ -58,6 +60,7 @@ class JobStore:
         queues: all queues.
         replicas: the other nodes that may hold jobs.
         waits: the clients that wait for copies.
+        trailers: what jobs have beyond C Disque's fields.
         entropy: gives so many random bytes, for job ids.
         rng: for times that are spread on purpose.
 
@@ -80,6 +83,7 @@ class JobStore:
         queues: Queues,
         replicas: Replicas,
         waits: ReplicationWaits,
+        trailers: Trailers,
         entropy: Callable[[int], bytes],
         rng: Rng,
     ) -> None:
@@ -88,6 +92,7 @@ class JobStore:
         self.queues = queues
         self.replicas = replicas
         self.waits = waits
+        self.trailers = trailers
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
         self.ids = JobIds(replicas.own, entropy)
@@ -277,7 +282,9 @@ class JobStore:
         """Forget ``job`` altogether."""
         if job.state == QUEUED:
             self.dequeue(job)
-        if self.machine.journaling and job.state == ACTIVE:
+        if self.machine.journaling and (
+            job.state == ACTIVE or (job.state == ACKED and job.flags & FLAG_TRAILER)
+        ):
             self.machine.journal.append(deljob(job.id))
         if job.state == WAIT_REPL:
             self.waits.job_removed(job)
@@ -291,6 +298,8 @@ class JobStore:
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
         if self.evictable:
             self.evictable.pop(id, None)
+        if job.flags & FLAG_TRAILER:
+            self.trailers.drop(job)
 
     def expire(self, job: Job) -> None:
         """Forget ``job``, since its time to live is over."""
@@ -360,6 +369,7 @@ class JobStore:
         """Forget all jobs and queues; no client may be waiting."""
         freeing = self.freeing = self.freeing or LazyFree()
         jobs = [*self.jobs.hand_over(), self.evictable]
+        self.trailers.hand_over()
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
         self.evictable = {}
         self._memory.clear()

@@ -23,7 +23,7 @@ proto-max-bulk-len client-query-buffer-limit proto-inline-max-size protected-mod
 max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-link-sendbuf-limit
 tls-cluster tls-cert-file tls-key-file tls-ca-cert-file event-log event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
-event-log-max-size processes cluster-failure-domain enable-protected-configs
+event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
 enable-debug-command maxmemory-clients maxmemory-bus
 """
 DISQUE_SET = """

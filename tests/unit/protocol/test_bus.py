@@ -48,7 +48,8 @@ def header(
         + struct.pack(">H", count)  # at 14: gossip entries
         + ME  # at 16
         + ip.ljust(46, b"\0")  # at 56
-        + bytes(34)
+        + b"\0\1"  # its extensions
+        + bytes(32)
         + struct.pack(">H", port)  # at 136
         + struct.pack(">H", flags)  # at 138
         + b"\0"  # at 140: state

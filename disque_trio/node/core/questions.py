@@ -1,0 +1,150 @@
+"""Asks other nodes something and gathers their answers.
+
+Only nodes that announce extensions are asked (QUESTION) and answer (ANSWER). A node that is not
+reached, or says nothing in time, is silent: whoever asks decides what that means.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketError, PacketWriter
+from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
+from disque_trio.respserver.machine import Machine
+
+# Kinds of questions.
+OUTCOME: Final = 1  # how did this job end?
+UPDATE: Final = 2  # take this change of a job
+CLAIM: Final = 3  # may this job have this key?
+LENGTH: Final = 4  # how many jobs has this queue?
+
+_TICKET: Final = 1  # the type of the field with number and kind; those of what is asked are higher
+
+Answerer: TypeAlias = Callable[[bytes, list[Field]], list[Field] | None]
+
+
+class Question:
+    """Something that other nodes were asked.
+
+    Attributes:
+        waiting: ids of the nodes that have not answered.
+        answers: the fields that each of the others sent.
+        deadline: when it is over in any case, ms since the epoch.
+        over: nothing more will come.
+    """
+
+    def __init__(
+        self, number: int, nodes: list[bytes], deadline: int, heard: "Callable[[Question], None]"
+    ) -> None:
+        self.number = number
+        self.waiting = nodes
+        self.answers: dict[bytes, list[Field]] = {}
+        self.deadline = deadline
+        self.over = False
+        self.heard = heard
+
+
+class Questions:
+    """The questions of one node that are open, and its answers to those of others.
+
+    Args:
+        machine: whose time it is.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+
+    Attributes:
+        answerers: by kind, what makes the answer to a question of the node that is given; None:
+            no answer.
+    """
+
+    def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter) -> None:
+        self.answerers: dict[int, Answerer] = {}
+        self.open: dict[int, Question] = {}
+        self._machine = machine
+        self._peers = peers
+        self._packets = packets
+        self._number = 0
+
+    def ask(
+        self,
+        kind: int,
+        fields: list[Field],
+        nodes: list[bytes],
+        timeout: int,
+        heard: Callable[[Question], None],
+    ) -> Question:
+        """Ask ``nodes``, and call ``heard`` after each answer, and when the question is over: all
+        have answered, or ``timeout`` ms have passed. If nobody can be asked, it is over when this
+        returns, and ``heard`` is not called."""
+        peers = self._peers
+        reached = [id for id in nodes if peers.understands(id) and peers.linked(id)]
+        self._number += 1
+        question = Question(self._number, reached, self._machine.now + timeout, heard)
+        if not reached:
+            question.over = True
+            return question
+        self.open[question.number] = question
+        ticket = (_TICKET, pack_number(question.number) + pack_number(kind))
+        packet = self._packets.fields(bus.QUESTION, [ticket, *fields])
+        for id in reached:
+            peers.send(id, packet)
+        return question
+
+    def close(self, question: Question) -> None:
+        """Wait no longer for answers."""
+        question.over = True
+        self.open.pop(question.number, None)
+
+    def next_due(self) -> int:
+        """When the next question is over, ms; 0: none is open."""
+        return min([question.deadline for question in self.open.values()], default=0)
+
+    def end_due(self, now: int) -> None:
+        """End the questions whose time is over, and those that nobody will answer any more."""
+        for question in list(self.open.values()):
+            if question.deadline <= now:
+                self.close(question)
+                question.heard(question)
+
+    def flush(self) -> None:
+        """Forget all questions."""
+        self.open.clear()
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def on_question(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle QUESTION. Raises PacketError."""
+        number, kind = _read_ticket(fields)
+        answerer = self.answerers.get(kind)
+        if answerer is None:
+            return
+        try:
+            answer = answerer(sender, fields[1:])
+        except FieldsError as problem:
+            raise PacketError(f"malformed question: {problem}") from problem
+        if answer is not None:
+            ticket = (_TICKET, pack_number(number) + pack_number(kind))
+            self._peers.send(sender, self._packets.fields(bus.ANSWER, [ticket, *answer]))
+
+    def on_answer(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle ANSWER. Raises PacketError."""
+        number, _ = _read_ticket(fields)
+        question = self.open.get(number)
+        if question is None or sender not in question.waiting:
+            return
+        question.waiting = [id for id in question.waiting if id != sender]
+        question.answers[sender] = fields[1:]
+        if not question.waiting:
+            self.close(question)
+        try:
+            question.heard(question)
+        except FieldsError as problem:
+            raise PacketError(f"malformed answer: {problem}") from problem
+
+
+def _read_ticket(fields: list[Field]) -> tuple[int, int]:
+    """The number of a question and its kind. Raises PacketError."""
+    if not fields or fields[0][0] != _TICKET or len(fields[0][1]) != 16:
+        raise PacketError("a question without a ticket")
+    return unpack_number(fields[0][1][:8]), unpack_number(fields[0][1][8:])

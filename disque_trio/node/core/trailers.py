@@ -1,0 +1,77 @@
+"""Holds the trailers of one node's jobs, and counts their memory.
+
+Few jobs have one. So they stand beside the jobs, by id, and a flag of the job says whether to look;
+a job without any is not a byte larger.
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import ACKED, FLAG_TRAILER, Job
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.respserver.memory import Memory
+
+# What a trailer costs beside its bytes: the record, its lists, its place here.
+TRAILER_OVERHEAD: Final = 400
+
+
+class Trailers:
+    """The trailers of all jobs of one node.
+
+    Args:
+        memory: the account that they are counted in.
+        peers: the rest of the cluster.
+    """
+
+    def __init__(self, memory: Memory, peers: Peers) -> None:
+        self._memory = memory
+        self._peers = peers
+        self._by_id: dict[bytes, Trailer] = {}
+
+    def of(self, job: Job) -> Trailer | None:
+        """The trailer of ``job``, if it has one."""
+        return self._by_id.get(job.id) if job.flags & FLAG_TRAILER else None
+
+    def want(self, job: Job) -> Trailer:
+        """The trailer of ``job``; it gets one if it has none. After a change to it ``recount``."""
+        trailer = self.of(job)
+        if trailer is None:
+            trailer = Trailer()
+            self.put(job, trailer)
+        return trailer
+
+    def put(self, job: Job, trailer: Trailer) -> None:
+        """Give ``job`` this ``trailer``, in the place of any that it has."""
+        self.drop(job)
+        job.flags |= FLAG_TRAILER
+        self._by_id[job.id] = trailer
+        self.recount(trailer)
+
+    def recount(self, trailer: Trailer) -> None:
+        """Bring the memory account up to date: ``trailer``, which is of a job, has changed."""
+        counted = TRAILER_OVERHEAD + len(trailer.pack())
+        self._memory.used += counted - trailer.counted
+        trailer.counted = counted
+
+    def drop(self, job: Job) -> None:
+        """Forget the trailer of ``job``, if it has one."""
+        if job.flags & FLAG_TRAILER:
+            job.flags &= ~FLAG_TRAILER
+            trailer = self._by_id.pop(job.id, None)
+            if trailer is not None:
+                self._memory.used -= trailer.counted
+
+    def carried(self, job: Job) -> bytes:
+        """What stands behind the body of ``job`` in files and on its way to other nodes; empty:
+        nothing, since it has no trailer, or since C nodes are to read it."""
+        trailer = self.of(job)
+        if trailer is None or not self._peers.extended:
+            return b""
+        if job.state == ACKED and trailer.ending is None:
+            return b""  # nobody will want it
+        return trailer.pack()
+
+    def hand_over(self) -> dict[bytes, Trailer]:
+        """Forget all trailers, and return them."""
+        trailers, self._by_id = self._by_id, {}
+        return trailers

@@ -1,0 +1,83 @@
+"""Lists of typed values: bytes <-> values.
+
+What C Disque has no room for is written so: the trailer of a job, and what stands in packets that
+only nodes with extensions get. Each value stands behind its type (u8) and its length (u32,
+little-endian, as all of a job). A reader passes over types that it does not know.
+"""
+
+from struct import Struct
+from typing import Final, TypeAlias
+
+from disque_trio.protocol.serialjob import read_u32
+
+_HEAD: Final = Struct("<BI")
+_HEAD_SIZE: Final = 5
+_U32: Final = Struct("<I")
+_U64: Final = Struct("<Q")
+_U64_MAX: Final = 2**64 - 1
+
+Field: TypeAlias = tuple[int, bytes]  # type and value
+
+
+class FieldsError(ValueError):
+    """The bytes are not such a list; the text says why."""
+
+
+def pack_fields(fields: list[Field]) -> bytes:
+    """The bytes of ``fields``."""
+    return b"".join([_HEAD.pack(type, len(value)) + value for type, value in fields])
+
+
+def unpack_fields(data: bytes) -> list[Field]:
+    """The fields in ``data``, in their order.
+
+    Raises:
+        FieldsError: it is not a list of fields.
+    """
+    found: list[Field] = []
+    at = 0
+    size = len(data)
+    while at < size:
+        start = at + _HEAD_SIZE
+        if start > size:
+            raise FieldsError("a field ends in its head")
+        end = start + read_u32(data, at + 1)
+        if end > size:
+            raise FieldsError("a field goes past the end")
+        found.append((data[at], data[start:end]))
+        at = end
+    return found
+
+
+def pack_number(number: int) -> bytes:
+    """A value that is a number from 0 to 2^64 - 1; anything else is cut to that."""
+    return _U64.pack(min(max(number, 0), _U64_MAX))
+
+
+def unpack_number(value: bytes) -> int:
+    """The number in a value. Raises FieldsError."""
+    if len(value) != _U64.size:
+        raise FieldsError(f"{len(value)} bytes are no number")
+    number: int = _U64.unpack(value)[0]
+    return number
+
+
+def pack_texts(texts: list[bytes]) -> bytes:
+    """A value that is a list of texts, each behind its length (u32)."""
+    return b"".join([_U32.pack(len(text)) + text for text in texts])
+
+
+def unpack_texts(value: bytes) -> list[bytes]:
+    """The texts in a value. Raises FieldsError."""
+    found: list[bytes] = []
+    at = 0
+    size = len(value)
+    while at < size:
+        start = at + 4
+        if start > size:
+            raise FieldsError("a text ends in its length")
+        at = start + read_u32(value, start - 4)
+        if at > size:
+            raise FieldsError("a text goes past the end")
+        found.append(value[start:at])
+    return found

@@ -1,0 +1,266 @@
+"""The trailer of a job: what C Disque has no field for, at the end of the body as bytes.
+
+A job with bit 7 of its flags set has one. C nodes carry the flag and the body wherever the job
+goes; nodes with extensions take the trailer off before a client sees the body. From its end:
+version u8, length of the fields u32, the fields (see ``fields``), and in front of that the body.
+Fields of unknown types are carried on, and so is all of a trailer of a later version.
+"""
+
+from struct import Struct
+from typing import Final
+
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_fields,
+    pack_number,
+    pack_texts,
+    unpack_fields,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJobError, read_u32
+
+FLAG_TRAILER: Final = 128
+VERSION: Final = 1
+_END: Final = Struct("<IB")
+_END_SIZE: Final = 5
+
+# Types of fields.
+_HEADERS: Final = 1
+_KEY: Final = 2
+_KEY_UNTIL: Final = 3
+_UPDATED: Final = 4
+_LETTER: Final = 5
+_REASON: Final = 6
+_ATTEMPTS: Final = 7
+_ENDING: Final = 8
+
+# How a job ended, or died.
+ACKED: Final = 1
+DEAD: Final = 2
+EXPIRED: Final = 3
+CANCELLED: Final = 4
+GONE: Final = 5
+ENDING_NAMES: Final = [b"", b"acked", b"dead", b"expired", b"cancelled", b"gone"]
+
+# Why a job became a dead letter.
+BY_ATTEMPTS: Final = 1
+BY_EXPIRY: Final = 2
+BY_WORKER: Final = 3
+DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused"]
+
+_NODE_LENGTH: Final = 8  # of a node's id, as in job ids
+
+
+class Letter:
+    """Where a dead letter comes from.
+
+    Attributes:
+        first: id of the first job, before it died for the first time.
+        queue: that it came from.
+        why: BY_ATTEMPTS, BY_EXPIRY or BY_WORKER.
+        attempts: how often it was delivered, as far as is known.
+        reason: what the last worker that refused it said; empty: nothing.
+    """
+
+    __slots__ = ("attempts", "first", "queue", "reason", "why")
+
+    def __init__(self, first: bytes, queue: bytes, why: int, attempts: int, reason: bytes) -> None:
+        self.first = first
+        self.queue = queue
+        self.why = why
+        self.attempts = attempts
+        self.reason = reason
+
+    def pack(self) -> bytes:
+        """Its value in a field."""
+        numbers = pack_number(self.why) + pack_number(self.attempts)
+        return pack_texts([self.first, self.queue, numbers, self.reason])
+
+
+def unpack_letter(value: bytes) -> Letter:
+    """The letter in the value of a field. Raises FieldsError."""
+    texts = unpack_texts(value)
+    if len(texts) < 4 or len(texts[0]) != ID_LENGTH or len(texts[2]) != 16:
+        raise FieldsError("malformed origin of a dead letter")
+    why = unpack_number(texts[2][:8])
+    if not 0 < why < len(DEATH_NAMES):
+        raise FieldsError(f"unknown cause of death {why}")
+    return Letter(texts[0], texts[1], why, unpack_number(texts[2][8:]), texts[3])
+
+
+class Ending:
+    """How a job ended, where that is more than an acknowledge.
+
+    Attributes:
+        kind: ACKED, DEAD or CANCELLED.
+        result: what the worker left (ACKED).
+        to: the queue of the dead letter (DEAD). ttl: how long the letter lives, s.
+        letter: what the letter says of itself (DEAD).
+    """
+
+    __slots__ = ("kind", "letter", "result", "to", "ttl")
+
+    def __init__(
+        self,
+        kind: int,
+        result: bytes = b"",
+        to: bytes = b"",
+        ttl: int = 0,
+        letter: Letter | None = None,
+    ) -> None:
+        self.kind = kind
+        self.result = result
+        self.to = to
+        self.ttl = ttl
+        self.letter = letter
+
+    def pack(self) -> bytes:
+        """Its value in a field."""
+        letter = b"" if self.letter is None else self.letter.pack()
+        numbers = pack_number(self.kind) + pack_number(self.ttl)
+        return pack_texts([numbers, self.result, self.to, letter])
+
+
+def unpack_ending(value: bytes) -> Ending:
+    """The ending in the value of a field. Raises FieldsError."""
+    texts = unpack_texts(value)
+    if len(texts) < 4 or len(texts[0]) != 16:
+        raise FieldsError("malformed ending")
+    kind = unpack_number(texts[0][:8])
+    letter = unpack_letter(texts[3]) if texts[3] else None
+    if kind not in (ACKED, DEAD, CANCELLED) or (kind == DEAD) != (letter is not None):
+        raise FieldsError(f"unknown ending {kind}")
+    return Ending(kind, texts[1], texts[2], unpack_number(texts[0][8:]), letter)
+
+
+class Trailer:
+    """What a job has beyond C Disque's fields.
+
+    Attributes:
+        headers: names and values in turn.
+        key: of ADDJOB UNIQUE, empty: none. key_until: when it is free again, ms since the epoch,
+            0: when the job has ended.
+        updated: version of the last UPDATEJOB, 0: there was none.
+        letter: where it comes from, if it is a dead letter.
+        reason: of the last NACK; empty: none was given.
+        attempts: how often the clients of which node (first 8 characters of its id) got the job.
+        ending: how it ended, if there is more to say than that it was acknowledged.
+        unknown: fields of later versions of this program. whole: the fields of a trailer of a
+            later version, with that version; then there is nothing else.
+        counted: bytes that the memory account has for it.
+    """
+
+    __slots__ = (
+        "attempts",
+        "counted",
+        "ending",
+        "headers",
+        "key",
+        "key_until",
+        "letter",
+        "reason",
+        "unknown",
+        "updated",
+        "whole",
+    )
+
+    def __init__(self) -> None:
+        self.headers: list[bytes] = []
+        self.key = b""
+        self.key_until = 0
+        self.updated = 0
+        self.letter: Letter | None = None
+        self.reason = b""
+        self.attempts: dict[bytes, int] = {}
+        self.ending: Ending | None = None
+        self.unknown: list[Field] = []
+        self.whole: tuple[bytes, int] | None = None
+        self.counted = 0
+
+    def pack(self) -> bytes:
+        """Its bytes, as they stand behind the body."""
+        if self.whole is not None:
+            data, version = self.whole
+            return data + _END.pack(len(data), version)
+        fields: list[Field] = []
+        if self.headers:
+            fields.append((_HEADERS, pack_texts(self.headers)))
+        if self.key:
+            fields.append((_KEY, self.key))
+            if self.key_until:
+                fields.append((_KEY_UNTIL, pack_number(self.key_until)))
+        if self.updated:
+            fields.append((_UPDATED, pack_number(self.updated)))
+        if self.letter is not None:
+            fields.append((_LETTER, self.letter.pack()))
+        if self.reason:
+            fields.append((_REASON, self.reason))
+        if self.attempts:
+            counts = [node + pack_number(count) for node, count in self.attempts.items()]
+            fields.append((_ATTEMPTS, b"".join(counts)))
+        if self.ending is not None:
+            fields.append((_ENDING, self.ending.pack()))
+        data = pack_fields(fields + self.unknown)
+        return data + _END.pack(len(data), VERSION)
+
+
+def split_body(data: bytes) -> tuple[bytes, Trailer]:
+    """The body and the trailer of a job that has one; ``data`` is both.
+
+    Raises:
+        SerialJobError: there is no trailer at its end, or it is malformed.
+    """
+    fields_end = len(data) - _END_SIZE
+    if fields_end < 0:
+        raise SerialJobError("the body is too short for a trailer")
+    start = fields_end - read_u32(data, fields_end)
+    version = data[len(data) - 1]
+    if start < 0 or version == 0:
+        raise SerialJobError("the trailer is longer than the body")
+    trailer = Trailer()
+    if version > VERSION:
+        trailer.whole = (data[start:fields_end], version)
+        return data[:start], trailer
+    try:
+        _read(trailer, unpack_fields(data[start:fields_end]))
+    except FieldsError as problem:
+        raise SerialJobError(f"malformed trailer: {problem}") from problem
+    return data[:start], trailer
+
+
+def _read(trailer: Trailer, fields: list[Field]) -> None:
+    """Set what ``fields`` say of ``trailer``. Raises FieldsError."""
+    for type, value in fields:
+        if type == _HEADERS:
+            trailer.headers = unpack_texts(value)
+            if len(trailer.headers) % 2:
+                raise FieldsError("a header without a value")
+        elif type == _KEY:
+            trailer.key = value
+        elif type == _KEY_UNTIL:
+            trailer.key_until = unpack_number(value)
+        elif type == _UPDATED:
+            trailer.updated = unpack_number(value)
+        elif type == _LETTER:
+            trailer.letter = unpack_letter(value)
+        elif type == _REASON:
+            trailer.reason = value
+        elif type == _ATTEMPTS:
+            trailer.attempts = unpack_attempts(value)
+        elif type == _ENDING:
+            trailer.ending = unpack_ending(value)
+        else:
+            trailer.unknown.append((type, value))
+
+
+def unpack_attempts(value: bytes) -> dict[bytes, int]:
+    """Deliveries by node, as they stand in a field. Raises FieldsError."""
+    size = _NODE_LENGTH + 8
+    if len(value) % size:
+        raise FieldsError("malformed count of attempts")
+    return {
+        value[at : at + _NODE_LENGTH]: unpack_number(value[at + _NODE_LENGTH : at + size])
+        for at in range(0, len(value), size)
+    }

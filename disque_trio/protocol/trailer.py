@@ -42,13 +42,15 @@ DEAD: Final = 2
 EXPIRED: Final = 3
 CANCELLED: Final = 4
 GONE: Final = 5
-ENDING_NAMES: Final = [b"", b"acked", b"dead", b"expired", b"cancelled", b"gone"]
+REDRIVEN: Final = 6  # a dead letter was sent back
+ENDING_NAMES: Final = [b"", b"acked", b"dead", b"expired", b"cancelled", b"gone", b"acked"]
 
 # Why a job became a dead letter.
 BY_ATTEMPTS: Final = 1
 BY_EXPIRY: Final = 2
 BY_WORKER: Final = 3
-DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused"]
+BY_REDRIVE: Final = 4  # it is none any more, it was sent back
+DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused", b"redriven"]
 
 _NODE_LENGTH: Final = 8  # of a node's id, as in job ids
 
@@ -59,7 +61,7 @@ class Letter:
     Attributes:
         first: id of the first job, before it died for the first time.
         queue: that it came from.
-        why: BY_ATTEMPTS, BY_EXPIRY or BY_WORKER.
+        why: BY_ATTEMPTS, BY_EXPIRY or BY_WORKER; BY_REDRIVE once it was sent back.
         attempts: how often it was delivered, as far as is known.
         reason: what the last worker that refused it said; empty: nothing.
     """
@@ -94,10 +96,10 @@ class Ending:
     """How a job ended, where that is more than an acknowledge.
 
     Attributes:
-        kind: ACKED, DEAD or CANCELLED.
+        kind: ACKED, DEAD, CANCELLED or REDRIVEN.
         result: what the worker left (ACKED).
-        to: the queue of the dead letter (DEAD). ttl: how long the letter lives, s.
-        letter: what the letter says of itself (DEAD).
+        to: the queue of the job that follows (DEAD, REDRIVEN). ttl: how long that lives, s.
+        letter: what that job says of itself.
     """
 
     __slots__ = ("kind", "letter", "result", "to", "ttl")
@@ -130,7 +132,8 @@ def unpack_ending(value: bytes) -> Ending:
         raise FieldsError("malformed ending")
     kind = unpack_number(texts[0][:8])
     letter = unpack_letter(texts[3]) if texts[3] else None
-    if kind not in (ACKED, DEAD, CANCELLED) or (kind == DEAD) != (letter is not None):
+    follows = kind in (DEAD, REDRIVEN)
+    if not (follows or kind in (ACKED, CANCELLED)) or follows != (letter is not None):
         raise FieldsError(f"unknown ending {kind}")
     return Ending(kind, texts[1], texts[2], unpack_number(texts[0][8:]), letter)
 
@@ -198,8 +201,7 @@ class Trailer:
         if self.reason:
             fields.append((_REASON, self.reason))
         if self.attempts:
-            counts = [node + pack_number(count) for node, count in self.attempts.items()]
-            fields.append((_ATTEMPTS, b"".join(counts)))
+            fields.append((_ATTEMPTS, pack_attempts(self.attempts)))
         if self.ending is not None:
             fields.append((_ENDING, self.ending.pack()))
         data = pack_fields(fields + self.unknown)
@@ -253,6 +255,11 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
             trailer.ending = unpack_ending(value)
         else:
             trailer.unknown.append((type, value))
+
+
+def pack_attempts(attempts: dict[bytes, int]) -> bytes:
+    """Deliveries by node, as they stand in a field."""
+    return b"".join([node + pack_number(count) for node, count in attempts.items()])
 
 
 def unpack_attempts(value: bytes) -> dict[bytes, int]:

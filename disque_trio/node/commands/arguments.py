@@ -5,9 +5,11 @@ from typing import Final
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.serialjob import is_job_id
+from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
+NOEXT: Final = "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
 
 
 def check_ids(ids: list[bytes]) -> None:
@@ -35,3 +37,24 @@ def find_job(node: Node, id: bytes) -> Job | None:
     if not is_job_id(id):
         raise CommandError(BAD_ID)
     return node.store.jobs.get(id)
+
+
+def parse_seconds(text: bytes, error: str) -> int:
+    """The ms of a time in seconds, with decimals or without. Raises CommandError with the text
+    ``error`` if it is none, or negative."""
+    decimals = b""
+    seconds = parse_int(text)
+    if seconds is None:
+        whole, _, decimals = text.partition(b".")
+        if whole.isdigit() and decimals.isdigit():
+            seconds = parse_int(whole)
+    if seconds is None or seconds < 0:
+        raise CommandError(error)
+    return seconds * 1000 + (int(decimals[:4].ljust(4, b"0")) + 5) // 10
+
+
+def require_extensions(node: Node) -> None:
+    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
+    member."""
+    if not node.peers.extended:
+        raise CommandError(NOEXT)

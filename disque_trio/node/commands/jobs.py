@@ -77,10 +77,10 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
     if len(args) == 2:  # nearly always; the shorter way takes a tenth less
         client.out.append(integer(_ack_one(node, args[1])))
     else:
-        _answer_count(node, client, args, 1, _ack)
+        answer_count(node, client, args, 1, _ack)
 
 
-def _answer_count(
+def answer_count(
     node: Node,
     client: Client,
     args: list[bytes],
@@ -124,7 +124,7 @@ def _ack_one(node: Node, id: bytes) -> int:
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:
     """FASTACK id ...: delete here and, as far as possible, on all other nodes."""
-    _answer_count(node, client, args, 1, partial(_delete, True, True, True))
+    answer_count(node, client, args, 1, partial(_delete, True, True, True))
 
 
 def deljob(node: Node, client: Client, args: list[bytes]) -> None:
@@ -141,7 +141,7 @@ def deljob(node: Node, client: Client, args: list[bytes]) -> None:
         else:
             break
         start += 1
-    _answer_count(node, client, args, start, partial(_delete, broadcast, force, False))
+    answer_count(node, client, args, start, partial(_delete, broadcast, force, False))
 
 
 def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
@@ -173,30 +173,21 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
 
 def enqueue(node: Node, client: Client, args: list[bytes]) -> None:
     """ENQUEUE id ...: put back into the queue; answers how many went."""
-    _answer_count(node, client, args, 1, partial(_enqueue, False))
+    answer_count(node, client, args, 1, _enqueue)
 
 
-def nack(node: Node, client: Client, args: list[bytes]) -> None:
-    """NACK id ...: as ENQUEUE, and counted as not processed."""
-    _answer_count(node, client, args, 1, partial(_enqueue, True))
-
-
-def _enqueue(nack: bool, node: Node, ids: list[bytes]) -> int:
+def _enqueue(node: Node, ids: list[bytes]) -> int:
     """Queue those of ``ids`` that are not queued; returns how many went."""
     queued = 0
     for job in find_jobs(node, ids):
-        if job.state != ACTIVE:
-            continue
-        if nack and node.notes.eventing:
-            node.notes.note(schema.NACKED, job)
-        if node.requeue.enqueue(job, nack, schema.BY_NACK if nack else schema.BY_ENQUEUE):
+        if job.state == ACTIVE and node.requeue.enqueue(job, False, schema.BY_ENQUEUE):
             queued += 1
     return queued
 
 
 def dequeue(node: Node, client: Client, args: list[bytes]) -> None:
     """DEQUEUE id ...: take out of the queue; answers how many went."""
-    _answer_count(node, client, args, 1, _dequeue)
+    answer_count(node, client, args, 1, _dequeue)
 
 
 def _dequeue(node: Node, ids: list[bytes]) -> int:

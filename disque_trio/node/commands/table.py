@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.node.commands import addjob, cluster, jobs, queues, scan
+from disque_trio.node.commands import addjob, cluster, dead_letters, jobs, queues, scan
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -28,6 +28,8 @@ _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
 )
 _IDS: Final = "id [id ...]"
+_REDRIVE: Final = "queue [TO queue] [COUNT count] [MATCH id [id ...]]"
+_NACK: Final = "id [id ...] [DELAY seconds] [REASON text] [DEAD]"
 
 
 def _commands() -> list[Command[Node]]:
@@ -41,8 +43,8 @@ def _commands() -> list[Command[Node]]:
                 "Say that jobs were processed, so that they are never delivered again.", "jobs"),
         Command("fastack", -1, "write fast", jobs.fastack, _IDS,
                 "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs"),
-        Command("nack", -1, "write denyoom fast", jobs.nack, _IDS,
-                "Say that jobs could not be processed: they are queued again now.", "jobs"),
+        Command("nack", -1, "write denyoom fast", dead_letters.nack, _NACK,
+                "Say that jobs were not processed: they are queued again, or given up.", "jobs"),
         Command("working", 2, "write fast", jobs.working, "id",
                 "Postpone the next delivery of a job by its retry time.", "jobs"),
         Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,
@@ -57,6 +59,8 @@ def _commands() -> list[Command[Node]]:
                 "Walk over the jobs of this node.", "jobs"),
         Command("loadjob", 2, "write", jobs.loadjob, "serialized-job",
                 "What append-only files consist of.", "jobs"),
+        Command("redrive", -2, "write denyoom", dead_letters.redrive, _REDRIVE,
+                "Send dead letters back to where they came from.", "jobs"),
         # ---- queues
         Command("qlen", 2, "readonly fast", queues.qlen, "queue",
                 "How many jobs are queued.", "queues"),

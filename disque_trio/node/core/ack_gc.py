@@ -28,28 +28,19 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_TRAILER, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
-from disque_trio.protocol.fields import (
-    Field,
-    FieldsError,
-    pack_number,
-    pack_texts,
-    unpack_number,
-    unpack_texts,
-)
-from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending, unpack_ending
+from disque_trio.protocol.endjob import EndJob, unpack_endjob
+from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.rng import Rng
 
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
 _SPREAD: Final = 500  # ms; half of it to either side
-
-# Fields of ENDJOB.
-_ABOUT: Final = 1  # id of the job, number of holders known, the set of them in 16 bits
-_ENDING: Final = 2
 
 
 class AckGc:
@@ -58,6 +49,7 @@ class AckGc:
     Args:
         store: the jobs.
         aof_codec: makes their records for the journal.
+        successors: makes the jobs that follow those that end.
         tombstones: those that have ended.
         notices: what other nodes are told.
         peers: the rest of the cluster.
@@ -69,6 +61,7 @@ class AckGc:
         self,
         store: JobStore,
         aof_codec: AofCodec,
+        successors: Successors,
         tombstones: Tombstones,
         notices: Notices,
         peers: Peers,
@@ -81,6 +74,7 @@ class AckGc:
         self._replicas = store.replicas
         self._trailers = store.trailers
         self._aof_codec = aof_codec
+        self._successors = successors
         self._packets = packets
         self._tombstones = tombstones
         self._notices = notices
@@ -189,9 +183,7 @@ class AckGc:
         ending = self._ending(job)
         if ending is None:
             return None
-        about = [job.id, pack_number(holders), pack_number(mark)]
-        fields: list[Field] = [(_ABOUT, pack_texts(about)), (_ENDING, ending.pack())]
-        return self._packets.fields(bus.ENDJOB, fields)
+        return self._packets.fields(bus.ENDJOB, EndJob(job.id, holders, mark, ending).pack())
 
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
@@ -244,18 +236,16 @@ class AckGc:
     def on_endjob(self, sender: bytes, fields: list[Field]) -> None:
         """Handle ENDJOB: another node knows how the job ended. Raises PacketError."""
         try:
-            about = unpack_texts(_field(fields, _ABOUT))
-            ending = unpack_ending(_field(fields, _ENDING))
-            if len(about) != 3:
-                raise FieldsError("malformed ENDJOB")
-            id = about[0]
-            holders, mark = unpack_number(about[1]), unpack_number(about[2]) & 0xFFFF
+            message = unpack_endjob(fields)
         except FieldsError as problem:
             raise PacketError(f"malformed ENDJOB: {problem}") from problem
-        job = self._store.jobs.get(id)
+        ending = message.ending
+        job = self._store.jobs.get(message.id)
         if job is not None and job.state != ACKED:
+            if ending.letter is not None and job.body is not None and job.state != WAIT_REPL:
+                self._successors.make(job, ending, False)
             self._set_ending(job, ending)
-        self.on_setack(sender, JobMessage(id, holders, 0, mark))
+        self.on_setack(sender, JobMessage(message.id, message.holders, 0, message.mark))
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""
@@ -388,11 +378,3 @@ def _event_of(ending: Ending | None) -> schema.Kind:
     if ending is not None and ending.kind == CANCELLED:
         return schema.CANCELLED
     return schema.ACKED
-
-
-def _field(fields: list[Field], type: int) -> bytes:
-    """The value of the first field of ``type``. Raises FieldsError."""
-    for found, value in fields:
-        if found == type:
-            return value
-    raise FieldsError(f"field {type} is missing")

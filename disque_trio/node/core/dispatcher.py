@@ -54,6 +54,7 @@ class Dispatcher:
         }
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
+            bus.REQUEUED: requeue.on_requeued,
             bus.QUESTION: questions.on_question,
             bus.ANSWER: questions.on_answer,
         }

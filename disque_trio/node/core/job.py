@@ -26,6 +26,8 @@ FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued a
 FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
 FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``trailers``)
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
+FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others were told
+FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
 FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes

@@ -12,6 +12,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
@@ -19,13 +20,16 @@ from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
+from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.redrives import Redrives
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
@@ -70,10 +74,13 @@ class Node(Machine):
         store: the jobs.
         exports: the jobs that other nodes want.
         replication: adds jobs and copies them.
+        policies: of the queues.
+        dead_letters: what becomes of jobs that nobody could process.
         requeue: queues jobs again.
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
+        redrives: dead letters that are being sent back.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -99,8 +106,17 @@ class Node(Machine):
         notices = self._notices = Notices(peers, packets)
         replicas = self.replicas = Replicas(id, peers, packets, notices)
         trailers = Trailers(self.memory, peers)
+        policies = self.policies = Policies()
         store = self.store = JobStore(
-            self, self.notes, self.queues, replicas, self.waits, trailers, entropy, rng
+            self,
+            self.notes,
+            self.queues,
+            replicas,
+            self.waits,
+            trailers,
+            policies,
+            entropy,
+            rng,
         )
         aof_codec = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
@@ -110,10 +126,15 @@ class Node(Machine):
         self.replication = Replication(
             store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
-        self.requeue = Requeue(store, exports, peers, packets)
-        self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
+        successors = Successors(
+            store, policies, aof_codec, codec, exports, tombstones, notices, peers
+        )
+        self.ack_gc = AckGc(store, aof_codec, successors, tombstones, notices, peers, packets, rng)
+        self.dead_letters = DeadLetters(store, policies, successors, self.ack_gc, peers)
+        self.requeue = Requeue(store, exports, self.dead_letters, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         self.questions = Questions(self, peers, packets)
+        self.redrives = Redrives(self, self.dead_letters, self.questions, peers)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
@@ -176,6 +197,8 @@ class Node(Machine):
             self.exports.offer_due(now)
         if self.questions.open:
             self.questions.end_due(now)
+        if self.redrives.waiting:
+            self.redrives.do_slice()
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -189,7 +212,10 @@ class Node(Machine):
         # A delay just below the time to live leaves less time than the timers are late; such a
         # job still gets its place in the queue for the second until it is dropped.
         if over >= 1000 or (over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state == ACKED)):
-            store.expire(job)
+            if self.policies.count:
+                self.dead_letters.expire(job)
+            else:
+                store.expire(job)
         elif state == ACKED:
             self.ack_gc.collect(job)
         else:
@@ -214,7 +240,7 @@ class Node(Machine):
         if self.questions.open:
             over = self.questions.next_due()
             due = min(due or over, over)
-        if self.store.freeing is not None:
+        if self.store.freeing is not None or self.redrives.waiting:
             return self.now
         return due
 
@@ -366,18 +392,23 @@ class Node(Machine):
                 "total_jobs_requeued": store.total_requeued,
                 "total_jobs_expired": store.total_expired,
                 "total_jobs_evicted": store.total_evicted,
+                "total_jobs_dead": self.dead_letters.total_dead,
+                "total_jobs_redriven": self.dead_letters.total_redriven,
             },
         }
 
     def reset_stats(self) -> None:
         super().reset_stats()
         self.store.reset_stats()
+        self.dead_letters.total_dead = 0
+        self.dead_letters.total_redriven = 0
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""
         self.unblock_all()
         self.federation.flush()
         self.replication.flush()
+        self.redrives.flush()
         self.questions.flush()
         self.journal.clear()
         self.flushed = True

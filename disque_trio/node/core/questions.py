@@ -18,6 +18,7 @@ OUTCOME: Final = 1  # how did this job end?
 UPDATE: Final = 2  # take this change of a job
 CLAIM: Final = 3  # may this job have this key?
 LENGTH: Final = 4  # how many jobs has this queue?
+REDRIVE: Final = 5  # send dead letters back
 
 _TICKET: Final = 1  # the type of the field with number and kind; those of what is asked are higher
 

@@ -6,17 +6,27 @@ QUEUED, and whoever hears QUEUED pushes its own time back. Where two queued it a
 them, chosen by the job's id, takes it out again. A job that stays in its queue for long is
 announced again before the others begin to ask. A job that is delivered with less than half of its
 retry time left is announced as well (WORKING), so that its worker has the whole retry time.
+
+A job that comes again may have to pause first: as long as the worker that handed it back wants, or
+as the policy of its queue says. Nodes with extensions are told for how long (REQUEUED), and wait as
+long; whoever then asks first queues it. C nodes know no pauses: they are kept waiting by WORKING.
 """
+
+from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
+from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_NACKED,
+    FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_RESERVED,
+    FLAG_TRAILER,
     FLAG_WILLQUEUE,
     QUEUED,
     UINT16_MAX,
@@ -24,9 +34,16 @@ from disque_trio.node.core.job import (
     Job,
 )
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.node.core.store import WARNING_TIME, JobStore
+from disque_trio.node.core.store import TIME_ERROR, WARNING_TIME, JobStore
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import JobMessage, PacketWriter
+from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
+from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.requeued import Requeued, unpack_requeued
+from disque_trio.protocol.trailer import BY_ATTEMPTS
+from disque_trio.rng import Rng
+
+MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
+_HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
 
 class Requeue:
@@ -35,17 +52,29 @@ class Requeue:
     Args:
         store: the jobs.
         exports: those that other nodes want.
+        dead_letters: what jobs become that are not queued again.
         peers: the rest of the cluster.
         packets: makes this node's packets.
+        rng: for pauses that are spread on purpose.
     """
 
     def __init__(
-        self, store: JobStore, exports: Exports, peers: Peers, packets: PacketWriter
+        self,
+        store: JobStore,
+        exports: Exports,
+        dead_letters: DeadLetters,
+        peers: Peers,
+        packets: PacketWriter,
+        rng: Rng,
     ) -> None:
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
+        self._trailers = store.trailers
+        self._policies = store.policies
+        self._dead_letters = dead_letters
+        self._random = rng.random
         self._exports = exports
         self._peers = peers
         self._packets = packets
@@ -59,19 +88,117 @@ class Requeue:
         if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
         store = self._store
-        if nack or job.flags & FLAG_QUEUED_BEFORE:
+        if job.flags & FLAG_PAUSED:
+            job.flags &= ~_HELD_BACK  # it was counted when the pause began
+            store.total_requeued += 1
+            self._replicas.tell_queued(job)
+        elif nack or job.flags & FLAG_QUEUED_BEFORE:
             if nack:
                 job.nacks = min(job.nacks + 1, UINT16_MAX)
             else:
                 job.deliveries = min(job.deliveries + 1, UINT16_MAX)
             store.total_requeued += 1
-            self._replicas.tell_requeued(job, nack)
+            if job.flags & FLAG_TRAILER:
+                self._tell(job, bus.INCR_NACKS if nack else bus.INCR_DELIVERIES, 0)
+            else:
+                self._replicas.tell_requeued(job, nack)
         store.put(job)
         if self._notes.eventing:
             self._notes.note(schema.QUEUED, job, reason)
         if self._exports.asked_for:
             self._exports.offer(job.queue)
         return True
+
+    def hand_back(self, job: Job, delay: int, reason: bytes) -> bool:
+        """Handle NACK: queue ``job`` again, after a pause maybe; returns whether it was delivered
+        and comes again, if only as a dead letter.
+
+        Args:
+            delay: the pause, ms; -1: as the policy of the queue says.
+            reason: what the worker says; empty: nothing.
+        """
+        if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
+            return False
+        if reason:
+            trailer = self._trailers.want(job)
+            trailer.reason = reason
+            self._trailers.recount(trailer)
+        if self._policies.count and self._dead_letters.is_spent(job):
+            self._dead_letters.bury(job, BY_ATTEMPTS)
+            return True
+        if delay < 0:
+            delay = self._backoff(job)
+        if delay == 0:
+            return self.enqueue(job, True, schema.BY_NACK)
+        self._pause(job, delay, bus.INCR_NACKS)
+        return True
+
+    def _backoff(self, job: Job) -> int:
+        """How long ``job`` pauses by the policy of its queue before it is queued once more, ms: the
+        least at first, twice as long each time, a quarter more or less, never beyond the bounds."""
+        if not self._policies.count:
+            return 0
+        policy = self._policies.of(job.queue)
+        least = policy.backoff_min
+        most = policy.backoff_max
+        if most == 0:
+            return 0
+        pause = min(least << min(job.nacks + job.deliveries, 40), most)
+        return min(max(int(int(pause) * (0.75 + self._random() / 2)), least), most)
+
+    def _pause(self, job: Job, delay: int, flags: int) -> None:
+        """Queue ``job`` again in ``delay`` ms. ``flags`` says why, as in ``Requeued``."""
+        self._count(job, flags)
+        self._hold_back(job, min(delay, MAX_PAUSE), flags)
+        self._tell(job, flags, delay)
+        self._keep_waiting(job)
+
+    def _count(self, job: Job, flags: int) -> None:
+        """Count what ``flags`` say."""
+        if flags & bus.INCR_NACKS:
+            job.nacks = min(job.nacks + 1, UINT16_MAX)
+        if flags & bus.INCR_DELIVERIES:
+            job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+
+    def _hold_back(self, job: Job, delay: int, flags: int) -> None:
+        """Do not queue ``job`` for ``delay`` ms."""
+        job.flags |= FLAG_WILLQUEUE | (_HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
+        job.qtime = self._machine.now + delay
+        self._store.schedule(job)
+
+    def _tell(self, job: Job, flags: int, delay: int) -> None:
+        """Tell the other holders what happened to ``job`` (see ``Requeued``)."""
+        for id in self._replicas.of(job):
+            if id == self._replicas.own:
+                continue
+            if self._peers.understands(id):
+                self._tell_one(id, job, flags, delay)
+            else:
+                self._peers.send(id, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
+
+    def _tell_one(self, id: bytes, job: Job, flags: int, delay: int) -> None:
+        """Tell the node ``id``, which knows extensions, what happened to ``job``."""
+        trailer = self._trailers.of(job)
+        if trailer is None:
+            fields = Requeued(job.id, flags, delay, b"", {}).pack()
+        else:
+            fields = Requeued(job.id, flags, delay, trailer.reason, trailer.attempts).pack()
+        self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
+
+    def _keep_waiting(self, job: Job) -> None:
+        """Keep C nodes from queueing the paused ``job``: they wait for a retry time after each
+        WORKING."""
+        c_nodes = [
+            id
+            for id in self._replicas.of(job)
+            if id != self._replicas.own and not self._peers.understands(id)
+        ]
+        again = self._machine.now + int(job.retry) * 500
+        if c_nodes and again < job.awake:
+            packet = self._packets.about_job(bus.WORKING, job.id)
+            for id in c_nodes:
+                self._peers.send(id, packet)
+            self._store.timers.move(job, again)
 
     def work_on(self, job: Job) -> int:
         """Postpone the next delivery to ``retry`` from now for a worker that needs more time.
@@ -100,6 +227,8 @@ class Requeue:
             store.postpone(job)
         elif job.qtime - store.ahead(job) > now:
             store.schedule(job)  # it was looked at for another reason
+            if job.flags & FLAG_PAUSED:
+                self._keep_waiting(job)
         elif job.flags & FLAG_WILLQUEUE and job.delivered is not None:
             # If the clock jumped over the time for it, the others get theirs to answer now.
             job.flags &= ~FLAG_WILLQUEUE
@@ -107,11 +236,25 @@ class Requeue:
                 job.qtime = now + WARNING_TIME
             store.schedule(job)
             self._replicas.tell_willqueue(job)
-        elif not self.enqueue(
-            job, False, schema.BY_RETRY if job.flags & FLAG_QUEUED_BEFORE else schema.BY_DELAY
+        elif not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
+            job, False, _why_due(job)
         ):
             job.qtime = 0
             store.schedule(job)
+
+    def _is_kept_back(self, job: Job) -> bool:
+        """Whether the policy of its queue keeps ``job``, which is due, from being queued now: it
+        becomes a dead letter, or pauses."""
+        if job.flags & FLAG_PAUSED or not job.flags & FLAG_QUEUED_BEFORE or job.retry == 0:
+            return False
+        if self._dead_letters.is_spent(job):
+            self._dead_letters.bury(job, BY_ATTEMPTS)
+            return True
+        pause = self._backoff(job)
+        if pause == 0:
+            return False
+        self._pause(job, pause, bus.INCR_DELIVERIES)
+        return True
 
     # ---- what other nodes say ---------------------------------------------------------------
 
@@ -133,15 +276,49 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is None:
             return
-        if message.flags & bus.INCR_NACKS:
-            job.nacks = min(job.nacks + 1, UINT16_MAX)
-        if message.flags & bus.INCR_DELIVERIES:
-            job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+        self._count(job, message.flags)
+        self._hear_queued(job, sender)
+
+    def _hear_queued(self, job: Job, sender: bytes) -> None:
+        """The node ``sender`` has ``job`` in its queue."""
         if job.state == QUEUED and self._keeps(job, sender):
             # It has to hear that it was not the only one.
             self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id))
             return
+        job.flags &= ~_HELD_BACK
         self._leave_to_other(job)
+
+    def on_requeued(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle REQUEUED: another holder tells of a job that was not processed. Raises
+        PacketError."""
+        try:
+            message = unpack_requeued(fields)
+        except FieldsError as problem:
+            raise PacketError(f"malformed REQUEUED: {problem}") from problem
+        job = self._living_job(sender, message.id)
+        if job is None:
+            return
+        if message.reason or message.attempts:
+            self._learn(job, message)
+        self._count(job, message.flags)
+        if message.delay and job.retry:
+            if job.state == QUEUED:
+                self._store.dequeue(job)
+                if self._notes.eventing:
+                    self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
+            # Not before the sender, who tells others when it queues the job.
+            late = TIME_ERROR + int(self._random() * TIME_ERROR)
+            self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
+        elif message.flags:
+            self._hear_queued(job, sender)
+
+    def _learn(self, job: Job, message: Requeued) -> None:
+        """Note what another node knows of the deliveries of ``job``."""
+        trailer = self._trailers.want(job)
+        trailer.reason = message.reason or trailer.reason
+        for node, count in message.attempts.items():
+            trailer.attempts[node] = max(trailer.attempts.get(node, 0), count)
+        self._trailers.recount(trailer)
 
     def _leave_to_other(self, job: Job) -> None:
         """Leave ``job`` to another holder: it is not queued here for a whole retry time."""
@@ -167,12 +344,26 @@ class Requeue:
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job."""
         job = self._living_job(sender, message.id)
-        if job is not None and job.state == QUEUED:
+        if job is None:
+            return
+        if job.state == QUEUED:
             # The rest is likely about to do the same.
             self._replicas.tell_queued(job)
+        elif job.flags & (FLAG_PAUSED | FLAG_TRAILER) and self._peers.understands(sender):
+            left = max(job.qtime - self._machine.now, 0) if job.flags & FLAG_PAUSED else 0
+            self._tell_one(sender, job, 0, left)
+        elif job.flags & FLAG_PAUSED:
+            self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:
         """Handle WORKING: a worker of another holder has the job, or asked for more time."""
         job = self._living_job(sender, message.id)
         if job is not None:
             self._leave_to_other(job)
+
+
+def _why_due(job: Job) -> schema.Reason:
+    """Why ``job``, which is due, is queued."""
+    if job.flags & FLAG_NACKED:
+        return schema.BY_NACK
+    return schema.BY_RETRY if job.flags & FLAG_QUEUED_BEFORE else schema.BY_DELAY

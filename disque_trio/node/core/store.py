@@ -31,6 +31,7 @@ from disque_trio.node.core.job import (
     JobIds,
 )
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
+from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import Registry
@@ -61,6 +62,7 @@ class JobStore:
         replicas: the other nodes that may hold jobs.
         waits: the clients that wait for copies.
         trailers: what jobs have beyond C Disque's fields.
+        policies: of the queues.
         entropy: gives so many random bytes, for job ids.
         rng: for times that are spread on purpose.
 
@@ -84,6 +86,7 @@ class JobStore:
         replicas: Replicas,
         waits: ReplicationWaits,
         trailers: Trailers,
+        policies: Policies,
         entropy: Callable[[int], bytes],
         rng: Rng,
     ) -> None:
@@ -93,6 +96,7 @@ class JobStore:
         self.replicas = replicas
         self.waits = waits
         self.trailers = trailers
+        self.policies = policies
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
         self.ids = JobIds(replicas.own, entropy)
@@ -127,11 +131,7 @@ class JobStore:
         ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
         """
         now = self.machine.now
-        now_ms: i64 = now
-        ctime: i64 = now_ms * 1_000_000
-        if ctime <= self._last_ctime:
-            ctime = self._last_ctime + 1
-        self._last_ctime = ctime
+        ctime = self.next_ctime()
         id = self.ids.make(ttl, retry)
         etime = now // 1000 + ttl
         if etime > UINT32_MAX:
@@ -163,6 +163,15 @@ class JobStore:
         jobs.count += 1
         self._memory.used += JOB_OVERHEAD + len(body)
         return job
+
+    def next_ctime(self) -> int:
+        """The creation time of a new job: ms since the epoch times a million, strictly rising."""
+        now_ms: i64 = self.machine.now
+        ctime: i64 = now_ms * 1_000_000
+        if ctime <= self._last_ctime:
+            ctime = self._last_ctime + 1
+        self._last_ctime = ctime
+        return ctime
 
     def register(self, job: Job) -> bool:
         """Hold ``job``, which came from another node or from a file, unless one with its id is
@@ -239,9 +248,19 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = self.machine.now
         job = self.hand_out(queue)
+        if self.policies.count and job.retry:
+            self._count_attempt(job)
         if self.notes.eventing:
             self.notes.note(schema.DELIVERED, job)
         return job
+
+    def _count_attempt(self, job: Job) -> None:
+        """Count that a client got ``job``, if the policy of its queue wants to know."""
+        if self.policies.of(job.queue).attempts:
+            trailer = self.trailers.want(job)
+            node = self.replicas.own[:8]
+            trailer.attempts[node] = trailer.attempts.get(node, 0) + 1
+            self.trailers.recount(trailer)
 
     def hand_out(self, queue: Queue) -> Job:
         """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""

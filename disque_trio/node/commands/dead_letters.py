@@ -1,0 +1,129 @@
+"""NACK, and REDRIVE: jobs that could not be processed, and their way back."""
+
+from functools import partial
+from typing import Final
+
+from disque_trio.eventlog import schema
+from disque_trio.node.commands.arguments import check_ids, find_jobs, parse_seconds
+from disque_trio.node.commands.jobs import answer_count
+from disque_trio.node.core.job import ACTIVE, UINT32_MAX
+from disque_trio.node.core.node import Node
+from disque_trio.protocol.trailer import BY_WORKER
+from disque_trio.resp.ints import INT64_MAX, parse_int
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX
+
+MAX_REASON: Final = 4096  # bytes
+MAX_MATCHES: Final = 1000
+_DELAY: Final = "ERR DELAY time must be a non negative number"
+
+
+class NackOptions:
+    """What stands behind the ids of a NACK.
+
+    Attributes:
+        delay: ms, -1: not given. reason: text, empty: not given. dead: the jobs are given up.
+
+    Raises:
+        CommandError: they are wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        self.delay = -1
+        self.reason = b""
+        self.dead = False
+        given: set[bytes] = set()
+        i = 0
+        while i < len(args):
+            option = args[i].lower()
+            if option in given:
+                raise CommandError(SYNTAX)
+            given.add(option)
+            i += 1
+            if option == b"dead":
+                self.dead = True
+                continue
+            if i == len(args):
+                raise CommandError(SYNTAX)
+            if option == b"delay":
+                self.delay = parse_seconds(args[i], _DELAY)
+                if self.delay > UINT32_MAX * 1000:
+                    raise CommandError("ERR DELAY is too large")
+            elif option == b"reason":
+                self.reason = args[i]
+                if len(self.reason) > MAX_REASON:
+                    raise CommandError(f"ERR REASON may have {MAX_REASON} bytes")
+            else:
+                raise CommandError(SYNTAX)
+            i += 1
+        if self.dead and self.delay >= 0:
+            raise CommandError("ERR DEAD and DELAY exclude each other")
+
+
+def nack(node: Node, client: Client, args: list[bytes]) -> None:
+    """NACK id [id ...] [DELAY seconds] [REASON text] [DEAD]: queue again what could not be
+    processed, at once, after a pause, or, if it is given up, as a dead letter."""
+    end = len(args)
+    for i in range(2, len(args)):
+        if args[i].lower() in (b"delay", b"reason", b"dead"):
+            end = i
+            break
+    options = NackOptions(args[end:])
+    answer_count(node, client, args[:end], 1, partial(_nack, options))
+
+
+def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
+    """Hand the jobs ``ids`` back; returns how many were delivered, and so go."""
+    jobs = [job for job in find_jobs(node, ids) if job.state == ACTIVE]
+    if options.dead:
+        for job in jobs:
+            if not node.dead_letters.goes_to(job.queue):
+                raise CommandError("NODEAD The queue has no queue for dead letters: see QSET")
+    handed_back = 0
+    for job in jobs:
+        if job.state != ACTIVE:
+            continue  # an id that was given twice
+        if node.notes.eventing:
+            node.notes.note(schema.NACKED, job)
+        if options.dead:
+            node.dead_letters.bury(job, BY_WORKER, options.reason)
+            handed_back += 1
+        elif node.requeue.hand_back(job, options.delay, options.reason):
+            handed_back += 1
+    return handed_back
+
+
+def redrive(node: Node, client: Client, args: list[bytes]) -> None:
+    """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all nodes
+    that can be reached; answers how many went."""
+    to = b""
+    most = INT64_MAX
+    ids: list[bytes] = []
+    given: set[bytes] = set()
+    i = 2
+    while i < len(args):
+        option = args[i].lower()
+        if option in given or i + 1 == len(args):
+            raise CommandError(SYNTAX)
+        given.add(option)
+        i += 1
+        if option == b"to":
+            to = args[i]
+            if not to or to == args[1]:
+                raise CommandError("ERR TO must be another queue")
+        elif option == b"count":
+            count = parse_int(args[i])
+            if count is None or count <= 0:
+                raise CommandError("ERR COUNT must be a number greater than zero")
+            most = count
+        elif option == b"match":
+            ids = args[i:]
+            if len(ids) > MAX_MATCHES:
+                raise CommandError(f"ERR MATCH takes up to {MAX_MATCHES} ids")
+            check_ids(ids)
+            i = len(args)
+        else:
+            raise CommandError(SYNTAX)
+        i += 1
+    node.redrives.begin(client, args[1], to, most, ids)

@@ -1,0 +1,211 @@
+"""Dead letters: what becomes of jobs that nobody could process, and how they come back.
+
+Where the policy of a queue names a queue for them, a job goes there when it was delivered as often
+as the policy allows, when it expires, and when a worker gives it up. Nothing is lost on the way:
+the letter is there, and in the file, before the job ends, and the other holders make it as well
+before they let the job go. So there may be two of it for a while, where nodes do not see each
+other, but never none.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.job import (
+    ACKED,
+    FLAG_DELIVERED,
+    FLAG_RESERVED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from disque_trio.node.core.policies import Policies
+from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.successors import Successors, first_id
+from disque_trio.protocol.trailer import (
+    BY_ATTEMPTS,
+    BY_EXPIRY,
+    BY_REDRIVE,
+    BY_WORKER,
+    DEAD,
+    REDRIVEN,
+    Ending,
+    Letter,
+)
+
+DEFAULT_DEAD_TTL: Final = 7 * 86_400  # s
+DEFAULT_TTL: Final = 86_400  # s, of a job that is sent back
+_REASONS: Final[dict[int, schema.Reason]] = {
+    BY_ATTEMPTS: schema.BY_ATTEMPTS,
+    BY_EXPIRY: schema.BY_EXPIRY,
+    BY_WORKER: schema.BY_REFUSAL,
+}
+
+
+class DeadLetters:
+    """Turns jobs of one node into dead letters, and dead letters into jobs.
+
+    Args:
+        store: the jobs.
+        policies: of the queues.
+        successors: makes the letters.
+        ack_gc: ends jobs on all nodes.
+        peers: the rest of the cluster.
+
+    Attributes:
+        total_dead, total_redriven: what INFO stats shows.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        policies: Policies,
+        successors: Successors,
+        ack_gc: AckGc,
+        peers: Peers,
+    ) -> None:
+        self._store = store
+        self._trailers = store.trailers
+        self._policies = policies
+        self._successors = successors
+        self._ack_gc = ack_gc
+        self._peers = peers
+        self.total_dead = 0
+        self.total_redriven = 0
+
+    # ---- to the dead letters ----------------------------------------------------------------
+
+    def goes_to(self, name: bytes) -> bytes:
+        """The queue for dead letters of the queue ``name``; empty: it has none."""
+        dead = self._policies.of(name).dead
+        return b"" if dead == name else dead
+
+    def attempts(self, job: Job) -> int:
+        """How often clients got ``job``, as far as this node knows; never too many."""
+        trailer = self._trailers.of(job)
+        return 0 if trailer is None else sum(trailer.attempts.values())
+
+    def is_spent(self, job: Job) -> bool:
+        """Whether ``job`` was delivered as often as the policy of its queue allows."""
+        policy = self._policies.of(job.queue)
+        return (
+            policy.attempts > 0
+            and self.attempts(job) >= policy.attempts
+            and self.goes_to(job.queue) != b""
+        )
+
+    def bury(self, job: Job, why: int, reason: bytes = b"") -> None:
+        """Let ``job`` end as a dead letter; its queue must have a queue for them.
+
+        Args:
+            why: BY_ATTEMPTS or BY_WORKER.
+            reason: what the worker that gives it up says; empty: nothing.
+        """
+        ending = self._ending(job, why, reason)
+        self.total_dead += 1
+        self._successors.make(job, ending, True)
+        self._ack_gc.end(job, ending, _REASONS[why])
+
+    def _ending(self, job: Job, why: int, reason: bytes) -> Ending:
+        trailer = self._trailers.of(job)
+        letter = None if trailer is None else trailer.letter
+        if not reason and trailer is not None:
+            reason = trailer.reason
+        attempts = self.attempts(job)
+        policy = self._policies.of(job.queue)
+        return Ending(
+            DEAD,
+            to=policy.dead,
+            ttl=policy.dead_ttl or DEFAULT_DEAD_TTL,
+            letter=Letter(first_id(job, letter), job.queue, why, attempts, reason),
+        )
+
+    def expire(self, job: Job) -> None:
+        """Forget ``job``, since its time to live is over; it may leave a dead letter."""
+        if self._leaves_letter(job):
+            ending = self._ending(job, BY_EXPIRY, b"")
+            self._successors.make(job, ending, self._is_first(job))
+            self.total_dead += 1
+        self._store.expire(job)
+
+    def _leaves_letter(self, job: Job) -> bool:
+        """Whether ``job``, which expires, becomes a dead letter: it was not processed, as far as is
+        known here, and may still be delivered."""
+        if job.state in (ACKED, WAIT_REPL) or job.body is None:
+            return False
+        if job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED):
+            return False
+        return self.goes_to(job.queue) != b""
+
+    def _is_first(self, job: Job) -> bool:
+        """Whether this node is the one that queues the letter of ``job``, which expires on all of
+        its holders at about the same time: the first that can be reached, in an order that is
+        another for each job."""
+        own = self._store.replicas.own
+        if job.delivered is None:
+            return True
+        alive = [id for id in job.delivered if id == own or id in self._peers.reachable]
+        return own == min(alive, key=lambda id: sha256(id + job.id).digest())
+
+    # ---- and back ---------------------------------------------------------------------------
+
+    def redrive(self, name: bytes, to: bytes, most: int, ids: list[bytes]) -> int:
+        """Send up to ``most`` jobs of the queue ``name`` back, the oldest first.
+
+        Args:
+            to: the queue that they go to; empty: each where it came from.
+            ids: of the jobs that are to go; none: any.
+
+        Returns:
+            how many went. Those stay that came from nowhere, or from a queue that takes no jobs.
+        """
+        queue = self._store.queues.by_name.get(name)
+        if queue is None:
+            return 0
+        jobs: Iterable[Job] = queue.oldest_first()
+        if ids:
+            found = [self._store.jobs.get(id) for id in ids]
+            jobs = [job for job in found if job is not None and job.state == QUEUED]
+        going: list[tuple[Job, bytes]] = []
+        for job in jobs:
+            target = self._way_back(job, to)
+            if target and job.queue == name:
+                going.append((job, target))
+            if len(going) == most:
+                break
+        sent = 0
+        for job, target in going:
+            if job.state == QUEUED:  # an id may be given twice
+                self._send_back(job, target)
+                sent += 1
+        self.total_redriven += sent
+        return sent
+
+    def _way_back(self, job: Job, to: bytes) -> bytes:
+        """The queue that ``job`` goes back to; empty: it stays. ``to``: if not where it came
+        from."""
+        trailer = self._trailers.of(job)
+        letter = None if trailer is None else trailer.letter
+        target = to
+        if not target and letter is not None and letter.why != BY_REDRIVE:
+            target = letter.queue
+        queue = self._store.queues.by_name.get(target)
+        if target == job.queue or (queue is not None and queue.paused & PAUSED_IN):
+            return b""
+        return target
+
+    def _send_back(self, job: Job, to: bytes) -> None:
+        """Put what ``job`` carries into the queue ``to`` as a new job, and end it."""
+        trailer = self._trailers.of(job)
+        before = None if trailer is None else trailer.letter
+        attempts = 0 if before is None else before.attempts
+        reason = b"" if before is None else before.reason
+        letter = Letter(first_id(job, before), job.queue, BY_REDRIVE, attempts, reason)
+        ttl = self._policies.of(to).ttl or DEFAULT_TTL
+        ending = Ending(REDRIVEN, to=to, ttl=ttl, letter=letter)
+        self._successors.make(job, ending, True)
+        self._ack_gc.end(job, ending, schema.BY_CLIENT)

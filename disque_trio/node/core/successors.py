@@ -1,0 +1,145 @@
+"""Makes the jobs that follow others: dead letters, and what is sent back of these.
+
+Every node that holds the job that ends makes the new one of its own copy, so no body travels. The
+new id follows from the old one: holders that cannot see each other make the same job, which is one
+again when they can.
+"""
+
+from base64 import b64encode
+from hashlib import sha256
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.exports import Exports
+from disque_trio.node.core.job import (
+    FLAG_QUEUED_BEFORE,
+    FLAG_WILLQUEUE,
+    UINT32_MAX,
+    Job,
+)
+from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.policies import Policies
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.protocol import bus
+from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
+
+DEFAULT_RETRY: Final = 300  # s
+_ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; how long it lives is not known to all
+_SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
+
+
+def successor_id(id: bytes, kind: int) -> bytes:
+    """Id of the job that the job ``id`` becomes when it ends in the way ``kind``."""
+    digest = sha256(_SALTS[kind] + id).digest()
+    return id[:11] + b64encode(digest[:18]) + _ENDING_OF_ID
+
+
+class Successors:
+    """Makes the successors of one node's jobs.
+
+    Args:
+        store: the jobs.
+        policies: of the queues.
+        aof_codec: makes records for the journal.
+        codec: serialises jobs for other nodes.
+        exports: the jobs that other nodes want.
+        tombstones: the jobs that have ended.
+        notices: what other nodes are told at the end of the turn.
+        peers: the rest of the cluster.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        policies: Policies,
+        aof_codec: AofCodec,
+        codec: BusCodec,
+        exports: Exports,
+        tombstones: Tombstones,
+        notices: Notices,
+        peers: Peers,
+    ) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._trailers = store.trailers
+        self._policies = policies
+        self._aof_codec = aof_codec
+        self._codec = codec
+        self._exports = exports
+        self._tombstones = tombstones
+        self._notices = notices
+        self._peers = peers
+
+    def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
+        """Make the successor of ``job``, which this node holds with its body and which is about to
+        end as ``ending`` says, unless it is there or has ended already.
+
+        Args:
+            queue_it: this node queues it; else it is a copy, which another one queues.
+        """
+        id = successor_id(job.id, ending.kind)
+        store = self._store
+        machine = self._machine
+        if store.jobs.get(id) is not None or self._tombstones.has(id):
+            return
+        etime = min(machine.now // 1000 + ending.ttl, UINT32_MAX)
+        retry = DEFAULT_RETRY
+        if self._policies.count and self._policies.of(ending.to).retry > 0:
+            retry = self._policies.of(ending.to).retry
+        new = Job(
+            id,
+            store.one_name(ending.to),
+            job.body,
+            job.repl,
+            store.next_ctime(),
+            etime,
+            0,
+            retry,
+            store.dump_number,
+        )
+        new.delivered = job.delivered
+        store.register(new)
+        self._give_trailer(job, new, ending)
+        if queue_it:
+            if self._notes.eventing:
+                reason = schema.BY_DEATH if ending.kind == DEAD else schema.BY_REDRIVE
+                self._notes.note(schema.ADDED, new, reason, new=True)
+            store.put(new)
+            self._send_to_c_nodes(new)
+            if self._exports.asked_for:
+                self._exports.offer(new.queue)
+        else:
+            if self._notes.eventing:
+                self._notes.note(schema.COPIED, new, new=True)
+            new.flags |= FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE
+            store.postpone(new)
+        if machine.journaling:
+            self._aof_codec.note(new)
+
+    def _give_trailer(self, job: Job, new: Job, ending: Ending) -> None:
+        """Let ``new`` know where it comes from, and what ``job`` carried."""
+        trailer = Trailer()
+        before = self._trailers.of(job)
+        if before is not None:
+            trailer.headers = before.headers
+        trailer.letter = ending.letter
+        self._trailers.put(new, trailer)
+
+    def _send_to_c_nodes(self, job: Job) -> None:
+        """Send copies of ``job`` to those of its holders that do not make it themselves."""
+        own = self._store.replicas.own
+        holders = self._store.replicas.of(job)
+        c_nodes = [id for id in holders if id != own and not self._peers.understands(id)]
+        if c_nodes:
+            self._notices.copy(self._codec.encode(job), tuple(c_nodes), bus.NOREPLY)
+
+
+def first_id(job: Job, letter: Letter | None) -> bytes:
+    """Id of the job that ``job`` was before it died for the first time; ``letter``: what it says of
+    itself."""
+    return job.id if letter is None else letter.first

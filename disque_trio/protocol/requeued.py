@@ -1,0 +1,74 @@
+"""REQUEUED: what a node with extensions tells other holders of a job that was not processed."""
+
+from typing import Final
+
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_number,
+    unpack_number,
+)
+from disque_trio.protocol.serialjob import ID_LENGTH
+from disque_trio.protocol.trailer import pack_attempts, unpack_attempts
+
+# Types of fields.
+_ID: Final = 1
+_FLAGS: Final = 2
+_DELAY: Final = 3
+_REASON: Final = 4
+_ATTEMPTS: Final = 5
+
+
+class Requeued:
+    """What happened to a job.
+
+    Attributes:
+        id: of the job.
+        flags: INCR_NACKS: a worker handed it back. INCR_DELIVERIES: nobody acknowledged it in time.
+            0: neither, the sender only tells what it knows.
+        delay: ms from now on in which nobody is to queue it; 0 with flags: the sender has queued
+            it.
+        reason: what the worker said.
+        attempts: deliveries by node, see ``Trailer``.
+    """
+
+    __slots__ = ("attempts", "delay", "flags", "id", "reason")
+
+    def __init__(
+        self, id: bytes, flags: int, delay: int, reason: bytes, attempts: dict[bytes, int]
+    ) -> None:
+        self.id = id
+        self.flags = flags
+        self.delay = delay
+        self.reason = reason
+        self.attempts = attempts
+
+    def pack(self) -> list[Field]:
+        """The fields of the packet."""
+        fields: list[Field] = [(_ID, self.id), (_FLAGS, pack_number(self.flags))]
+        if self.delay:
+            fields.append((_DELAY, pack_number(self.delay)))
+        if self.reason:
+            fields.append((_REASON, self.reason))
+        if self.attempts:
+            fields.append((_ATTEMPTS, pack_attempts(self.attempts)))
+        return fields
+
+
+def unpack_requeued(fields: list[Field]) -> Requeued:
+    """What the fields of the packet say. Raises FieldsError."""
+    found = Requeued(b"", 0, 0, b"", {})
+    for type, value in fields:
+        if type == _ID:
+            found.id = value
+        elif type == _FLAGS:
+            found.flags = unpack_number(value)
+        elif type == _DELAY:
+            found.delay = unpack_number(value)
+        elif type == _REASON:
+            found.reason = value
+        elif type == _ATTEMPTS:
+            found.attempts = unpack_attempts(value)
+    if len(found.id) != ID_LENGTH:
+        raise FieldsError("a job id is missing")
+    return found

@@ -33,10 +33,7 @@ from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
-from disque_trio.protocol.bus import (
-    PacketError,
-    PacketWriter,
-)
+from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, Command

@@ -9,6 +9,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import JOB_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.node.core.trailers import TRAILER_OVERHEAD
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
@@ -266,4 +267,6 @@ class Bench:
         """What the node's jobs and queues add up to, one by one."""
         jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
-        return sum(jobs) + sum(queues)
+        trailers = [self.node.store.trailers.of(job) for job in self.node.store.jobs.values()]
+        beyond = [TRAILER_OVERHEAD + len(trailer.pack()) for trailer in trailers if trailer]
+        return sum(jobs) + sum(queues) + sum(beyond)

@@ -109,6 +109,7 @@ class DeadLetters:
         self.total_dead += 1
         self._successors.make(job, ending, True)
         self._ack_gc.end(job, ending, _REASONS[why])
+        self._successors.announce(job, DEAD)
 
     def _ending(self, job: Job, why: int, reason: bytes) -> Ending:
         trailer = self._trailers.of(job)
@@ -209,3 +210,4 @@ class DeadLetters:
         ending = Ending(REDRIVEN, to=to, ttl=ttl, letter=letter)
         self._successors.make(job, ending, True)
         self._ack_gc.end(job, ending, schema.BY_CLIENT)
+        self._successors.announce(job, REDRIVEN)

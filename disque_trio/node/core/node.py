@@ -124,7 +124,7 @@ class Node(Machine):
             store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
         successors = Successors(
-            store, policies, aof_codec, codec, exports, tombstones, notices, peers
+            store, policies, aof_codec, codec, exports, tombstones, notices, peers, packets
         )
         self.ack_gc = AckGc(store, aof_codec, successors, tombstones, notices, peers, packets, rng)
         self.dead_letters = DeadLetters(store, policies, successors, self.ack_gc, peers)

@@ -25,7 +25,7 @@ class Notices:
 
     Attributes:
         waiting: ids of the jobs, by the node that is to be told, the type, aux and mark.
-        fields: packets for nodes with extensions, each with the node that is to get it.
+        fields: whole packets, each with the node that is to get it, in their order.
         copies: serialised jobs, by the nodes that are to have them and the flags of REPLJOB.
     """
 

@@ -43,6 +43,8 @@ from disque_trio.protocol.trailer import BY_ATTEMPTS
 from disque_trio.rng import Rng
 
 MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
+# ms that a pause here lasts longer than that of a node which does not know of it
+MUCH_LATER: Final = WARNING_TIME + 2 * TIME_ERROR
 _HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
 
@@ -349,10 +351,16 @@ class Requeue:
         if job.state == QUEUED:
             # The rest is likely about to do the same.
             self._replicas.tell_queued(job)
-        elif job.flags & (FLAG_PAUSED | FLAG_TRAILER) and self._peers.understands(sender):
-            left = max(job.qtime - self._machine.now, 0) if job.flags & FLAG_PAUSED else 0
-            self._tell_one(sender, job, 0, left)
-        elif job.flags & FLAG_PAUSED:
+            return
+        left = 0
+        if job.flags & FLAG_PAUSED:
+            left = job.qtime - self._machine.now
+            if left <= MUCH_LATER:
+                left = 0  # the sender may know the same: its pause is over first
+        if self._peers.understands(sender):
+            if left or job.flags & FLAG_TRAILER:
+                self._tell_one(sender, job, 0, left)
+        elif left:
             self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:

@@ -25,6 +25,7 @@ from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
 
 DEFAULT_RETRY: Final = 300  # s
@@ -50,6 +51,7 @@ class Successors:
         tombstones: the jobs that have ended.
         notices: what other nodes are told at the end of the turn.
         peers: the rest of the cluster.
+        packets: makes this node's packets.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Successors:
         tombstones: Tombstones,
         notices: Notices,
         peers: Peers,
+        packets: PacketWriter,
     ) -> None:
         self._store = store
         self._machine = store.machine
@@ -74,6 +77,7 @@ class Successors:
         self._tombstones = tombstones
         self._notices = notices
         self._peers = peers
+        self._packets = packets
 
     def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
         """Make the successor of ``job``, which this node holds with its body and which is about to
@@ -120,6 +124,18 @@ class Successors:
             store.postpone(new)
         if machine.journaling:
             self._aof_codec.note(new)
+
+    def announce(self, job: Job, kind: int) -> None:
+        """Tell the other holders of ``job``, which has ended in the way ``kind``, that its
+        successor is in the queue of this node: one of them may have come to the same at the same
+        moment. To be called when they have been told that the job ended."""
+        new = self._store.jobs.get(successor_id(job.id, kind))
+        if new is None or new.delivered is None:
+            return
+        packet = self._packets.about_job(bus.QUEUED, new.id)
+        for id in new.delivered:
+            if id != self._store.replicas.own:
+                self._notices.fields.append((id, packet))
 
     def _give_trailer(self, job: Job, new: Job, ending: Ending) -> None:
         """Let ``new`` know where it comes from, and what ``job`` carried."""

@@ -1,0 +1,23 @@
+"""Policies for tests of the core."""
+
+from disque_trio.node.core.policies import Policy
+from tests.support.node_bench import Bench
+
+
+def set_policy(
+    *benches: Bench,
+    name: bytes = b"q",
+    attempts: int = 0,
+    dead: bytes = b"",
+    backoff: tuple[int, int] = (0, 0),
+    dead_ttl: int = 0,
+) -> None:
+    """Give the queue ``name`` a policy on each of these nodes; ``backoff`` is in ms."""
+    for bench in benches:
+        policies = bench.node.policies
+        policy = Policy(name)
+        policy.attempts = attempts
+        policy.dead = dead
+        policy.backoff_min, policy.backoff_max = backoff
+        policy.dead_ttl = dead_ttl
+        policies.put(policies.make(name, policy, bench.node.id, bench.now))

@@ -1,0 +1,437 @@
+"""Jobs that nobody can process: attempts, dead letters, and their way back."""
+
+from pathlib import Path
+
+import pytest
+
+from disque_trio.aof.loader import Loader
+from disque_trio.node.core.job import ACTIVE
+from disque_trio.protocol import bus
+from disque_trio.protocol.trailer import BY_ATTEMPTS, BY_EXPIRY, BY_REDRIVE, BY_WORKER, Letter
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
+from tests.support.policies import set_policy
+
+
+def letter_of(bench: Bench, id: bytes) -> Letter:
+    """Where the dead letter ``id`` says that it comes from."""
+    trailer = bench.node.store.trailers.of(bench.node.store.jobs.get(id))
+    assert trailer is not None
+    assert trailer.letter is not None
+    return trailer.letter
+
+
+def loaded_again(bench: Bench, directory: Path) -> Bench:
+    """A node that was killed: it has what ``bench`` noted in its journal."""
+    path = directory / "aof"
+    path.write_bytes(b"".join(bench.node.journal))
+    again = Bench(7)
+    again.now = again.node.now = bench.now
+    for _ in Loader(str(path), again.node, False).steps():
+        pass
+    return again
+
+
+def test_a_job_that_was_delivered_often_enough_becomes_a_dead_letter(bench: Bench) -> None:
+    set_policy(bench, attempts=3, dead=b"dead", dead_ttl=1000)
+    id = bench.add("q", "the body")
+    for _ in range(2):
+        assert bench.get() == id
+        assert bench("NACK", id) == 1
+    assert bench.get() == id
+    assert bench("NACK", id, "REASON", "no such user") == 1
+    assert bench.get() is None
+    assert not bench.held(id)
+    entry = bench("GETJOB", "NOHANG", "FROM", "dead")
+    assert entry[0][0] == b"dead"
+    assert entry[0][2] == b"the body"
+    dead = entry[0][1]
+    letter = letter_of(bench, dead)
+    assert (letter.first, letter.queue, letter.why) == (id, b"q", BY_ATTEMPTS)
+    assert (letter.attempts, letter.reason) == (3, b"no such user")
+    assert bench.number(dead, b"ttl") == 1000
+    assert bench.info("stats")["total_jobs_dead"] == "1"
+
+
+def test_a_job_that_nobody_acknowledges_in_time_is_delivered_as_often_as_allowed(
+    bench: Bench,
+) -> None:
+    set_policy(bench, attempts=3, dead=b"dead")
+    id = bench.add("q", "body", "RETRY", 10)
+    for _ in range(3):
+        assert bench.get() == id
+        assert bench.number_queued("dead") == 0
+        bench.advance(12)
+    assert bench.get() is None
+    assert bench.number_queued("dead") == 1
+
+
+def test_deliveries_from_before_there_was_a_policy_do_not_count(bench: Bench) -> None:
+    id = bench.add()
+    for _ in range(5):
+        assert bench.get() == id
+        bench("NACK", id)
+    set_policy(bench, attempts=1, dead=b"dead")
+    assert bench.get() == id
+    bench("NACK", id)
+    assert bench.number_queued("dead") == 1
+
+
+@pytest.mark.parametrize(("attempts", "dead"), [(1, b""), (0, b"dead")])
+def test_without_both_a_number_and_a_queue_jobs_come_for_ever(
+    bench: Bench, attempts: int, dead: bytes
+) -> None:
+    set_policy(bench, attempts=attempts, dead=dead)
+    id = bench.add()
+    for _ in range(20):
+        assert bench.get() == id
+        assert bench("NACK", id) == 1
+
+
+def test_a_job_that_expires_leaves_a_dead_letter_where_there_is_a_queue_for_it(
+    bench: Bench,
+) -> None:
+    set_policy(bench, dead=b"dead")
+    id = bench.add("q", "body", "TTL", 5)
+    other = bench.add("other", "body", "TTL", 5)
+    bench.advance(8)
+    assert not bench.held(id)
+    assert not bench.held(other)
+    (dead,) = bench.get_all("dead")
+    letter = letter_of(bench, dead)
+    assert (letter.first, letter.why, letter.attempts) == (id, BY_EXPIRY, 0)
+    assert bench.info("stats")["total_jobs_expired"] == "2"
+
+
+def test_what_was_delivered_at_most_once_is_done_with(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    taken = bench.add("q", "body", "RETRY", 0, "TTL", 5)
+    assert bench.get() == taken
+    waiting = bench.add("q", "body", "RETRY", 0, "TTL", 5)
+    bench.advance(8)
+    (dead,) = bench.get_all("dead")
+    assert letter_of(bench, dead).first == waiting
+
+
+def test_a_worker_gives_a_job_up(bench: Bench) -> None:
+    set_policy(bench, dead=b"dead")
+    id = bench.add()
+    assert bench.get() == id
+    assert bench("NACK", id, "REASON", "malformed", "DEAD") == 1
+    (dead,) = bench.get_all("dead")
+    letter = letter_of(bench, dead)
+    assert (letter.why, letter.reason) == (BY_WORKER, b"malformed")
+
+
+def test_a_job_cannot_be_given_up_where_dead_letters_have_no_queue(bench: Bench) -> None:
+    id = bench.add()
+    bench.get()
+    assert bench.error("NACK", id, "DEAD").startswith("NODEAD ")
+    assert bench.held(id)
+
+
+def test_a_dead_letter_stays_where_it_is_handed_back(bench: Bench) -> None:
+    set_policy(bench, name=b"*", attempts=1, dead=b"dead")
+    id = bench.add()
+    bench.get()
+    bench("NACK", id)
+    dead = bench.get("dead")
+    assert dead is not None
+    for _ in range(3):
+        assert bench("NACK", dead) == 1
+        assert bench.get("dead") == dead
+
+
+def test_letters_of_letters_name_the_first_job(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    set_policy(bench, name=b"dead", attempts=1, dead=b"deader")
+    id = bench.add()
+    bench.get()
+    bench("NACK", id)
+    dead = bench.get("dead")
+    assert dead is not None
+    bench("NACK", dead)
+    (deader,) = bench.get_all("deader")
+    letter = letter_of(bench, deader)
+    assert (letter.first, letter.queue) == (id, b"dead")
+
+
+def test_a_redriven_job_starts_anew(bench: Bench) -> None:
+    set_policy(bench, attempts=2, dead=b"dead")
+    id = bench.add("q", "body")
+    for _ in range(2):
+        bench.get()
+        bench("NACK", id, "REASON", "busy")
+    assert redriven(bench, "dead") == 1
+    assert bench("QLEN", "dead") == 0
+    again = bench.get()
+    assert again is not None
+    assert again != id
+    shown = bench.show(again)
+    assert (shown[b"body"], shown[b"nacks"], shown[b"additional-deliveries"]) == (b"body", 0, 0)
+    letter = letter_of(bench, again)
+    assert (letter.first, letter.why, letter.reason) == (id, BY_REDRIVE, b"busy")
+    bench("NACK", again)
+    assert bench.get() == again
+    bench("NACK", again)
+    (dead,) = bench.get_all("dead")
+    assert letter_of(bench, dead).first == id
+    bench("ACKJOB", dead)
+    assert bench.node.store.jobs.count == 0
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_redrive_takes_what_it_is_told(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    for number in range(250):
+        bench("NACK", add_and_get(bench, str(number)))
+    letters = bench.ids(bench("QPEEK", "dead", 250))
+    assert len(letters) == 250
+    assert redriven(bench, "dead", "MATCH", letters[7], letters[3], letters[7]) == 2
+    assert redriven(bench, "dead", "COUNT", 120) == 120
+    assert redriven(bench, "dead", "TO", "elsewhere", "COUNT", 5) == 5
+    assert redriven(bench, "dead", "TO", "elsewhere") == 123
+    assert bench("QLEN", "q") == 122
+    assert bench("QLEN", "elsewhere") == 128
+    assert redriven(bench, "dead") == 0
+    assert redriven(bench, "no such queue") == 0
+
+
+def test_jobs_that_came_from_nowhere_go_only_where_they_are_sent(bench: Bench) -> None:
+    bench.add("dead")
+    assert redriven(bench, "dead") == 0
+    assert redriven(bench, "dead", "TO", "q") == 1
+    assert bench("QLEN", "q") == 1
+
+
+def test_a_queue_that_takes_no_jobs_gets_none_back(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    bench("NACK", add_and_get(bench, "body"))
+    bench("PAUSE", "q", "in")
+    assert redriven(bench, "dead") == 0
+    bench("PAUSE", "q", "none")
+    assert redriven(bench, "dead") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("TO",),
+        ("TO", ""),
+        ("TO", "dead"),
+        ("COUNT",),
+        ("COUNT", "0"),
+        ("COUNT", "-1"),
+        ("COUNT", "x"),
+        ("COUNT", "9" * 30),
+        ("COUNT", "1", "COUNT", "1"),
+        ("MATCH",),
+        ("MATCH", "x"),
+        ("MATCH", "D-00000000-000000000000000000000000-05a1", "COUNT", "1"),
+        ("x",),
+        ("x", "1"),
+    ],
+)
+def test_wrong_options_of_redrive_are_refused(bench: Bench, words: tuple[str, ...]) -> None:
+    bench.error("REDRIVE", "dead", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("DELAY",),
+        ("DELAY", "x"),
+        ("DELAY", "-1"),
+        ("DELAY", "1e3"),
+        ("DELAY", "9" * 30),
+        ("DELAY", "9999999999"),
+        ("DELAY", "1", "DELAY", "1"),
+        ("REASON",),
+        ("REASON", "x" * 4097),
+        ("REASON", "a", "REASON", "b"),
+        ("DEAD", "DEAD"),
+        ("DEAD", "DELAY", "1"),
+        ("DEAD", "x"),
+        ("x",),
+    ],
+)
+def test_wrong_options_of_nack_are_refused(bench: Bench, words: tuple[str, ...]) -> None:
+    set_policy(bench, dead=b"dead")
+    id = add_and_get(bench, "body")
+    bench.error("NACK", id, *words)
+    assert bench.node.store.jobs.get(id).state == ACTIVE
+    bench.error("NACK", *words)
+
+
+def test_what_a_file_has_of_a_job_that_died_is_its_letter(bench: Bench, tmp_path: Path) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    bench.node.journaling = True
+    id = add_and_get(bench, "body")
+    bench("NACK", id, "REASON", "why")
+    again = loaded_again(bench, tmp_path)
+    assert not again.held(id)
+    assert again.node.store.jobs.count == 1
+    again.advance(400)
+    (dead,) = again.get_all("dead")
+    assert letter_of(again, dead).reason == b"why"
+
+
+# ---- several nodes ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    mesh = Mesh(3)
+    set_policy(*mesh.nodes, attempts=2, dead=b"dead")
+    return mesh
+
+
+def test_the_other_holders_make_the_letter_as_well(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    for _ in range(2):
+        assert mesh[0].get() == id
+        mesh[0]("NACK", id, "REASON", "why")
+        mesh.settle()
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1, 2]
+    assert mesh.states(dead) == ["queued", "active", "active"]
+    assert mesh.holders(id) == []
+    assert letter_of(mesh[1], dead).attempts == 2
+    assert letter_of(mesh[1], dead).reason == b"why"
+    assert mesh[0].get("dead") == dead
+    mesh[0]("ACKJOB", dead)
+    mesh.settle()
+    assert mesh.holders(dead) == []
+
+
+def test_deliveries_on_other_nodes_count(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    assert mesh[0].get() == id
+    mesh[0]("NACK", id)
+    mesh.settle()
+    mesh[0]("DEQUEUE", id)
+    mesh[1]("ENQUEUE", id)
+    mesh.settle()
+    assert mesh[1].get() == id
+    mesh[1]("NACK", id)
+    mesh.settle()
+    assert mesh[1].number_queued("dead") == 1
+
+
+def test_whoever_is_about_to_queue_a_job_hears_how_often_it_was_delivered(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
+    for _ in range(2):
+        (bench,) = [bench for bench in mesh.nodes if bench.number_queued()]
+        assert bench.get() == id
+        mesh.advance(15)
+    assert mesh.holders(id) == []
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+def test_two_sides_of_a_partition_make_one_letter(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    mesh.isolate(0)
+    for bench in (mesh[0], mesh[1]):
+        if bench is mesh[1]:
+            mesh[1]("ENQUEUE", id)
+        for _ in range(2):
+            assert bench.get() == id
+            bench("NACK", id)
+    assert [bench.number_queued("dead") for bench in mesh.nodes] == [1, 1, 0]
+    mesh.rejoin(0)
+    mesh.advance(400)
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+    assert mesh.holders(id) == []
+
+
+def test_an_expired_job_leaves_one_letter_that_all_holders_have(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "TTL", 5, "RETRY", 2)
+    mesh.advance(9)
+    assert mesh.holders(id) == []
+    queued = [bench.ids(bench("QPEEK", "dead", 9)) for bench in mesh.nodes]
+    ((dead,),) = [ids for ids in queued if ids]
+    assert mesh.holders(dead) == [0, 1, 2]
+    mesh.advance(700)
+    assert sum(bench.number_queued("dead") for bench in mesh.nodes) == 1
+
+
+def test_a_node_that_was_away_hears_that_a_job_died(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 10)
+    mesh.cut(0, 2)
+    mesh.cut(1, 2)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.settle()
+    assert mesh.holders(id) == [0, 1, 2]
+    mesh.rejoin(2)
+    mesh.advance(30)
+    assert mesh.holders(id) == []
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert 2 in mesh.holders(dead)
+
+
+def test_c_nodes_get_copies_of_letters_and_hear_that_the_job_is_done() -> None:
+    mesh = Mesh(2)
+    mesh.c_nodes.add(1)
+    mesh.peers[0].judge_extensions()
+    set_policy(mesh[0], attempts=1, dead=b"dead")
+    id = mesh.add(0, "REPLICATE", 2)
+    mesh[0].get()
+    mesh.log.clear()
+    mesh[0]("NACK", id)
+    mesh.settle()
+    told = {type for source, type, _ in mesh.log if source == 0}
+    assert not told & {"endjob", "requeued", "question"}
+    (dead,) = mesh[0].ids(mesh[0]("QPEEK", "dead", 9))
+    assert mesh.holders(dead) == [0, 1]
+    assert mesh.holders(id) == []
+    assert mesh[1].show(dead)[b"body"] == b"body"
+
+
+def test_redrive_reaches_letters_on_other_nodes(mesh: Mesh) -> None:
+    for node in range(3):
+        for _ in range(130):
+            id = mesh.add(node, "REPLICATE", 1)
+            for _ in range(2):
+                assert mesh[node].get() == id
+                mesh[node]("NACK", id)
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead", "COUNT", 300)
+    mesh.advance(1)
+    assert mesh[0].replies(me) == [300]
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(1)
+    assert mesh[0].replies(me) == [90]
+    assert [bench.number_queued("q") for bench in mesh.nodes] == [130, 130, 130]
+
+
+def test_redrive_does_not_wait_for_a_node_that_is_away(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1)
+    for _ in range(2):
+        mesh[0].get()
+        mesh[0]("NACK", id)
+    mesh.lose = lambda source, target, packet: (
+        target == 1 and bus.packet_type(packet) == bus.QUESTION
+    )
+    me = mesh[0].me
+    mesh[0].send(me, "REDRIVE", "dead")
+    mesh.advance(1)
+    assert mesh[0].replies(me) == []
+    mesh.advance(10)
+    assert mesh[0].replies(me) == [1]
+
+
+def add_and_get(bench: Bench, body: str) -> bytes:
+    """A job that is with a worker."""
+    id = bench.add("q", body)
+    assert bench.get() == id
+    return id
+
+
+def redriven(bench: Bench, *words: str | bytes | int) -> object:
+    """What REDRIVE answers."""
+    bench.send(bench.me, "REDRIVE", *words)
+    bench.advance(0.1)
+    (reply,) = bench.replies(bench.me)
+    return reply

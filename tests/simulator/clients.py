@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
-from tests.simulator.plan import LIVENESS, QUEUES
+from tests.simulator.plan import DEAD, LIVENESS, QUEUES
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -225,7 +225,8 @@ def _work(actor: Actor, line: Line, id: bytes, alone: bool) -> Generator[int | L
     if line.session is None or fate < 0.07:
         return  # the worker died
     if fate < 0.14:
-        yield line.ask([b"NACK", id])
+        options = _nack_options(rng) if actor.world.plan.attempts else []
+        yield line.ask([b"NACK", id, *options])
     elif fate < 0.16:
         yield line.ask([b"FASTACK", id])
     elif fate < 0.20:
@@ -240,6 +241,17 @@ def _work(actor: Actor, line: Line, id: bytes, alone: bool) -> Generator[int | L
         yield line.ask([b"ACKJOB", id])
 
 
+def _nack_options(rng: Random) -> list[bytes]:
+    options: list[bytes] = []
+    if rng.random() < 0.3:
+        options += [b"REASON", b"%d" % rng.randrange(1000)]
+    if rng.random() < 0.3:
+        options += [b"DELAY", rng.choice((b"0", b"0.3", b"1", b"4", b"12"))]
+    elif rng.random() < 0.2:
+        options.append(b"DEAD")
+    return options
+
+
 def _ack_elsewhere(actor: Actor, id: bytes) -> Generator[int | Line, Replies, None]:
     """Acknowledge on some node, which may not know the job."""
     other = Line(actor, actor.rng.choice(actor.world.usable))
@@ -250,11 +262,12 @@ def _ack_elsewhere(actor: Actor, id: bytes) -> Generator[int | Line, Replies, No
 def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
     """Takes all there is on one node and acknowledges it, until that moment or the end."""
     world = actor.world
+    queues = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
     while not world.drained and world.loop.now < until:
         line = Line(actor, machine)
         while line.session is not None:
             how = [b"NOHANG"] if machine.node.peers.leaving else [b"TIMEOUT", b"3000"]
-            replies = yield line.ask([b"GETJOB", *how, b"COUNT", b"10", b"FROM", *QUEUES])
+            replies = yield line.ask([b"GETJOB", *how, b"COUNT", b"10", b"FROM", *queues])
             if replies is None or world.drained or world.loop.now >= until:
                 break
             entries = replies[0]

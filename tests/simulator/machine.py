@@ -13,6 +13,7 @@ from disque_trio.cluster.membership import Membership
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.policies import Policy
 from disque_trio.protocol.bus import DELJOB, PacketWriter, job_ids, packet_type
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
@@ -22,6 +23,7 @@ from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
 from tests.simulator.mesh import StaticMesh
+from tests.simulator.plan import DEAD
 from tests.simulator.session import Replied, Session
 from tests.simulator.trace import packet_text
 
@@ -117,6 +119,7 @@ class Machine:
             packets=packets,
         )
         self.node.batches.size = world.plan.slice
+        self._set_policies()
         self.node.now = now
         self.disk.load(self.node, queue_jobs)
         self.node.journal.clear()
@@ -126,6 +129,19 @@ class Machine:
         world.note(f"* {self.index} starts with {self.node.store.jobs.count} jobs")
         self._plan_cron(self.incarnation)
         self.post(lambda now: None)
+
+    def _set_policies(self) -> None:
+        """In extended mode all queues have one; it is as if the node had read it from its file."""
+        plan = self.world.plan
+        if plan.attempts:
+            policy = Policy(b"*")
+            policy.attempts = plan.attempts
+            policy.dead = DEAD
+            policy.retry = 3  # of dead letters, and of what is sent back
+            policy.dead_ttl = 86_400
+            policy.backoff_min, policy.backoff_max = plan.backoff
+            policies = self.node.policies
+            policies.put(policies.make(b"*", policy, b"0" * 40, 1))
 
     def kill(self, stage: int, machine: bool) -> None:
         """Die at ``stage`` of the next turn that has something to lose there; ``machine``: what

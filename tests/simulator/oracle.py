@@ -11,8 +11,9 @@ from disque_trio.node.core.ack_gc import FIRST_GAP
 from disque_trio.node.core.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
 from disque_trio.protocol import bus
+from disque_trio.protocol.trailer import BY_ATTEMPTS
 from tests.simulator.events import MS, SECOND
-from tests.simulator.plan import CALM
+from tests.simulator.plan import CALM, DEAD
 from tests.simulator.trace import packet_text
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class JobRecord:
         deletion_asked: a client sent FASTACK for it.
         ack_asked: a client sent ACKJOB for it. nacks: how often it may be
             delivered again: one sent NACK, or could not be in time.
+        letters: ids of the dead letters that it became.
         asked_for: the names of all commands that clients sent about it.
     """
 
@@ -56,6 +58,7 @@ class JobRecord:
     deletion_asked: bool = False
     ack_asked: bool = False
     nacks: int = 0
+    letters: set[bytes] = field(default_factory=set)
     asked_for: set[bytes] = field(default_factory=set)
 
 
@@ -184,7 +187,10 @@ class Oracle:
         elif name == b"GETJOB":
             if isinstance(reply, list):
                 for entry in reply:
-                    self._sent(machine, entry)
+                    if entry[0] == DEAD:
+                        self._sent_letter(machine, entry)
+                    else:
+                        self._sent(machine, entry)
         elif name == b"ACKJOB":
             for id in request[1:]:
                 known = self.by_id.get(id)
@@ -250,6 +256,23 @@ class Oracle:
         if self._quiet_from.get(id, now) < now:
             self.problem(f"an acknowledged job came back: {_times(record)}", id)
 
+    def _sent_letter(self, machine: "Machine", entry: list[bytes]) -> None:
+        """A dead letter is delivered: did the job have all of its attempts?"""
+        _, id, body = entry[:3]
+        record = self.records[int(body)]
+        self.by_id.setdefault(id, record)
+        record.letters.add(id)
+        store = machine.node.store
+        job = store.jobs.get(id)
+        trailer = None if job is None else store.trailers.of(job)
+        if trailer is None or trailer.letter is None:
+            return  # it has been acknowledged in the same turn
+        letter = trailer.letter
+        if record.id and letter.first != record.id:
+            self.problem("a dead letter names another job", id, letter.first, record.id)
+        if letter.why == BY_ATTEMPTS and len(record.sent) < self.world.plan.attempts:
+            self.problem(f"dead after {len(record.sent)} deliveries", record.id)
+
     def received(self, id: bytes) -> None:
         """A delivered job is at a client."""
         self.by_id[id].received = True
@@ -314,6 +337,10 @@ class Oracle:
                         f"{self._losses.get(record.id, {})}",
                         record.id,
                     )
+            if record.confirmed >= 0 and record.retry and not record.ack_asked:
+                excuse = self.excuse(record)
+                if not excuse:
+                    self.problem("a job that nobody acknowledged is gone", record.id)
         for machine in self.world.machines:
             self.check_accounts(machine)
             if machine.node.bad_packets:
@@ -348,10 +375,15 @@ class Oracle:
             for job in shard.values()
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
-        if node.memory.used != jobs + queues:
-            self.problem(
-                f"node {machine.index} accounts {node.memory.used} bytes for {jobs + queues}"
-            )
+        trailers = sum(
+            trailer.counted
+            for shard in node.store.jobs.shards
+            for job in shard.values()
+            if (trailer := node.store.trailers.of(job)) is not None
+        )
+        held = jobs + queues + trailers
+        if node.memory.used != held:
+            self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {held}")
 
     def check_gone(self, machine: "Machine") -> None:
         """The time to live of all jobs is over."""
@@ -370,7 +402,7 @@ class Oracle:
         """Why a confirmed at-least-once job need not have been delivered; empty: it has to."""
         if record.deletion_asked:
             return "a client asked to delete it"
-        if self._expired(record):
+        if self._expired(record) and not self.world.plan.attempts:
             return "its time to live is over"
         losses = self._losses.get(record.id, {})
         # ASYNC promises one copy, and none when the node was to have none itself.

@@ -10,7 +10,8 @@ from tests.simulator.events import SECOND
 SAFETY = "safety"  # faults of all kinds at random moments
 LIVENESS = "liveness"  # a minority is cut off or dead; the majority has to get on
 CALM = "calm"  # no faults
-MODES = (SAFETY, LIVENESS, CALM)
+EXTENDED = "extended"  # as safety, with what C Disque does not have
+MODES = (SAFETY, LIVENESS, CALM, EXTENDED)
 
 STORM = "storm"  # many jobs, short retry times, late packets
 MEMORY = "memory"  # small maxmemory
@@ -18,6 +19,7 @@ CRASHES = "crashes"
 LEAVE = "leave"  # a node is taken out of the cluster
 
 QUEUES = (b"a", b"b", b"c")
+DEAD = b"dead"  # the queue of dead letters, in extended mode
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Plan:
         drained_at: nodes from which the last consumers take what is left; jobs elsewhere have to
             move there.
         slice: ids of a command that are worked through at once.
+        attempts: deliveries until a job is dead, in extended mode; else 0.
+        backoff: the bounds of pauses, ms; 0: none.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
     """
 
@@ -66,13 +70,15 @@ class Plan:
     retries: tuple[int, ...]
     drained_at: list[int]
     slice: int
+    attempts: int
+    backoff: tuple[int, int]
     minority: list[int]
     minority_dies: bool
 
 
 def mode_of(seed: int) -> str:
     """The mode that a seed has unless another is asked for."""
-    return (SAFETY, SAFETY, CALM, SAFETY, SAFETY, LIVENESS, SAFETY, SAFETY)[seed % 8]
+    return (SAFETY, EXTENDED, CALM, SAFETY, SAFETY, LIVENESS, EXTENDED, SAFETY)[seed % 8]
 
 
 def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
@@ -91,7 +97,8 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         gossip = membership == "gossip"
     if gossip:
         nodes = min(nodes, 5)
-    temper = rng.choice(("", "", "", STORM, MEMORY, CRASHES, LEAVE)) if mode == SAFETY else ""
+    faulty = mode in (SAFETY, EXTENDED)
+    temper = rng.choice(("", "", "", STORM, MEMORY, CRASHES, LEAVE)) if faulty else ""
     policy = rng.choice((OFF, EVERYSEC, ALWAYS, "mixed"))
     policies = [
         rng.choice((OFF, EVERYSEC, ALWAYS)) if policy == "mixed" else policy for _ in range(nodes)
@@ -120,15 +127,17 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         tail=0.0 if calm else 0.1 if temper == STORM else rng.choice((0.0, 0.01, 0.05)),
         duplicates=0.0 if calm else rng.choice((0.0, 0.0, 0.1)),
         work=rng.randrange(*(15, 40) if temper == LEAVE else (6, 20)) * SECOND,
-        faults=0 if mode != SAFETY else rng.randrange(1, 16 if temper in (STORM, CRASHES) else 9),
+        faults=0 if not faulty else rng.randrange(1, 16 if temper in (STORM, CRASHES) else 9),
         producers=rng.randrange(1, 4),
         consumers=rng.randrange(2 if temper == STORM else 1, 4),
         think=50_000 if temper == STORM else rng.choice((100_000, 300_000, 1_000_000)),
         leaving=leaving,
-        careful=mode != SAFETY,
+        careful=not faulty,
         retries=(2, 3, 10, 60) if calm else (1, 2) if temper == STORM else (1, 2, 3, 5, 10),
         drained_at=sorted(drained_at),
         slice=(2, SLICE)[seed % 2],
+        attempts=1 + seed // 8 % 3 if mode == EXTENDED else 0,
+        backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,
     )

@@ -52,6 +52,9 @@ def packet_text(packet: bytes) -> str:
     elif bus.GOTJOB <= type <= bus.WORKING:
         ids = b" ".join(bus.job_ids(packet)).decode()
         what = f"{ids} {bus.read_about_job(packet).aux}"
+    elif type >= bus.ENDJOB:
+        ids = [value[:40] for _, value in bus.read_fields(packet) if value.startswith(b"D-")]
+        what = b" ".join(ids).decode()
     elif type == bus.FAIL:
         what = bus.read_fail(packet)[:4].decode()
     else:

@@ -293,6 +293,7 @@ class World:
         self._save_logs("late", stop=True)
         self.ended = self.loop.now
         for machine in self.usable:
+            machine.node.policies.clear()  # what expires now is to leave nothing
             machine.change_clock(1_000_000, TTL_OVER)
         self.loop.run_until(self.loop.now + 5 * SECOND)
         for machine in self.usable:

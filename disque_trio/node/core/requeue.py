@@ -44,7 +44,7 @@ from disque_trio.rng import Rng
 
 MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
 # ms that a pause here lasts longer than that of a node which does not know of it
-MUCH_LATER: Final = WARNING_TIME + 2 * TIME_ERROR
+MUCH_LATER: Final = WARNING_TIME + 4 * TIME_ERROR
 _HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
 
@@ -308,8 +308,9 @@ class Requeue:
                 self._store.dequeue(job)
                 if self._notes.eventing:
                     self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
-            # Not before the sender, who tells others when it queues the job.
-            late = TIME_ERROR + int(self._random() * TIME_ERROR)
+            # Not before the sender, who tells others when it queues the job. But where this one
+            # asked, it was first, and if both waited for the other the job would never come.
+            late = TIME_ERROR + int(self._random() * TIME_ERROR) if message.flags else 0
             self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
         elif message.flags:
             self._hear_queued(job, sender)

@@ -7,11 +7,12 @@ from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
 from disque_trio.respserver.commands.common import common_commands
+from disque_trio.respserver.commands.groups import group_commands
 
 
 def build_table() -> dict[bytes, Command[Node]]:
     """A new command table (the counters in it belong to one node), names in lower case."""
-    commands: list[Command[Node]] = [*_commands(), *common_commands()]
+    commands: list[Command[Node]] = [*_commands(), *common_commands(), *group_commands()]
     return {command.name.encode(): command for command in commands}
 
 

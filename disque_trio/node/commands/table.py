@@ -17,8 +17,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 
 _ADDJOB: Final = (
-    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
-    "[MAXLEN count] [ASYNC]"
+    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
+    "[TTL seconds] [MAXLEN count] [ASYNC]"
 )
 _GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
 _QSCAN: Final = (

@@ -84,7 +84,7 @@ def _commands() -> list[Command[Node]]:
                 "Replace the process by a new one that goes on with jobs and queues.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
                 "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
-                "| FORGET id | MEET ip port",
+                "| FORGET id | MEET host port",
                 "Look at and change the cluster.", "cluster"),
         # ---- names of the first release
         Command("getjobs", -2, "write fast", jobs.getjob, _GETJOB,

@@ -54,6 +54,7 @@ PURE = {
     "disque_trio/cluster/cluster.py",
     "disque_trio/cluster/halfpackets.py",
     "disque_trio/cluster/listeners.py",
+    "disque_trio/cluster/names.py",
     "disque_trio/cluster/nodes_file.py",
     "disque_trio/cluster/tls.py",
 }

@@ -15,6 +15,7 @@ import trio
 
 from disque_trio.cluster.buslinks import BusLinks
 from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.names import NameLookups
 from disque_trio.cluster.nodes_conf import NodesConfError, parse_nodes
 from disque_trio.cluster.nodes_file import NodesFile
 from disque_trio.cluster.tls import TlsError, bus_tls
@@ -43,6 +44,9 @@ class Cluster:
     Args:
         other_workers: the other processes of this server: where each can be met, and then under
             which address it may be known.
+
+    Attributes:
+        names: finds the addresses of hosts.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Cluster:
         self._writing = threading.Lock()
         self._changed = trio.Event()
         self._other_workers = other_workers
+        self.names = NameLookups()
         self.links = BusLinks(config, stats, log, poller)
         self.packets = PacketWriter(os.urandom(20).hex().encode(), config.port)
         self.membership = Membership(
@@ -139,6 +144,7 @@ class Cluster:
         """Keep the cluster up to date until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_saved)
+            nursery.start_soon(self.names.run, engine)
             meet_at = 0
             # The first time at once: after a restart the others wait to hear from this node.
             while not engine.halted:

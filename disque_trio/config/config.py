@@ -45,6 +45,7 @@ class Config(Settings):
     maxmemory: int
     maxmemory_policy: str
     maxmemory_samples: int
+    queue_max_idle_time: int
     maxmemory_clients: MemoryLimit
     client_output_buffer_limit: OutputBufferLimit
     client_query_buffer_limit: int

@@ -281,6 +281,16 @@ TABLE = make_table(
             settable=True,
         ),
         _limits(
+            "queue-max-idle-time",
+            Int(1),
+            "300",
+            "How long an empty queue that nobody uses is kept, with the counters of QSTAT. At most "
+            "10 seconds when 75% of `maxmemory` are used, 2 at 95%. A paused queue stays. Not in "
+            "Disque, which has 300 built in.",
+            unit="seconds",
+            settable=True,
+        ),
+        _limits(
             "maxmemory-clients",
             MemoryOrPercent(),
             "0",

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from socket import socket
 from typing import Protocol
 
@@ -76,6 +76,9 @@ class NodeHost(ProcessHost):
         daemon.engine.halt()
         daemon.restart()
         return None
+
+    def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
+        self._cluster.names.look_up(name, found)
 
     def crash(self, restart: bool, delay: int) -> None:
         if restart:

@@ -199,6 +199,7 @@ class Server(Product):
     def apply(self, names: Sequence[str]) -> None:
         config = self.config
         self.node.store.evicts = config.maxmemory_policy == "acks"
+        self.node.queues.max_idle = config.queue_max_idle_time * 1000
         self.cluster.apply()
         if "dir" in names:
             os.chdir(config.dir)

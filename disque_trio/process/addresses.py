@@ -1,8 +1,9 @@
-"""Validates addresses of nodes, and decides which of them others can use.
+"""Validates addresses and names of nodes, and decides which of them others can use.
 
 The bus of a node listens 10000 above the port of its clients, so that port is at most 55535.
 """
 
+import re
 from ipaddress import IPv6Address, ip_address
 
 BUS_OFFSET = 10_000
@@ -10,6 +11,15 @@ MAX_PORT = 65_535 - BUS_OFFSET
 # Each sign of life of another node asks for the same ones, and ``ipaddress`` takes its time.
 _PLAIN: dict[str, str] = {}
 _MANY = 1_000
+_LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
+# The last label is no number: the system takes "127.1" and "0x7f.1" for addresses.
+_HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0[xX][0-9A-Fa-f]*)\.?\Z){_LABEL}\.?")
+_LONGEST_NAME = 254  # with a dot at the end
+
+
+def is_host_name(text: str) -> bool:
+    """Whether ``text`` can be the name of a host."""
+    return len(text) <= _LONGEST_NAME and _HOST_NAME.fullmatch(text) is not None
 
 
 def plain_ip(text: str) -> str:

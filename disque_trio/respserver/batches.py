@@ -112,6 +112,7 @@ class Batches:
         client.reply_queue.append(batch)
         client.in_flight += 1
         client.in_slices = batch.left
+        client.resized = True
         self._count(batch.left)
         self.waiting.append(batch)
 

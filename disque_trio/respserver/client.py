@@ -28,6 +28,31 @@ class Pending:
         self.journaled = False
 
 
+class Group:
+    """The commands of a client between MULTI and EXEC (see ``groups``).
+
+    Attributes:
+        requests: what is to be run.
+        words: how many these are together.
+        size: bytes of memory that they take.
+        bad: one was refused, so none will be run.
+    """
+
+    __slots__ = ("bad", "requests", "size", "words")
+
+    def __init__(self) -> None:
+        self.requests: list[list[bytes]] = []
+        self.words = 0
+        self.size = 0
+        self.bad = False
+
+    def clear(self) -> None:
+        """Forget what is to be run."""
+        self.requests = []
+        self.words = 0
+        self.size = 0
+
+
 class Client:
     """The state of one connected client.
 
@@ -51,12 +76,16 @@ class Client:
         in_flight: how many these are.
         in_slices: arguments left of a command about many ids (see ``batches``), whose reply is the
             last of these: nothing else of the client may begin before it is there.
+        group: the commands since MULTI, None: there was none.
+        resized: what it makes the process hold has changed, by a command about many ids or by a
+            group; whoever counts it anew resets it.
         last_command: name of the last command, for CLIENT LIST.
     """
 
     __slots__ = (
         "authenticated",
         "close",
+        "group",
         "id",
         "in_flight",
         "in_slices",
@@ -70,6 +99,7 @@ class Client:
         "out",
         "reply_mode",
         "reply_queue",
+        "resized",
         "resp",
         "wait_number",
         "waits_for",
@@ -95,7 +125,14 @@ class Client:
         self.in_flight = 0
         self.in_slices = 0
         self.reply_queue: deque[Pending] = deque()
+        self.group: Group | None = None
+        self.resized = False
         self.last_command = "NULL"
+
+    def leave_group(self) -> None:
+        """Forget the commands since MULTI."""
+        self.group = None
+        self.resized = True
 
     @property
     def blocked(self) -> bool:

@@ -4,6 +4,8 @@
 tests and simulations drive. The server overrides what it can do.
 """
 
+from collections.abc import Callable
+
 from disque_trio.respserver.client import Client
 
 
@@ -75,6 +77,11 @@ class Host:
     def may_debug(self, client: Client) -> bool:
         """Whether ``client`` may use DEBUG."""
         return True
+
+    def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
+        """Find the IP addresses of the host ``name``, in the background, and call ``found`` with
+        them, between turns; with none where it has none or nobody answers."""
+        found([])
 
     def sleep(self, seconds: float) -> None:
         """Block the process for this time (DEBUG SLEEP)."""

@@ -15,18 +15,19 @@ the end of a turn, after any number of calls, the driver
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.resp.reply import error
 from disque_trio.respserver.batches import Batches
 from disque_trio.respserver.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.respserver.command import AnyCommand, CommandError, misconf
+from disque_trio.respserver.groups import take
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.latency import LatencyMonitor
 from disque_trio.respserver.memory import UNLIMITED, Memory
 from disque_trio.respserver.monitor import monitor_line, without_password
 from disque_trio.respserver.slowlog import SlowLog
+from disque_trio.respserver.wait_ends import WaitEnds
 
 LONGEST_REST: Final = 10_000  # ms that the periodic work is put off when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
@@ -62,8 +63,9 @@ class Machine:
         monitors: clients that see every command.
         uncommitted: replies, by client and place in ``client.out``, that may be sent only when the
             journal of the turn is in the append-only file; ``commit`` empties it.
-        blocked_clients: how many wait.
+        blocked_clients: how many wait. wait_ends: when they do no more.
         ended: when the last command ended, ns of ``clock``.
+        in_group: what is served is one of a group of commands: it must not wait for anything.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Machine:
         self.total_commands = 0
         self.blocked_clients = 0
         self.ended = 0
+        self.in_group = False
         self.clock = clock
         self._loading = error(f"LOADING {product.capitalize()} is loading the dataset in memory")
         self._lookup = dict(commands)
@@ -108,8 +111,7 @@ class Machine:
         self._last_name = b""
         self._last_command: AnyCommand | None = None
         self._slow = UNLIMITED  # ns from which a command's duration interests anyone
-        self._wait_ends: list[tuple[int, int, Client]] = []  # heap: deadline, number, client
-        self._waits = 0
+        self.wait_ends = WaitEnds()
 
     def find_command(self, name: bytes) -> "AnyCommand | None":
         """The command that a client calls ``name``."""
@@ -139,24 +141,20 @@ class Machine:
         waiting = client.in_flight
         lined = len(client.reply_queue) if waiting else 0
         journaled = False
-        if not client.authenticated and (command is None or not command.unauthenticated):
-            # Whatever is wrong with it: a stranger need not know which commands there are.
-            client.out.append(_NOAUTH)
-            client.close = _is_http(args[0])
-        elif command is None:
-            client.out.append(error(b"ERR unknown command '%b'" % args[0][:128]))
-            client.close = _is_http(args[0])
-        elif not command.min_args <= len(args) <= command.max_args:
-            client.out.append(error(f"ERR wrong number of arguments for '{command.name}' command"))
-        elif self.memory.used > self.memory.evict_above and not self.make_room(command):
-            client.out.append(_OOM)
-        elif self.troubled and self._refuses(client, command):
+        if (
+            not client.authenticated
+            or command is None
+            or not command.min_args <= len(args) <= command.max_args
+            or self.memory.used > self.memory.evict_above
+            or self.troubled
+            or client.group is not None
+        ) and not self._lets(client, command, args):
             pass
-        else:
+        elif command is not None:
             client.last_command = command.name
             self.client = client
             if self.monitors and not command.skip_monitor:
-                self._show_monitors(client, command, args)
+                self.show_monitors(client, command, args)
             start = len(client.out)
             noted = len(self.journal)
             if not started:
@@ -226,15 +224,33 @@ class Machine:
             if released:
                 self.woken.append(client)
 
-    def _refuses(self, client: Client, command: AnyCommand) -> bool:
-        """Whether the state of the append-only file forbids ``command``; answers it then."""
+    def _lets(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bool:
+        """Whether ``args`` is to be run now; answers it if not: it is refused, or kept for EXEC."""
+        refusal = self.refusal(client, command, args)
+        if client.group is not None:
+            return not take(self, client, command, args, refusal, self.now)
+        if refusal:
+            client.out.append(refusal)
+            if command is None and _is_http(args[0]):
+                client.close = True
+        return not refusal
+
+    def refusal(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bytes:
+        """Why ``client`` must not have ``args``, a ``command``, run now: an error, or empty."""
+        if not client.authenticated and (command is None or not command.unauthenticated):
+            # Whatever is wrong with it: a stranger need not know which commands there are.
+            return _NOAUTH
+        if command is None:
+            return error(b"ERR unknown command '%b'" % args[0][:128])
+        if not command.min_args <= len(args) <= command.max_args:
+            return error(f"ERR wrong number of arguments for '{command.name}' command")
+        if self.memory.used > self.memory.evict_above and not self.make_room(command):
+            return _OOM
         if self.write_problem and command.writes:
-            client.out.append(misconf(self.write_problem))
-            return True
+            return misconf(self.write_problem)
         if self.loading and not command.while_loading:
-            client.out.append(self._loading)
-            return True
-        return False
+            return self._loading
+        return b""
 
     def set_trouble(self, loading: bool, write_problem: str) -> None:
         """Say that jobs are being loaded, or why nothing can be written (empty: it can)."""
@@ -264,7 +280,8 @@ class Machine:
         event = b"fast-command" if "fast" in command.flags else b"command"
         self.latency.add(event, self.now, took // 1_000_000)
 
-    def _show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
+    def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
+        """Write ``args``, which is ``command``, to those who watch."""
         address = self.host.address(client)
         for monitor in self.monitors:
             monitor.out.append(monitor_line(self.now, address, command, args, monitor.resp))
@@ -277,7 +294,7 @@ class Machine:
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
-        return self.next_wait_end()
+        return self.wait_ends.next_due()
 
     def cron(self, now: int) -> None:
         """Run the periodic work, ``hz`` times a second."""
@@ -341,16 +358,9 @@ class Machine:
 
     def begin_wait(self, client: Client, names: list[bytes], timeout: int) -> None:
         """``client`` waits for something of ``names``, for ``timeout`` ms (0: for ever)."""
-        self._waits += 1
-        client.wait_number = self._waits
         client.waits_for = names
         self.blocked_clients += 1
-        if timeout:
-            ends = self._wait_ends
-            # Waits that ended early leave their entry behind; they must not pile up.
-            if len(ends) > 1000 and len(ends) > 4 * self.blocked_clients:
-                ends[:] = sorted(e for e in ends if e[2].wait_number == e[1] and e[2].waits_for)
-            heappush(ends, (self.now + timeout, self._waits, client))
+        self.wait_ends.begin(client, self.now + timeout if timeout else 0, self.blocked_clients)
 
     def unblock(self, client: Client, reply: bytes) -> None:
         """End the wait of ``client``, which must be blocked, with ``reply``."""
@@ -363,22 +373,12 @@ class Machine:
 
     def end_waits(self, now: int) -> None:
         """End the waits whose time is over."""
-        ends = self._wait_ends
-        while ends and ends[0][0] <= now:
-            _, number, client = heappop(ends)
-            if client.wait_number == number and client.waits_for:
-                self.time_out(client)
+        while (client := self.wait_ends.due(now)) is not None:
+            self.time_out(client)
 
     def time_out(self, client: Client) -> None:
         """End the wait of ``client``, which is blocked, because its time is over."""
         self.end_wait(client)
-
-    def next_wait_end(self) -> int:
-        """When the next wait ends, ms; 0: none does."""
-        ends = self._wait_ends
-        while ends and not (ends[0][2].wait_number == ends[0][1] and ends[0][2].waits_for):
-            heappop(ends)
-        return ends[0][0] if ends else 0
 
     def _stop_waiting(self, client: Client) -> None:
         self.stop_waiting(client)

@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
+from tests.support.live_cluster import live_cluster
 from tests.support.live_helpers import info_value
 
 NO_RETRY = Retry(NoBackoff(), 0)  # what fails on purpose fails at once
@@ -57,6 +58,42 @@ def test_queues_and_walks(client: Client) -> None:
     assert call(client, "JSCAN") == [b"0", [id]]
     assert call(client, "PAUSE q all") == b"all"
     assert call(client, "PAUSE q none") == b"none"
+
+
+def test_a_pipeline_is_a_group(client: Client) -> None:
+    with client.pipeline() as pipeline:
+        for body in ("a", "b"):
+            pipeline.execute_command("ADDJOB", "q", body, 0)
+        pipeline.execute_command("GETJOB", "COUNT", 5, "FROM", "q")
+        pipeline.execute_command("GETJOB", "FROM", "q")
+        a, b, taken, nothing = pipeline.execute()
+    assert taken == [[b"q", a, b"a"], [b"q", b, b"b"]]
+    assert nothing is None
+    with client.pipeline() as pipeline:
+        pipeline.execute_command("ACKJOB", a, b)
+        pipeline.ping()
+        assert pipeline.execute() == [2, True]
+
+
+def test_a_pipeline_with_an_error(client: Client) -> None:
+    with client.pipeline() as pipeline:
+        pipeline.execute_command("ADDJOB", "q", "body", 0)
+        pipeline.execute_command("ADDJOB", "q")
+        with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
+            pipeline.execute()
+    assert call(client, "QLEN q") == 0
+    with client.pipeline() as pipeline:
+        pipeline.execute_command("ADDJOB", "q", "body", 0)
+        pipeline.execute_command("ADDJOB", "q", "body", 0, "RETRY", "never")
+        with pytest.raises(redis.ResponseError, match="RETRY time must be"):
+            pipeline.execute()
+    assert call(client, "QLEN q") == 1
+    with (
+        client.pipeline() as pipeline,
+        pytest.raises(redis.ResponseError, match="nothing to WATCH"),
+    ):
+        pipeline.watch("q")
+    assert client.ping()
 
 
 def test_errors_are_raised_with_their_text(client: Client) -> None:
@@ -246,3 +283,33 @@ def test_shutdown_and_a_restart_are_survived(node: LiveNode) -> None:
     with pytest.raises(redis.ConnectionError):
         client.ping()
     client.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_pipeline_in_a_cluster_is_answered_when_all_have_their_copies(
+    tmp_path: Path, protocol: int
+) -> None:
+    with live_cluster(tmp_path, 3) as cluster:
+        cluster.wait_joined()
+        first = cluster[0]
+        with redis.Redis(first.host, first.port, protocol=protocol, socket_timeout=20) as client:
+            with client.pipeline() as pipeline:
+                for number in range(500):
+                    pipeline.execute_command("ADDJOB", "q", b"%d" % number, 0)
+                    pipeline.ping()
+                pipeline.execute_command("ADDJOB", "q", "one", 0, "REPLICATE", 9)
+                pipeline.execute_command("GETJOB", "FROM", "elsewhere")
+                *replies, refused, nothing = pipeline.execute(raise_on_error=False)
+            assert replies[1::2] == [True] * 500
+            assert isinstance(refused, redis.ResponseError)
+            assert nothing is None
+            ids = replies[::2]
+            assert len(set(ids)) == 500
+            assert call(client, "QLEN q") == 500
+            shown = call(client, "SHOW", ids[-1])
+            assert dict(zip(shown[::2], shown[1::2], strict=True))[b"repl"] == 3
+            with client.pipeline() as pipeline:
+                pipeline.execute_command("ACKJOB", *ids)
+                pipeline.execute_command("QLEN", "q")
+                assert pipeline.execute() == [500, 0]
+        wait_until(lambda: all(node.ask("SHOW", id) is None for node in cluster for id in ids[:3]))

@@ -53,8 +53,8 @@ def packet_text(packet: bytes) -> str:
         ids = b" ".join(bus.job_ids(packet)).decode()
         what = f"{ids} {bus.read_about_job(packet).aux}"
     elif type >= bus.ENDJOB:
-        ids = [value[:40] for _, value in bus.read_fields(packet) if value.startswith(b"D-")]
-        what = b" ".join(ids).decode()
+        fields = bus.read_fields(packet)
+        what = " ".join(value[:40].decode() for _, value in fields if value.startswith(b"D-"))
     elif type == bus.FAIL:
         what = bus.read_fail(packet)[:4].decode()
     else:

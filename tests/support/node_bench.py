@@ -1,6 +1,7 @@
 """A node without a process: time is moved by hand, randomness is seeded."""
 
 import random
+from collections.abc import Callable
 
 import hiredis
 
@@ -44,6 +45,7 @@ class BenchHost(Host):
         self.connected: list[Client] = []
         self.closed: list[Client] = []
         self.asked: list[tuple[object, ...]] = []
+        self.wishes: list[tuple[str, Callable[[list[str]], None]]] = []
 
     def clients(self) -> list[Client]:
         return [client for client in self.connected if client not in self.closed]
@@ -65,6 +67,9 @@ class BenchHost(Host):
             return "ERR Errors trying to SHUTDOWN. Check logs."
         self.asked.append(("shutdown",))
         return None
+
+    def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
+        self.wishes.append((name, found))
 
     def sleep(self, seconds: float) -> None:
         self.asked.append(("sleep", seconds))

@@ -161,7 +161,7 @@ class Broker(Machine):
 
     def next_wake(self) -> int:
         due = self._store.next_due()
-        for other in (self.next_wait_end(), self.poller.timers.next_due()):
+        for other in (self.wait_ends.next_due(), self.poller.timers.next_due()):
             if other and (due == 0 or other < due):
                 due = other
         return due

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds
 from disque_trio.node.core.job import (
     UINT16_MAX,
     UINT32_MAX,
@@ -26,7 +27,8 @@ class AddOptions:
     """The options of one ADDJOB.
 
     Attributes:
-        repl: copies, 0: not given. delay: s. retry: s, -1: not given. ttl: s, 0: not given.
+        repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
+        delay: ms; -1: until ``at``, ms since the epoch.
         maxlen: jobs that the queue may have, 0: any number.
         wait: ASYNC is not given.
 
@@ -37,10 +39,12 @@ class AddOptions:
     def __init__(self, args: list[bytes]) -> None:
         self.repl = 0
         self.delay = 0
+        self.at = 0
         self.retry = -1
         self.ttl = 0
         self.maxlen = 0
         self.wait = True
+        delayed = timed = False
         last = len(args) - 1
         i = 4
         while i <= last:
@@ -51,8 +55,21 @@ class AddOptions:
                 continue
             if i > last:
                 raise CommandError(SYNTAX)
-            self._set(option, parse_int(args[i]))
+            if option == b"delay":
+                self.delay = parse_seconds(args[i], BAD_DELAY)
+                delayed = True
+            elif option == b"at":
+                if timed:
+                    raise CommandError(SYNTAX)
+                self.at = _time(args[i])
+                timed = True
+            else:
+                self._set(option, parse_int(args[i]))
             i += 1
+        if timed:
+            if delayed:
+                raise CommandError("ERR AT and DELAY exclude each other")
+            self.delay = -1
 
     def _set(self, option: bytes, value: int | None) -> None:
         """Set one option; ``value`` is None where its argument is no number."""
@@ -64,8 +81,6 @@ class AddOptions:
             self.ttl = _at_least(1, value, "ERR TTL must be a number > 0")
         elif option == b"retry":
             self.retry = _at_least(0, value, "ERR RETRY time must be a non negative number")
-        elif option == b"delay":
-            self.delay = _at_least(0, value, "ERR DELAY time must be a non negative number")
         elif option == b"maxlen":
             self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
         else:
@@ -79,16 +94,30 @@ def _at_least(least: int, value: int | None, error: str) -> int:
     return value
 
 
+def _time(text: bytes) -> int:
+    """An AT, ms since the epoch."""
+    value = parse_int(text)
+    if not text or value is None or not 0 <= value // 1000 < UINT32_MAX:
+        raise CommandError("ERR AT must be a unix time in ms, before 2106")
+    return value
+
+
 _NO_OPTIONS: Final = AddOptions([])
 
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC].
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
+    [ASYNC].
 
     The checks come in the order in which the C server makes them.
     """
     options = _NO_OPTIONS if len(args) == 4 else AddOptions(args)
-    delay = options.delay
+    delay = 0  # s, as all but the queue of this node know it
+    wait = options.delay
+    if wait:
+        if wait < 0:
+            wait = max(options.at - node.now, 0)
+        delay = (wait + 999) // 1000
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     repl = options.repl or _default_copies(node)
     retry = options.retry
@@ -100,10 +129,10 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     if retry < 0:
         retry = DEFAULT_RETRY if ttl >= 10 * DEFAULT_RETRY else ttl // 10 or 1
     # The end of a life has 32 bits, too.
-    if delay and (delay >= ttl or node.now // 1000 + delay >= UINT32_MAX):
+    if delay and (wait >= ttl * 1000 or node.now // 1000 + delay >= UINT32_MAX):
+        what = "AT is after the end of" if options.delay < 0 else "DELAY is greater than"
         raise CommandError(
-            "ERR The specified DELAY is greater than TTL. Job refused since would never "
-            "be delivered"
+            f"ERR The specified {what} TTL. Job refused since would never be delivered"
         )
     external = _is_external(node)
     if repl > 1 or external:
@@ -119,6 +148,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             raise CommandError("PAUSED Queue paused in input, try later")
         name = queue.name
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
+    if delay:
+        job.qtime = node.now + wait
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:

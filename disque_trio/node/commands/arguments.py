@@ -9,6 +9,7 @@ from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
+BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 NOEXT: Final = "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
 
 

@@ -6,10 +6,10 @@ from disque_trio.cluster.members import is_node_id
 from disque_trio.cluster.membership import PRIORITY_BAD, PRIORITY_OK
 from disque_trio.cluster.peers import Peer
 from disque_trio.node.core.node import Node
-from disque_trio.process.addresses import is_port, plain_ip
+from disque_trio.process.addresses import is_host_name, is_port, plain_ip
 from disque_trio.resp.ints import parse_int
-from disque_trio.resp.reply import OK, Text, Value, encode
-from disque_trio.respserver.client import Client
+from disque_trio.resp.reply import OK, Text, Value, encode, error
+from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands import connection
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -20,7 +20,7 @@ _HELLO_FORMAT: Final = 1
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
     """CLUSTER NODES, INFO, MYID, LEAVING [yes|no], RESET [SOFT|HARD], SAVECONFIG, FORGET id,
-    MEET ip port."""
+    MEET host port."""
     word = args[1].lower()
     count = len(args)
     answer: Value
@@ -30,6 +30,9 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
         answer = Text(_info(node).encode())
     elif word == b"myid" and count == 2:
         answer = node.id
+    elif word == b"meet" and count == 4:
+        _meet(node, client, args[2].decode("utf-8", "replace"), args[3])
+        return
     elif word == b"leaving" and count == 2:
         client.out.append(b"+yes\r\n" if node.peers.leaving else b"+no\r\n")
         return
@@ -42,8 +45,6 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
             _save(node)
         elif word == b"forget" and count == 3:
             _forget(node, args[2])
-        elif word == b"meet" and count == 4:
-            _meet(node, args[2].decode("utf-8", "replace"), args[3])
         else:
             raise CommandError(_FALLBACK)
         client.out.append(OK)
@@ -102,14 +103,42 @@ def _forget(node: Node, id: bytes) -> None:
         raise CommandError(f"ERR Unknown node {id.decode()}")
 
 
-def _meet(node: Node, ip: str, port: bytes) -> None:
+class Meeting(Pending):
+    """The pending reply of a CLUSTER MEET whose ``host`` is being looked up."""
+
+    __slots__ = ("_host", "_node", "_port")
+
+    def __init__(self, node: Node, client: Client, host: str, port: int) -> None:
+        super().__init__(client, None)
+        self._node = node
+        self._host = host
+        self._port = port
+
+    def found(self, addresses: list[str]) -> None:
+        """Meet the node at ``addresses``; empty: there are none."""
+        # One may lead to it where another one does not; and where a name stands for several nodes,
+        # these are meant to be one cluster.
+        for address in addresses:
+            self._node.peers.meet(address, self._port)
+        self.reply = OK if addresses else error(f"ERR No address found for '{self._host}'")
+        self._node.answered.append(self)
+
+
+def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
     number = parse_int(port)
     if number is None:
         raise CommandError("ERR Invalid TCP port specified: " + port.decode("utf-8", "replace"))
-    address = "" if "%" in ip else plain_ip(ip)  # a zone means something on one machine only
-    if not address or not is_port(number):
-        raise CommandError(f"ERR Invalid node address specified: {ip}:{port.decode()}")
-    node.peers.meet(address, number)
+    address = "" if "%" in host else plain_ip(host)  # a zone means something on one machine only
+    if not (address or is_host_name(host)) or not is_port(number):
+        raise CommandError(f"ERR Invalid node address specified: {host}:{port.decode()}")
+    if address:
+        node.peers.meet(address, number)
+        client.out.append(OK)
+    else:
+        meeting = Meeting(node, client, host, number)
+        client.reply_queue.append(meeting)
+        client.in_flight += 1
+        node.host.look_up(host, meeting.found)
 
 
 def hello(node: Node, client: Client, args: list[bytes]) -> None:

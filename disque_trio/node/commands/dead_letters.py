@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.commands.arguments import check_ids, find_jobs, parse_seconds
+from disque_trio.node.commands.arguments import BAD_DELAY, check_ids, find_jobs, parse_seconds
 from disque_trio.node.commands.jobs import answer_count
 from disque_trio.node.core.job import ACTIVE, UINT32_MAX
 from disque_trio.node.core.node import Node
@@ -16,7 +16,6 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 MAX_REASON: Final = 4096  # bytes
 MAX_MATCHES: Final = 1000
-_DELAY: Final = "ERR DELAY time must be a non negative number"
 
 
 class NackOptions:
@@ -47,7 +46,7 @@ class NackOptions:
             if i == len(args):
                 raise CommandError(SYNTAX)
             if option == b"delay":
-                self.delay = parse_seconds(args[i], _DELAY)
+                self.delay = parse_seconds(args[i], BAD_DELAY)
                 if self.delay > UINT32_MAX * 1000:
                     raise CommandError("ERR DELAY is too large")
             elif option == b"reason":

@@ -65,6 +65,8 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         client.out.append(null_array(client.resp))
     elif node.peers.leaving:
         client.out.append(LEAVING)
+    elif node.in_group:
+        client.out.append(null_array(client.resp))
     else:
         node.block(client, names, timeout, withcounters)
     if not jobs and node.peers.size > 1:
@@ -89,7 +91,7 @@ def answer_count(
 ) -> None:
     """Run ``work`` on the ids ``args[start:]``, at once or in slices if there are many, and answer
     with the sum of what it returns."""
-    if len(args) - start > node.batches.size:
+    if len(args) - start > node.batches.size and not node.in_group:
         command = node.find_command(args[0])
         assert command is not None
         batch = Batch(client, command, args, start, check_ids, partial(work, node))

@@ -7,17 +7,18 @@ from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
 from disque_trio.respserver.commands.common import common_commands
+from disque_trio.respserver.commands.groups import group_commands
 
 
 def build_table() -> dict[bytes, Command[Node]]:
     """A new command table (the counters in it belong to one node), names in lower case."""
-    commands: list[Command[Node]] = [*_commands(), *common_commands()]
+    commands: list[Command[Node]] = [*_commands(), *common_commands(), *group_commands()]
     return {command.name.encode(): command for command in commands}
 
 
 _ADDJOB: Final = (
-    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
-    "[MAXLEN count] [ASYNC]"
+    "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
+    "[TTL seconds] [MAXLEN count] [ASYNC]"
 )
 _GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
 _QSCAN: Final = (
@@ -87,7 +88,7 @@ def _commands() -> list[Command[Node]]:
                 "Replace the process by a new one that goes on with jobs and queues.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
                 "NODES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] | SAVECONFIG "
-                "| FORGET id | MEET ip port",
+                "| FORGET id | MEET host port",
                 "Look at and change the cluster.", "cluster"),
         # ---- names of the first release
         Command("getjobs", -2, "write fast", jobs.getjob, _GETJOB,

@@ -221,7 +221,7 @@ class Node(Machine):
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
         due = self.store.timers.next_due()
-        end = self.next_wait_end()
+        end = self.wait_ends.next_due()
         if end and (due == 0 or end < due):
             due = end
         if self.waits.attempts:
@@ -327,7 +327,7 @@ class Node(Machine):
             queue.waiters[client] = None
 
     def after_command(self) -> None:
-        if self.queues.ready:
+        if self.queues.ready and not self.in_group:
             self.serve_waiting()
 
     def serve_waiting(self) -> None:

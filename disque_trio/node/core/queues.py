@@ -16,12 +16,14 @@ class Queues:
         by_name: the queues.
         index: the same, to walk over them.
         ready: queues that may have both jobs and waiting clients.
+        max_idle: ms that an empty queue is kept which nobody uses.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.by_name: dict[bytes, Queue] = {}
         self.index: Registry[Queue] = Registry()
         self.ready: list[Queue] = []
+        self.max_idle = 300_000
         self._machine = machine
         self._idle_cursor = 0
 
@@ -54,8 +56,8 @@ class Queues:
     def evict_idle(self, steps: int = 200) -> int:
         """Forget queues that are empty, unpaused, unwatched and idle; visits about ``steps``.
 
-        Idle means 300 s, 10 s above 75% of the memory, 2 s above 95%. Goes on while at least one
-        in ten goes. Returns how many went.
+        Idle means ``max_idle``, at most 10 s above 75% of the memory, 2 s above 95%. Goes on while
+        at least one in ten goes. Returns how many went.
         """
         gone = 0
         while True:
@@ -73,7 +75,8 @@ class Queues:
     def _idle_time(self) -> int:
         """After how many ms a queue is idle."""
         level = self._machine.memory.level()
-        return 300_000 if level == 0 else 10_000 if level == 1 else 2_000
+        most = self.max_idle
+        return most if level == 0 else min(most, 10_000 if level == 1 else 2_000)
 
     def rest(self, steps: int = 200) -> int:
         """How long (ms) ``evict_idle`` may be put off while nothing happens; 0: not at all."""

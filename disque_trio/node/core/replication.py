@@ -85,7 +85,8 @@ class Replication:
     # ---- ADDJOB -----------------------------------------------------------------------------
 
     def place(self, job: Job) -> None:
-        """Queue a new job, at once or after its delay, and note it in the journal."""
+        """Queue a new job, at once or, with a delay, at its ``qtime``, and note it in the
+        journal."""
         store = self._store
         machine = self._machine
         store.total_added += 1
@@ -94,7 +95,6 @@ class Replication:
                 schema.ADDED, job, schema.NO_REASON if job.delay else schema.BY_ADD, new=True
             )
         if job.delay:
-            job.qtime = machine.now + job.delay * 1000
             store.schedule(job)
         else:
             store.put(job)

@@ -107,6 +107,7 @@ def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     client.label = ""
     client.reply_mode = REPLY_ON
     client.no_evict = False
+    client.leave_group()
     if client.monitor:
         client.monitor = False
         node.monitors.remove(client)

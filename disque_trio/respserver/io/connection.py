@@ -108,8 +108,11 @@ class Connection:
     @property
     def held(self) -> int:
         """Bytes that it makes the process hold between turns."""
-        in_slices = self.client.in_slices * (_ID_SIZE + ARGUMENT)
-        return self.parser.size + self.backlog_size + len(self.unsent) + in_slices
+        client = self.client
+        for_later = client.in_slices * (_ID_SIZE + ARGUMENT)
+        if client.group is not None:
+            for_later += client.group.size
+        return self.parser.size + self.backlog_size + len(self.unsent) + for_later
 
     def receive(self, requests: list[list[bytes]]) -> int:
         """Read what the client sent, and add the requests that are now complete to ``requests``.
@@ -167,6 +170,7 @@ class Connection:
         """The line of CLIENT LIST."""
         client = self.client
         flags = ("O" if client.monitor else "") + ("b" if client.blocked else "")
+        flags += "x" if client.group is not None else ""
         flags += "c" if client.close else ""
         flags += "U" if self.unix else ""
         flags += "e" if client.no_evict else ""

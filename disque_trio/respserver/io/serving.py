@@ -164,7 +164,8 @@ class Serving:
                 break
         self._clients.serving = None
         connection.parser.trusted = client.authenticated
-        if client.in_slices:
+        if client.resized:
+            client.resized = False
             self._departures.count(connection)
         if out or client.close:
             self._dirty.append(connection)

@@ -46,6 +46,17 @@ def test_seven_nodes_find_each_other_along_a_chain(tmp_path: Path) -> None:
         cluster.close()
 
 
+def test_nodes_find_each_other_by_name(tmp_path: Path) -> None:
+    cluster = LiveCluster(tmp_path, 2)
+    try:
+        cluster.start(meet=False)
+        first, second = cluster
+        assert first.ask("CLUSTER", "MEET", "localhost", second.port) == b"OK"
+        cluster.wait_joined()
+    finally:
+        cluster.close()
+
+
 def test_a_node_killed_and_started_again_is_the_same_member(cluster: LiveCluster) -> None:
     node = cluster[2]
     id = node.id

@@ -86,6 +86,7 @@ def test_set_changes_what_get_shows(node: LiveNode) -> None:
         ("hz", "500", b"500"),
         ("LogLevel", "verbose", b"verbose"),
         ("maxclients", "77", b"77"),
+        ("queue-max-idle-time", "86400", b"86400"),
     ]:
         assert wire("CONFIG", "SET", name, given) == b"OK"
         assert get(wire, name) == {name.lower(): shown}
@@ -102,6 +103,9 @@ def test_set_changes_what_get_shows(node: LiveNode) -> None:
         ("timeout", ""),
         ("hz", "0"),
         ("hz", "501"),
+        ("queue-max-idle-time", "0"),
+        ("queue-max-idle-time", "-1"),
+        ("queue-max-idle-time", "1.5"),
         ("maxclients", "0"),
         ("maxmemory-policy", "everything"),
         ("loglevel", "loud"),
@@ -165,6 +169,7 @@ def test_rewrite_keeps_the_file_and_a_restart_finds_the_changes(
     changes = {
         "hz": b"44",
         "timeout": b"600",
+        "queue-max-idle-time": b"7",
         "client-output-buffer-limit": b"normal 10485760 0 0",
         "requirepass": b'new "quoted" \\ # p\xc3\xa4ss',
     }

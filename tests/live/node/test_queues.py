@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.harness import LiveNode, Wire
+from tests.support.harness import LiveNode, Wire, wait_until
 from tests.support.live_helpers import add_job, exchange, packed, pairs
 
 
@@ -156,3 +156,11 @@ def test_any_number_is_a_cursor(talk: Wire) -> None:
         for command in ("QSCAN", "JSCAN"):
             reply = talk(command, cursor)
             assert isinstance(reply, list), (command, cursor, reply)
+
+
+def test_an_empty_queue_is_kept_as_long_as_the_setting_says(node: LiveNode) -> None:
+    wire = node.wire()
+    wire("GETJOB", "NOHANG", "FROM", "q")
+    assert wire("QSTAT", "q") is not None
+    assert wire("CONFIG", "SET", "queue-max-idle-time", "1") == b"OK"
+    wait_until(lambda: wire("QSTAT", "q") is None)

@@ -246,3 +246,31 @@ def test_clients_that_come_and_go_cannot_have_more_and_more_ids_worked_through(
         turn(desk)
     assert drain(desk.socks[1]) == b":0\r\n+PONG\r\n"
     assert drain(desk.socks[2]) == b":0\r\n"
+
+
+def test_the_commands_of_a_group_are_counted_until_it_ends(node_desk: Desk) -> None:
+    for end in (b"EXEC\r\n", b"DISCARD\r\n", b"RESET\r\n", b"NONSENSE\r\n"):
+        say(node_desk, 0, b"MULTI\r\n")
+        for count in range(1, 4):
+            say(node_desk, 0, request(b"ECHO", b"x" * 5000))
+            assert 5000 * count < held(node_desk) < 6000 * count
+        say(node_desk, 0, end)
+        assert held(node_desk) == 0
+        say(node_desk, 0, b"DISCARD\r\n")
+
+
+def test_a_client_that_fills_its_group_beyond_the_limit_is_disconnected(node_desk: Desk) -> None:
+    limit(node_desk, MB)
+    say(node_desk, 1, b"MULTI\r\n" + request(b"ECHO", b"x" * 1000))
+    say(node_desk, 0, b"MULTI\r\n")
+    for _ in range(12):
+        say(node_desk, 0, request(b"ECHO", b"x" * 100_000))
+    assert alive(node_desk) == [1, 2]
+    say(node_desk, 1, b"EXEC\r\n")
+    assert drain(node_desk.socks[1]).endswith(b"x\r\n")
+
+
+def test_what_follows_a_group_in_one_piece_is_served_behind_it(node_desk: Desk) -> None:
+    say(node_desk, 0, b"PING\r\nMULTI\r\nECHO a\r\nECHO b\r\nEXEC\r\nECHO c\r\n")
+    answer = b"+PONG\r\n+OK\r\n" + 2 * b"+QUEUED\r\n" + b"*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
+    assert drain(node_desk.socks[0]) == answer

@@ -18,6 +18,7 @@ from disque_trio.protocol.bus import (
     packet_type,
     sender_flags,
 )
+from disque_trio.respserver.host import Host
 from tests.support.node_bench import START, Bench
 
 
@@ -163,7 +164,14 @@ def test_meet_takes_ip_literals_of_both_kinds(
         ("10.0.0.2", "0", "ERR Invalid node address specified: 10.0.0.2:0"),
         ("10.0.0.2", "-1", "ERR Invalid node address specified: 10.0.0.2:-1"),
         ("10.0.0.2", "55536", "ERR Invalid node address specified: 10.0.0.2:55536"),
-        ("localhost", "7711", "ERR Invalid node address specified: localhost:7711"),
+        ("localhost", "0", "ERR Invalid node address specified: localhost:0"),
+        ("localhost", "x", "ERR Invalid TCP port specified: x"),
+        ("host name", "7711", "ERR Invalid node address specified: host name:7711"),
+        ("host\0", "7711", "ERR Invalid node address specified: host\0:7711"),
+        ("h" * 300, "7711", f"ERR Invalid node address specified: {'h' * 300}:7711"),
+        ("h.." + "o" * 9, "7711", "ERR Invalid node address specified: h..ooooooooo:7711"),
+        ("127.1", "7711", "ERR Invalid node address specified: 127.1:7711"),
+        ("0x7f000001", "7711", "ERR Invalid node address specified: 0x7f000001:7711"),
         ("10.0.0.256", "7711", "ERR Invalid node address specified: 10.0.0.256:7711"),
         ("10.0.0", "7711", "ERR Invalid node address specified: 10.0.0:7711"),
         ("010.0.0.1", "7711", "ERR Invalid node address specified: 010.0.0.1:7711"),
@@ -177,6 +185,59 @@ def test_meet_refuses_what_is_no_address(
 ) -> None:
     assert joined.error("CLUSTER", "MEET", ip, port) == problem
     assert joined.membership.others() == []
+
+
+def test_meet_of_a_name_is_answered_when_it_is_looked_up(joined: ClusterBench) -> None:
+    joined.send(joined.me, "CLUSTER", "MEET", "node-2.example.org", "7711")
+    ((name, found),) = joined.host.wishes
+    assert name == "node-2.example.org"
+    assert joined.raw(joined.me) == b""
+    assert joined.me.blocked
+    assert joined.ask(joined.client(), "PING") == b"PONG"
+    found(["10.0.0.2", "fd00::2"])
+    assert joined.replies(joined.me) == [b"OK"]
+    assert not joined.me.blocked
+    joined.membership.cron(joined.now)
+    assert list(joined.net.links) == [("10.0.0.2", 17_711), ("fd00::2", 17_711)]
+
+
+def test_meet_of_a_name_that_has_no_address_is_an_error(joined: ClusterBench) -> None:
+    joined.send(joined.me, "CLUSTER", "MEET", "nowhere.invalid", "7711")
+    joined.host.wishes[0][1]([])
+    (refused,) = joined.replies(joined.me)
+    assert str(refused) == "ERR No address found for 'nowhere.invalid'"
+    assert joined.membership.others() == []
+
+
+def test_meet_of_a_name_is_begun_although_the_client_is_gone(joined: ClusterBench) -> None:
+    client = joined.client()
+    joined.send(client, "CLUSTER", "MEET", "node-2", "7711")
+    joined.disconnect(client)
+    joined.host.wishes[0][1](["10.0.0.2"])
+    joined.node.commit()
+    assert [peer.ip for peer in joined.membership.others()] == ["10.0.0.2"]
+
+
+def test_meet_of_a_name_in_a_group_has_its_place(joined: ClusterBench) -> None:
+    joined("MULTI")
+    joined("CLUSTER", "MEET", "node-2", "7711")
+    joined("PING")
+    joined.send(joined.me, "EXEC")
+    assert joined.raw(joined.me) == b"*2\r\n"
+    joined.host.wishes[0][1](["10.0.0.2"])
+    assert joined.replies(joined.me) == [b"OK", b"PONG"]
+
+
+def test_meet_of_a_name_may_be_silent(joined: ClusterBench) -> None:
+    joined.send(joined.me, "CLIENT", "REPLY", "SKIP")
+    joined.send(joined.me, "CLUSTER", "MEET", "node-2", "7711")
+    joined.host.wishes[0][1](["10.0.0.2"])
+    assert joined("PING") == b"PONG"
+
+
+def test_a_node_without_a_process_knows_no_names(joined: ClusterBench) -> None:
+    joined.node.host = Host()
+    assert joined.error("CLUSTER", "MEET", "node-2", "7711") == "ERR No address found for 'node-2'"
 
 
 def test_forget_takes_a_node_out(joined: ClusterBench) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.node_bench import JOB_FIELDS, Bench
+from tests.support.node_bench import JOB_FIELDS, START, Bench
 
 SYNTAX = "ERR syntax error"
 BAD_REPLICATE = "ERR REPLICATE must be between 1 and 65535"
@@ -15,6 +15,8 @@ BAD_MAXLEN = "ERR MAXLEN must be a positive number"
 BAD_TIMEOUT = "ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT = "ERR timeout is negative"
 RETRY_0 = "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+BAD_AT = "ERR AT must be a unix time in ms, before 2106"
+LATE = "ERR The specified AT is after the end of TTL. Job refused since would never be delivered"
 LONG_DELAY = (
     "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
 )
@@ -66,6 +68,12 @@ def test_defaults(bench: Bench) -> None:
     assert (shown[b"ttl"], shown[b"retry"], shown[b"delay"], shown[b"repl"]) == (86400, 300, 0, 1)
 
 
+NO_NUMBERS = [
+    "nan", "inf", "-inf", "1e3", "0x10", "0.5e1", "1,5", "1.", ".5", ".", "-.5", "-0.5", "+0.5",
+    "1.5 ", "1.5.5", "1_0", "1.\N{ARABIC-INDIC DIGIT ONE}", "\N{FULLWIDTH DIGIT ONE}", "\0", "1\0",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -82,6 +90,23 @@ def test_defaults(bench: Bench) -> None:
         (["RETRY", "soon"], BAD_RETRY),
         (["DELAY", -1], BAD_DELAY),
         (["DELAY", " 1"], BAD_DELAY),
+        *((["DELAY", text], BAD_DELAY) for text in NO_NUMBERS),
+        (["DELAY", 2**32], LONG_DELAY),
+        (["DELAY", 2**63 - 1], LONG_DELAY),
+        (["DELAY", f"{2**32}.5"], LONG_DELAY),
+        (["DELAY", "9" * 5000 + ".5"], BAD_DELAY),
+        (["DELAY"], SYNTAX),
+        *((["AT", text], BAD_AT) for text in ["", "0.5", *NO_NUMBERS]),
+        (["AT", -1], BAD_AT),
+        (["AT", START * 1000], BAD_AT),
+        (["AT", (2**32 - 1) * 1000], BAD_AT),
+        (["AT", "9" * 5000], BAD_AT),
+        (["AT"], SYNTAX),
+        (["AT", START, "AT", START], SYNTAX),
+        (["AT", START, "DELAY", 0], "ERR AT and DELAY exclude each other"),
+        (["DELAY", 5, "AT", START], "ERR AT and DELAY exclude each other"),
+        (["AT", START + 10_000, "TTL", 10], LATE),
+        (["AT", (2**32 - 1) * 1000 - 1], LATE),
         (["MAXLEN", 0], BAD_MAXLEN),
         (["MAXLEN", -5], BAD_MAXLEN),
         (["MAXLEN", "many"], BAD_MAXLEN),
@@ -150,12 +175,20 @@ def test_options_are_checked_from_left_to_right(bench: Bench) -> None:
     assert bench.error("ADDJOB", "q", "b", "x", "FOO", "TTL", 0) == SYNTAX
 
 
-@pytest.mark.parametrize(("delay", "ok"), [(9, True), (10, False), (11, False)])
-def test_a_delay_must_be_below_the_time_to_live(bench: Bench, delay: int, ok: bool) -> None:
+@pytest.mark.parametrize(
+    ("delay", "ok"), [(9, True), ("9.999", True), (10, False), ("10.001", False), (11, False)]
+)
+def test_a_delay_must_be_below_the_time_to_live(bench: Bench, delay: int | str, ok: bool) -> None:
     if ok:
         bench.add("q", "b", "TTL", 10, "DELAY", delay)
     else:
         assert bench.error("ADDJOB", "q", "b", 0, "TTL", 10, "DELAY", delay) == LONG_DELAY
+
+
+def test_of_two_delays_the_last_one_holds(bench: Bench) -> None:
+    id = bench.add("q", "b", "DELAY", 5, "DELAY", "")
+    assert bench.number(id, b"delay") == 0
+    assert bench.get() == id
 
 
 @pytest.mark.parametrize("delay", [86_399, 86_400, 172_800, 30 * 365 * 86_400])

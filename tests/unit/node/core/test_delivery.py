@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.node_bench import GRAIN, JITTER_HIGH, JITTER_LOW, Bench
+from tests.support.mesh import Mesh
+from tests.support.node_bench import GRAIN, JITTER_HIGH, JITTER_LOW, START, Bench
 
 DAY = 86_400
 
@@ -88,6 +89,77 @@ def test_a_delay_of_a_month_does_not_wrap(bench: Bench) -> None:
     bench.advance(delay - 1)
     assert bench.get() is None
     bench.advance(2)
+    assert bench.get() == id
+
+
+@pytest.mark.parametrize(
+    ("delay", "ms"),
+    [("0.5", 500), ("0.001", 1), ("1.2345", 1235), ("2.0", 2000), ("00.30000000000000004", 300)],
+)
+def test_a_delay_may_have_decimals(bench: Bench, delay: str, ms: int) -> None:
+    id = bench.add("q", "b", "DELAY", delay)
+    assert bench.requeue_within(id) == ms
+    assert bench.number(id, b"delay") == -(-ms // 1000)
+    bench.advance((ms - 1) / 1000)
+    assert bench.number_queued() == 0
+    bench.advance((1 + GRAIN) / 1000)
+    assert bench.get() == id
+
+
+def test_a_job_is_queued_at_its_time(bench: Bench) -> None:
+    id = bench.add("q", "b", "AT", bench.now + 2345)
+    assert bench.requeue_within(id) == 2345
+    assert (bench.number(id, b"delay"), bench.number(id, b"ttl")) == (3, 86_403)
+    bench.advance(2.344)
+    assert bench.number_queued() == 0
+    bench.advance((1 + GRAIN) / 1000)
+    assert bench.get() == id
+    assert bench.number(id, b"additional-deliveries") == 0
+
+
+@pytest.mark.parametrize("before", [0, 1, 10**9, START])
+def test_a_job_whose_time_is_over_is_queued_at_once(bench: Bench, before: int) -> None:
+    id = bench.add("q", "b", "AT", bench.now - before)
+    assert bench.number(id, b"delay") == 0
+    assert bench.get() == id
+
+
+@pytest.mark.parametrize("days", [2, 30 * 365])
+def test_a_time_that_is_far_away_needs_no_time_to_live(bench: Bench, days: int) -> None:
+    id = bench.add("q", "b", "AT", bench.now + days * 86_400_000)
+    assert bench.number(id, b"ttl") == (days + 1) * 86_400
+    bench.advance(days * 86_400 - 1)
+    assert bench.number_queued() == 0
+    bench.advance(2)
+    assert bench.get() == id
+
+
+def test_a_job_that_waits_for_copies_is_queued_at_its_time_all_the_same() -> None:
+    mesh = Mesh(2)
+    bench = mesh[0]
+    for options in (("AT", bench.now + 900), ("DELAY", "0.9")):
+        bench.send(bench.me, "ADDJOB", "q", "b", 0, *options)
+        mesh.advance(0.4)
+        (id,) = bench.replies(bench.me)
+        assert isinstance(id, bytes)
+        assert mesh[1].number(id, b"delay") == 1
+        mesh.advance(0.49)
+        assert bench.number_queued() == 0
+        mesh.advance((20 + GRAIN) / 1000)
+        assert bench.get() == id
+        bench("ACKJOB", id)
+
+
+def test_a_job_whose_copies_took_longer_than_its_delay_is_queued_when_they_are_there() -> None:
+    mesh = Mesh(2)
+    bench = mesh[0]
+    mesh.isolate(0)
+    bench.send(bench.me, "ADDJOB", "q", "b", 0, "AT", bench.now + 200)
+    mesh.advance(1)
+    assert bench.replies(bench.me) == []
+    mesh.rejoin(0)
+    mesh.advance(1)
+    (id,) = bench.replies(bench.me)
     assert bench.get() == id
 
 

@@ -218,6 +218,30 @@ def test_an_idle_queue_goes_after_300_seconds_and_sooner_when_memory_is_short(
     assert used(bench) == 0
 
 
+@pytest.mark.parametrize(
+    ("most", "share", "seconds"),
+    [
+        (1, 0.1, 1),
+        (1, 0.97, 1),
+        (5, 0.8, 5),
+        (5, 0.97, 2),
+        (10**12, 0.1, 10**12),
+        (10**12, 0.8, 10),
+    ],
+)
+def test_how_long_an_idle_queue_stays_can_be_set(
+    make_bench: BenchMaker, most: int, share: float, seconds: int
+) -> None:
+    bench = make_bench(maxmemory=1_000_000)
+    bench.node.queues.max_idle = most * 1000
+    bench("GETJOB", "NOHANG", "FROM", "idle")
+    bench.node.memory.set_limit(int(used(bench) / share))
+    bench.now += seconds * 1000 - 1
+    assert bench.evict_idle_queues() == 0
+    bench.now += 1
+    assert bench.evict_idle_queues() == 1
+
+
 def test_what_uses_a_queue_keeps_it(bench: Bench) -> None:
     bench.add("full")
     bench("PAUSE", "paused", "in")

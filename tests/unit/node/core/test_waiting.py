@@ -141,7 +141,7 @@ def test_thousands_of_served_waits_leave_no_deadlines_behind(bench: Bench) -> No
         job = bench.add()
         assert bench.got(client) == job
         bench("ACKJOB", job)
-    assert len(bench.node._wait_ends) < 2000
+    assert len(bench.node.wait_ends._ends) < 2000
     assert bench.node.next_wake() == 0
 
 

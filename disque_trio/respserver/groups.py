@@ -1,0 +1,146 @@
+"""Runs groups of commands: what a client sends between MULTI and EXEC.
+
+Each is checked and kept when it comes, and EXEC runs them all in their order, in one turn, so that
+no other client's command comes between them. Its reply is an array of theirs: its head comes at
+once, and what belongs to it stands behind it, like all replies of a client, in the order of the
+requests. So a command whose reply is not known yet, such as an ADDJOB that waits for copies, does
+not keep the next one from being run.
+
+Nothing in a group waits for something to come, and commands about many ids run in one go: how much
+one turn may be asked for is bounded by the number of words.
+"""
+
+from typing import Final, Protocol
+
+from disque_trio.resp.reply import error
+from disque_trio.resp.request import request_size
+from disque_trio.respserver.client import REPLY_ON, Client, Group
+from disque_trio.respserver.command import AnyCommand
+
+MOST_WORDS: Final = 100_000  # names and arguments: at least 10,000 ADDJOBs, some 0.1 s
+MOST_BYTES: Final = 1 << 30  # as much as may be half read
+
+_QUEUED: Final = b"+QUEUED\r\n"
+_TOO_LARGE: Final = error(
+    f"ERR the group is too large: more than {MOST_WORDS} words, or {MOST_BYTES >> 20} MB, between "
+    "MULTI and EXEC"
+)
+_NOT_HERE: Final = error("ERR Command not allowed inside a transaction")
+_ABORTED: Final = error("EXECABORT Transaction discarded because of previous errors.")
+
+# What is run when it comes, since it is about the group, or ends it.
+_AT_ONCE: Final = frozenset(("discard", "multi", "quit", "reset", "watch"))
+# What would write between the replies, or keep them from being sent.
+_NEVER: Final = frozenset(("monitor", "restart", "shutdown"))
+
+
+class Runner(Protocol):
+    """The interface of the machine that runs the commands."""
+
+    in_group: bool
+    monitors: list[Client]
+
+    def find_command(self, name: bytes) -> "AnyCommand | None":
+        """The command that a client calls ``name``."""
+
+    def refusal(self, client: Client, command: "AnyCommand | None", args: list[bytes]) -> bytes:
+        """The error for ``args`` if ``client`` must not have it run now; else empty."""
+
+    def command(self, client: Client, args: list[bytes], now: int, started: int = 0) -> None:
+        """Serve one request of ``client`` at ``now`` (ms)."""
+
+    def after_command(self) -> None:
+        """Serve other clients with what commands have changed."""
+
+    def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
+        """Write ``args``, which is ``command``, to those who watch."""
+
+
+def take(
+    runner: Runner,
+    client: Client,
+    command: "AnyCommand | None",
+    args: list[bytes],
+    refusal: bytes,
+    now: int,
+) -> bool:
+    """Deal with ``args``, which is ``command`` and came after MULTI; returns False if it is to be
+    run like any other now. ``refusal``: why it must not be run, or empty."""
+    group = client.group
+    assert group is not None
+    if command is not None and command.name == "exec":
+        client.leave_group()
+        client.last_command = command.name
+        command.calls += 1
+        if runner.monitors:
+            runner.show_monitors(client, command, args)
+        if group.bad:
+            client.out.append(_ABORTED)
+        else:
+            refusal = refusal or _refusal_of_any(runner, client, group.requests)
+            if refusal:
+                client.out.append(_aborted_because(refusal))
+            else:
+                _run(runner, client, group.requests, now)
+        return True
+    if not refusal and command is not None:
+        if command.name in _AT_ONCE:
+            return False
+        refusal = _kept(client, group, command, args)
+    if refusal:
+        group.bad = True
+        group.clear()
+        client.resized = True
+    client.out.append(refusal or _QUEUED)
+    return True
+
+
+def _kept(client: Client, group: Group, command: AnyCommand, args: list[bytes]) -> bytes:
+    """Keep ``args`` for EXEC; returns the error if that cannot be, else nothing."""
+    name = command.name
+    if name in _NEVER or (name == "client" and args[1].lower() == b"reply"):
+        return _NOT_HERE
+    if group.bad:
+        return b""
+    group.words += len(args)
+    group.size += request_size(args)
+    if group.words > MOST_WORDS or group.size > MOST_BYTES:
+        return _TOO_LARGE
+    group.requests.append(args)
+    client.resized = True
+    return b""
+
+
+def _refusal_of_any(runner: Runner, client: Client, requests: list[list[bytes]]) -> bytes:
+    """Why one of ``requests`` must not be run now; empty: all may be."""
+    for request in requests:
+        refusal = runner.refusal(client, runner.find_command(request[0]), request)
+        if refusal:
+            return refusal
+    return b""
+
+
+def _aborted_because(refusal: bytes) -> bytes:
+    return b"-EXECABORT Transaction discarded because of: " + refusal[1:].removeprefix(b"ERR ")
+
+
+def _run(runner: Runner, client: Client, requests: list[list[bytes]], now: int) -> None:
+    """Run ``requests``; their replies are an array."""
+    mode = client.reply_mode
+    client.reply_mode = REPLY_ON  # CLIENT REPLY SKIP is about EXEC as a whole
+    whole = False
+    runner.in_group = True
+    try:
+        client.out.append(b"*%d\r\n" % len(requests))
+        for request in requests:
+            runner.command(client, request, now)
+        whole = True
+    finally:
+        runner.in_group = False
+        client.reply_mode = mode
+        # Nobody would know any more where the array ends.
+        client.close = client.close or not whole
+    if mode != REPLY_ON:
+        for entry in client.reply_queue:
+            entry.silent = True
+    runner.after_command()

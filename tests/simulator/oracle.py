@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from disque_trio.node.core.ack_gc import FIRST_GAP
 from disque_trio.node.core.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
-from disque_trio.protocol import bus
-from disque_trio.protocol.trailer import BY_ATTEMPTS
+from disque_trio.node.core.successors import successor_id
+from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import CALM, DEAD
 from tests.simulator.trace import packet_text
@@ -80,6 +80,7 @@ class Oracle:
         self.by_id: dict[bytes, JobRecord] = {}
         self._promises: dict[bytes, dict[int, int]] = {}  # id: machine: when it said GOTJOB
         self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
+        self._last_copies: set[bytes] = set()  # ids of jobs whose only copy went with a crash
         self._new: list[JobRecord] = []  # confirmed in this turn
         self._given: set[bytes] = set()
         self._quiet_from: dict[bytes, int] = {}  # id: µs from which it may not be delivered again
@@ -163,6 +164,8 @@ class Oracle:
         # In the same turn it may have been acknowledged and collected, or given away for good (even
         # numbers are at-most-once jobs), or its clock jumped and the time to live is over.
         given = id in self._given and id[39] in b"02468ace"
+        if machine.holds(successor_id(id, trailer.DEAD)):
+            return  # it became a dead letter in the same turn
         if not self.ended(id) and not given and id[36:39] != b"000":
             self.problem(f"node {machine.index} says GOTJOB and does not have the job", id)
 
@@ -264,13 +267,13 @@ class Oracle:
         record.letters.add(id)
         store = machine.node.store
         job = store.jobs.get(id)
-        trailer = None if job is None else store.trailers.of(job)
-        if trailer is None or trailer.letter is None:
+        beyond = None if job is None else store.trailers.of(job)
+        if beyond is None or beyond.letter is None:
             return  # it has been acknowledged in the same turn
-        letter = trailer.letter
+        letter = beyond.letter
         if record.id and letter.first != record.id:
             self.problem("a dead letter names another job", id, letter.first, record.id)
-        if letter.why == BY_ATTEMPTS and len(record.sent) < self.world.plan.attempts:
+        if letter.why == trailer.BY_ATTEMPTS and len(record.sent) < self.world.plan.attempts:
             self.problem(f"dead after {len(record.sent)} deliveries", record.id)
 
     def received(self, id: bytes) -> None:
@@ -284,6 +287,9 @@ class Oracle:
             if machine.holds(id):
                 continue
             self._losses.setdefault(id, {})[machine.index] = now
+            others = [one for one in self.world.machines if one is not machine]
+            if not any(one.holds(id) or id in one.held_at_death for one in others):
+                self._last_copies.add(id)
             record = self.by_id.get(id)
             if (
                 machine.intact
@@ -376,10 +382,10 @@ class Oracle:
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
         trailers = sum(
-            trailer.counted
+            beyond.counted
             for shard in node.store.jobs.shards
             for job in shard.values()
-            if (trailer := node.store.trailers.of(job)) is not None
+            if (beyond := node.store.trailers.of(job)) is not None
         )
         held = jobs + queues + trailers
         if node.memory.used != held:
@@ -404,6 +410,8 @@ class Oracle:
             return "a client asked to delete it"
         if self._expired(record) and not self.world.plan.attempts:
             return "its time to live is over"
+        if record.id and successor_id(record.id, trailer.DEAD) in self._last_copies:
+            return "a crash took the only copy of the dead letter"
         losses = self._losses.get(record.id, {})
         # ASYNC promises one copy, and none when the node was to have none itself.
         if all(losses.get(index, -1) >= 0 for index in record.promised_to):

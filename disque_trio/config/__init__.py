@@ -8,7 +8,6 @@ subclass it is given; ``Config`` is that of a Disque node.
 
 from disque_trio.config.config import Config
 from disque_trio.config.errors import ConfigError, ConfigErrors
-from disque_trio.config.glob import glob_match
 from disque_trio.config.load import (
     check_settings_file,
     load_settings,
@@ -20,6 +19,7 @@ from disque_trio.config.rewrite import rewrite
 from disque_trio.config.settings import Settings
 from disque_trio.config.table import SECTIONS, TABLE
 from disque_trio.config.types import OutputBufferLimit
+from disque_trio.glob import glob_match
 
 __all__ = [
     "SECTIONS",

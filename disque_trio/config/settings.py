@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from disque_trio.config.errors import BadValue, ConfigError
-from disque_trio.config.glob import glob_match
 from disque_trio.config.params import Param, Table
 from disque_trio.config.words import to_bytes, to_text
+from disque_trio.glob import glob_match
 
 
 class Settings:

@@ -19,6 +19,7 @@ from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
+from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
@@ -29,10 +30,7 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
-from disque_trio.protocol.bus import (
-    PacketError,
-    PacketWriter,
-)
+from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, Command
@@ -74,6 +72,7 @@ class Node(Machine):
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
+        policies: of queues.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -114,6 +113,7 @@ class Node(Machine):
         self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         self.questions = Questions(self, peers, packets)
+        self.policies = Policies()
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(

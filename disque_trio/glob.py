@@ -17,6 +17,21 @@ def glob_match(pattern: bytes, value: bytes, *, ignore_case: bool = False) -> bo
     if ignore_case:
         pattern = pattern.lower()
         value = value.lower()
+    return re.fullmatch(glob_expression(pattern), value, re.DOTALL) is not None
+
+
+def is_glob(pattern: bytes) -> bool:
+    """Whether ``pattern`` has characters that mean more than themselves."""
+    return any(byte in b"*?[\\" for byte in pattern)
+
+
+def glob_literals(pattern: bytes) -> int:
+    """How many characters of ``pattern`` stand for just themselves."""
+    return sum(1 for *_, literal in _ELEMENT.findall(pattern) if literal)
+
+
+def glob_expression(pattern: bytes) -> bytes:
+    """The regular expression (with DOTALL) that the whole of what ``pattern`` matches, matches."""
     segments = [b""]  # regular expressions of what is between the stars
     for star, any_byte, negated, members, literal in _ELEMENT.findall(pattern):
         if star:
@@ -33,7 +48,7 @@ def glob_match(pattern: bytes, value: bytes, *, ignore_case: bool = False) -> bo
         # place could gain nothing, and a client cannot make ``*a*a*a*a*b`` take for ever.
         middle = [b"(?>.*?%b)" % segment for segment in segments[1:-1]]
         expression = b"".join([expression, *middle, b".*", segments[-1]])
-    return re.fullmatch(expression, value, re.DOTALL) is not None
+    return expression
 
 
 def _class(negated: bytes, members: bytes) -> bytes:

@@ -7,6 +7,7 @@ from disque_trio.node.core.job import (
     UINT32_MAX,
 )
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.resp.ints import parse_int
@@ -18,6 +19,7 @@ from disque_trio.respserver.commands.info import human
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
+_SHOWN: Final = 100  # bytes of the name of a policy in an error
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -82,12 +84,41 @@ def _at_least(least: int, value: int | None, error: str) -> int:
 _NO_OPTIONS: Final = AddOptions([])
 
 
+def _with_policy(options: AddOptions, policy: Policy) -> AddOptions:
+    """``options``, and those of ``policy`` that are not among them. Raises CommandError where they
+    do not go together."""
+    if policy is NO_POLICY:
+        return options
+    whole = AddOptions([])
+    whole.repl = options.repl or policy.replicate
+    whole.retry = options.retry if options.retry >= 0 else policy.retry
+    whole.ttl = options.ttl or policy.ttl
+    whole.delay = options.delay
+    whole.maxlen = options.maxlen
+    whole.wait = options.wait
+    name = policy.name[:_SHOWN].decode("utf-8", "replace")
+    if whole.retry == 0 and whole.repl > 1 and not (options.retry == 0 and options.repl):
+        raise CommandError(
+            "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
+            f"{name} has {'RETRY 0' if options.repl else f'REPLICATE {policy.replicate}'}"
+        )
+    if not options.ttl and 0 < policy.ttl <= options.delay:
+        raise CommandError(
+            f"ERR The specified DELAY is greater than TTL, which is {policy.ttl} by the policy of "
+            f"{name}. Job refused since would never be delivered"
+        )
+    return whole
+
+
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC].
 
-    The checks come in the order in which the C server makes them.
+    The checks come in the order in which the C server makes them; what the options do not say, the
+    policy of the queue says, if there is one.
     """
     options = _NO_OPTIONS if len(args) == 4 else AddOptions(args)
+    if node.policies.count:
+        options = _with_policy(options, node.policies.of(args[1]))
     delay = options.delay
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     repl = options.repl or _default_copies(node)

@@ -115,7 +115,7 @@ class Node(Machine):
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         questions = self.questions = Questions(self, peers, packets)
         policies = self.policies = Policies()
-        sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets, rng)
+        sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(

@@ -2,8 +2,8 @@
 
 A change goes at once to all nodes that announce extensions. What gets lost on the way, and what a
 node missed that was away, is found by comparing: every few seconds each node that knows a policy
-tells a random other one the digest of all it knows. Where that differs, the other one sends all it
-has, and gets what it lacks in return.
+tells another one, in turn, the digest of all it knows. Where that differs, the other one sends
+all it has, and gets what it lacks in return.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,6 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
 from disque_trio.respserver.machine import Machine
-from disque_trio.rng import Rng
 
 COMPARE_EVERY: Final = 5_000  # ms
 _PACKET: Final = 256 * 1024  # bytes of policies in one packet, about
@@ -45,7 +44,6 @@ class PolicySharing:
         policies: what this node knows.
         peers: the rest of the cluster.
         packets: makes this node's packets, and has its id.
-        rng: which node is told.
 
     Attributes:
         keep: writes what is known to the disk at once; returns why that failed, or None.
@@ -53,7 +51,7 @@ class PolicySharing:
     """
 
     def __init__(
-        self, machine: Machine, policies: Policies, peers: Peers, packets: PacketWriter, rng: Rng
+        self, machine: Machine, policies: Policies, peers: Peers, packets: PacketWriter
     ) -> None:
         self.keep: Callable[[], str | None] = _no_disk
         self.changed: Callable[[], None] = _nobody
@@ -61,8 +59,8 @@ class PolicySharing:
         self._policies = policies
         self._peers = peers
         self._packets = packets
-        self._rng = rng
         self._compare_at = 0
+        self._turn = sum(packets.id)  # not all nodes begin with the same one
 
     # ---- what clients change -------------------------------------------------------------------
 
@@ -132,7 +130,9 @@ class PolicySharing:
         others = self._others()
         if others:
             asked = (_ASKED, pack_number(policies.digest))
-            self._peers.send(self._rng.choice(others), self._packets.fields(bus.POLICIES, [asked]))
+            self._turn += 1
+            other = others[self._turn % len(others)]
+            self._peers.send(other, self._packets.fields(bus.POLICIES, [asked]))
 
     def rest(self) -> int:
         """How long (ms) ``cron`` may be put off; 0: for ever."""

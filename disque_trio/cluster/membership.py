@@ -62,6 +62,7 @@ class Membership(Peers):
             worked last.
         malformed: packets that were ignored because of what is in them.
         leaving: this node is about to leave; kept over restarts.
+        extensions_heard: called when a member announces others than before, or is new or gone.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class Membership(Peers):
         self.config_changed = False
         self.malformed = 0
         self.me = Myself(packets)
+        self.extensions_heard: Callable[[], None] = _nobody
         self._extensions = "auto"
+        self._announced: dict[bytes, int] = {}
         self._members = Members(self._changed)
         self._known = self._members.known  # the same dict throughout
         self.heartbeat = Heartbeat(self.me, self._members, connect, rng, self._transmit)
@@ -105,10 +108,26 @@ class Membership(Peers):
 
     def _judge_extensions(self) -> None:
         """Compute whether jobs may have trailers."""
-        members = self._known.values()
+        known = self._known
+        announced = {id: known[id].extensions for id in known if known[id].extensions}
         self.extended = self._extensions == "yes" or (
-            self._extensions == "auto" and all(member.extensions for member in members)
+            self._extensions == "auto" and len(announced) == len(known)
         )
+        if announced != self._announced:
+            self._announced = announced
+            self.extensions_heard()
+
+    def extensions(self) -> dict[bytes, int]:
+        """What the members announce beyond C Disque, by id; C nodes are not in it."""
+        return self._announced
+
+    def remember_extensions(self, announced: dict[bytes, int]) -> None:
+        """Take over what members announced before this process began; they may be down now."""
+        for id, extensions in announced.items():
+            member = self._known.get(id)
+            if member is not None:
+                member.extensions = extensions
+        self._judge_extensions()
 
     def set_extensions(self, wanted: str) -> None:
         """The setting cluster-extensions: "auto", "yes" or "no"."""
@@ -326,6 +345,10 @@ class Membership(Peers):
             member.pong_received and member.pong_received + wall,
             member.connected(),
         )
+
+
+def _nobody() -> None:
+    pass
 
 
 def _priority(member: Member) -> int:

@@ -22,6 +22,7 @@ from disque_trio.form import form
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
+from disque_trio.node.policy_file import PolicyFile, PolicyFileError
 from disque_trio.node.worker import Worker
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
@@ -54,7 +55,7 @@ class Server(Product):
 
     Raises:
         StartError: a command that is renamed does not exist, or there is something wrong with
-            nodes.conf or the certificates of the cluster.
+            nodes.conf, the policies beside it or the certificates of the cluster.
         OSError: nodes.conf is in use by another process, or cannot be written.
         ListenError: a socket cannot be listened on (from ``run``).
     """
@@ -100,6 +101,11 @@ class Server(Product):
             maxmemory=config.maxmemory,
             packets=self.cluster.packets,
         )
+        try:
+            self.policy_file = PolicyFile(config, self.node, membership, self.log)
+        except PolicyFileError as problem:
+            self.cluster.close()
+            raise StartError(str(problem)) from problem
         self.bus = Bus(
             self.cluster.links,
             membership,
@@ -185,6 +191,7 @@ class Server(Product):
     def serve(self, nursery: trio.Nursery) -> None:
         # Other nodes wait, too, until all is loaded: half of the jobs is no node.
         nursery.start_soon(self.cluster.run, self.engine)
+        nursery.start_soon(self.policy_file.run)
         for listener in self._bus_listeners:
             nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
 
@@ -193,6 +200,7 @@ class Server(Product):
 
     def close(self) -> None:
         self.event_log.abandon()
+        self.policy_file.close()
         self.cluster.close()
         close_listeners(self._bus_listeners)
 
@@ -204,6 +212,7 @@ class Server(Product):
         if "dir" in names:
             os.chdir(config.dir)
             self.cluster.move()
+            self.policy_file.move()
         self.event_log.apply(self._event_log_settings())
 
     def reload(self) -> None:

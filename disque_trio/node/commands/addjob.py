@@ -8,6 +8,7 @@ from disque_trio.node.core.job import (
     UINT32_MAX,
 )
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.resp.ints import parse_int
@@ -19,6 +20,7 @@ from disque_trio.respserver.commands.info import human
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
+_SHOWN: Final = 100  # bytes of the name of a policy in an error
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -105,11 +107,40 @@ def _time(text: bytes) -> int:
 _NO_OPTIONS: Final = AddOptions([])
 
 
+def _follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
+    """``options``, and those of ``policy`` that are not among them. ``delay``: s. Raises
+    CommandError where they do not go together."""
+    if policy is NO_POLICY:
+        return options
+    if options is _NO_OPTIONS:
+        options = AddOptions([])
+    name = policy.name[:_SHOWN].decode("utf-8", "replace")
+    given = options.repl
+    both = options.retry == 0 and given != 0
+    options.repl = given or policy.replicate
+    if options.retry < 0:
+        options.retry = policy.retry
+    if options.retry == 0 and options.repl > 1 and not both:
+        raise CommandError(
+            "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
+            f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
+        )
+    if not options.ttl:
+        options.ttl = policy.ttl
+        if 0 < policy.ttl <= delay:
+            raise CommandError(
+                f"ERR The specified DELAY is greater than TTL, which is {policy.ttl} by the policy "
+                f"of {name}. Job refused since would never be delivered"
+            )
+    return options
+
+
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
     [ASYNC].
 
-    The checks come in the order in which the C server makes them.
+    The checks come in the order in which the C server makes them; what the options do not say, the
+    policy of the queue says, if there is one.
     """
     options = _NO_OPTIONS if len(args) == 4 else AddOptions(args)
     delay = 0  # s, as all but the queue of this node know it
@@ -118,6 +149,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         if wait < 0:
             wait = max(options.at - node.now, 0)
         delay = (wait + 999) // 1000
+    if node.policies.count:
+        options = _follow(node.policies.of(args[1]), options, delay)
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     repl = options.repl or _default_copies(node)
     retry = options.retry

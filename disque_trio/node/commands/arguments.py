@@ -1,4 +1,4 @@
-"""Parses job ids, which several commands take."""
+"""Parses arguments that several commands take, and checks what they need."""
 
 from typing import Final
 
@@ -10,7 +10,15 @@ from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
 BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
-NOEXT: Final = "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
+
+
+def require_extensions(node: Node) -> None:
+    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
+    member."""
+    if not node.peers.extended:
+        raise CommandError(
+            "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
+        )
 
 
 def check_ids(ids: list[bytes]) -> None:
@@ -52,10 +60,3 @@ def parse_seconds(text: bytes, error: str) -> int:
     if seconds is None or seconds < 0:
         raise CommandError(error)
     return seconds * 1000 + (int(decimals[:4].ljust(4, b"0")) + 5) // 10
-
-
-def require_extensions(node: Node) -> None:
-    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
-    member."""
-    if not node.peers.extended:
-        raise CommandError(NOEXT)

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from disque_trio.node.commands import addjob, cluster, dead_letters, jobs, queues, scan
+from disque_trio.node.commands import (
+    addjob,
+    cluster,
+    dead_letters,
+    jobs,
+    policies,
+    queues,
+    scan,
+)
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -27,6 +35,10 @@ _QSCAN: Final = (
 )
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
+)
+_QSET: Final = (
+    "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
+    "[RETRY seconds] [REPLICATE count]"
 )
 _IDS: Final = "id [id ...]"
 _REDRIVE: Final = "queue [TO queue] [COUNT count] [MATCH id [id ...]]"
@@ -74,6 +86,13 @@ def _commands() -> list[Command[Node]]:
         Command("pause", -3, "readonly fast", queues.pause,
                 "queue option [option ...]  (in, out, all, none, state, bcast)",
                 "Stop a queue from taking or giving jobs.", "queues"),
+        Command("qset", -4, "write fast", policies.qset, _QSET,
+                "Set options of the policy of a queue, or of those that match a pattern.",
+                "queues"),
+        Command("qget", -1, "readonly fast", policies.qget, "[queue]",
+                "The policy that applies to a queue, or all policies.", "queues"),
+        Command("qdel", 2, "write fast", policies.qdel, "queue",
+                "Delete the policy of just this name or pattern.", "queues"),
         # ---- connection
         Command("hello", -1, "readonly skip_monitor fast", cluster.hello,
                 "[2|3 [AUTH username password] [SETNAME name]]",

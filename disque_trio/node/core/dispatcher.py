@@ -7,6 +7,7 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
@@ -34,6 +35,7 @@ class Dispatcher:
         exports: Exports,
         notices: Notices,
         questions: Questions,
+        policies: PolicySharing,
     ) -> None:
         self._notices = notices
         self._replication = replication
@@ -55,6 +57,7 @@ class Dispatcher:
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
+            bus.POLICIES: policies.on_policies,
             bus.QUESTION: questions.on_question,
             bus.ANSWER: questions.on_answer,
         }

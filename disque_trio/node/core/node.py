@@ -21,6 +21,7 @@ from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobI
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
+from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
@@ -78,6 +79,7 @@ class Node(Machine):
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
         redrives: dead letters that are being sent back.
+        policy_sharing: tells other nodes of the policies.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -120,28 +122,24 @@ class Node(Machine):
         placement = Placement(peers, replicas, rng)
         tombstones = Tombstones(peers, packets)
         exports = self.exports = Exports(store, codec, peers, packets)
-        self.replication = Replication(
+        replication = self.replication = Replication(
             store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
         successors = Successors(
             store, policies, aof_codec, codec, exports, tombstones, notices, peers, packets
         )
-        self.ack_gc = AckGc(store, aof_codec, successors, tombstones, notices, peers, packets, rng)
-        self.dead_letters = DeadLetters(store, policies, successors, self.ack_gc, peers)
-        self.requeue = Requeue(store, exports, self.dead_letters, peers, packets, rng)
+        ack_gc = AckGc(store, aof_codec, successors, tombstones, notices, peers, packets, rng)
+        self.ack_gc = ack_gc
+        dead_letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
+        requeue = self.requeue = Requeue(store, exports, dead_letters, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
-        self.questions = Questions(self, peers, packets)
-        self.redrives = Redrives(self, self.dead_letters, self.questions, peers)
+        questions = self.questions = Questions(self, peers, packets)
+        self.redrives = Redrives(self, dead_letters, questions, peers)
+        sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            self.replication,
-            self.requeue,
-            self.ack_gc,
-            self.federation,
-            exports,
-            notices,
-            self.questions,
+            replication, requeue, ack_gc, self.federation, exports, notices, questions, sharing
         )
 
     @property
@@ -245,6 +243,7 @@ class Node(Machine):
         """Run the periodic work, a few times a second."""
         self.now = now
         self.federation.cron(now)
+        self.policy_sharing.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
 
@@ -252,6 +251,7 @@ class Node(Machine):
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
+        rest = min(rest, self.policy_sharing.rest() or rest)
         return min(rest, self.queues.rest())
 
     def forget_client(self, client: Client) -> None:
@@ -381,7 +381,10 @@ class Node(Machine):
         return {
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {"registered_jobs": store.jobs.count},
-            "queues": {"registered_queues": self.queues.index.count},
+            "queues": {
+                "registered_queues": self.queues.index.count,
+                "policies": self.policies.count,
+            },
             "stats": {
                 "total_jobs_added": store.total_added,
                 "total_jobs_delivered": store.total_delivered,

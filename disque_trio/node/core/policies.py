@@ -26,6 +26,7 @@ from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 
 MAX_POLICIES: Final = 10_000  # that clients may set
 MAX_PATTERNS: Final = 1_000  # of them: a queue that is new is compared with each
+MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
 MAX_NAME: Final = 4_096  # bytes of a name, and of that of a queue of dead letters
 MAX_CLOCK: Final = 2**48
 MAX_VALUE: Final = 2**32 - 1  # of the options that are numbers
@@ -88,6 +89,14 @@ class Policy:
         other.replicate = self.replicate
         return other
 
+    def is_pattern(self) -> bool:
+        """Whether it was set for a pattern, not for one queue."""
+        return is_glob(self.name)
+
+    def needs_extensions(self) -> bool:
+        """Whether jobs that it applies to may need trailers."""
+        return bool(self.attempts or self.dead or self.backoff_max or self.dead_ttl)
+
     def problem(self) -> str:
         """Why these options cannot be together; empty: they can."""
         if self.dead == self.name:
@@ -147,11 +156,11 @@ class Policies:
 
     Attributes:
         count: of names that have a policy. Where it is 0, nothing else need be asked.
+        patterns: of these, those that are patterns.
         size: bytes of the names and of what they have.
         entries: by name, deleted ones among them.
         clock: the highest logical time that was heard of.
         digest: of all entries: equal where two nodes know the same.
-        version: grows with each change.
     """
 
     def __init__(self) -> None:
@@ -161,7 +170,6 @@ class Policies:
         self.entries: dict[bytes, Entry] = {}
         self.clock = 0
         self.digest = 0
-        self.version = 0
         self._deleted = 0
         self._cache: dict[bytes, Policy] = {}
         self._globs: list[tuple[re.Pattern[bytes], Policy]] | None = None
@@ -203,7 +211,7 @@ class Policies:
     def _matching(self, queue: bytes) -> Policy:
         """The policy of the most specific pattern that ``queue`` matches."""
         if self._globs is None:
-            found = [policy for policy in self.all() if is_glob(policy.name)]
+            found = [policy for policy in self.all() if policy.is_pattern()]
             found.sort(key=_generality)
             self._globs = [
                 (re.compile(glob_expression(policy.name), re.DOTALL), policy) for policy in found
@@ -232,12 +240,19 @@ class Policies:
         self._count(entry, 1)
         self._changed()
         if self._deleted > MAX_DELETED:
-            self._remove(min((e for e in self.entries.values() if e.deleted), key=_age))
+            self._remove(min((e for e in self.entries.values() if e.policy is None), key=_age))
         return True
+
+    def undo(self, entry: Entry, old: Entry | None) -> None:
+        """Take back that ``entry`` was put in the place of ``old``."""
+        self._remove(entry)
+        if old is not None:
+            self.entries[old.name] = old
+            self._count(old, 1)
 
     def forget_deleted(self, before: int) -> bool:
         """Forget deletions from ``before`` that time (ms). Returns whether there were any."""
-        old = [e for e in self.entries.values() if e.deleted and e.deleted < before]
+        old = [e for e in self.entries.values() if e.policy is None and e.deleted < before]
         for entry in old:
             self._remove(entry)
         return len(old) > 0
@@ -264,7 +279,6 @@ class Policies:
                 self.patterns += step
 
     def _changed(self) -> None:
-        self.version += 1
         self._cache.clear()
         self._globs = None
 

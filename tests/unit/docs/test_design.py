@@ -13,6 +13,7 @@ SMALL = {
     "disk",
     "extras",
     "form",
+    "glob",
     "lazily",
     "native",
     "pressure_command",

@@ -1,0 +1,52 @@
+"""QSET, QGET, QDEL: the policies of queues."""
+
+from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.policies import MAX_NAME, NO_POLICY, Policy
+from disque_trio.node.core.policy_words import PolicyError, describe, set_options
+from disque_trio.resp.reply import OK, Value, encode, integer, null_array
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import wrong_arity
+
+
+def qset(node: Node, client: Client, args: list[bytes]) -> None:
+    """QSET queue option value ...: change options of the policy of a queue or a pattern; those that
+    are not named stay."""
+    name = args[1]
+    if not 0 < len(name) <= MAX_NAME:
+        raise CommandError(f"ERR the name of a policy must have 1 to {MAX_NAME} bytes")
+    old = node.policies.named(name)
+    policy = Policy(name) if old is None else old.copy()
+    try:
+        set_options(policy, args[2:])
+        if policy.needs_extensions():
+            require_extensions(node)
+        node.policy_sharing.set(policy)
+    except PolicyError as problem:
+        raise CommandError(f"ERR {problem}") from problem
+    client.out.append(OK)
+
+
+def qget(node: Node, client: Client, args: list[bytes]) -> None:
+    """QGET [queue]: the policy that applies to a queue, or all of them."""
+    if len(args) == 1:
+        every: list[Value] = [describe(policy) for policy in node.policies.all()]
+        client.out.append(encode(every, client.resp))
+        return
+    if len(args) > 2:
+        raise wrong_arity("qget")
+    policy = node.policies.of(args[1])
+    if policy is NO_POLICY:
+        client.out.append(null_array(client.resp))
+    else:
+        client.out.append(encode(describe(policy), client.resp))
+
+
+def qdel(node: Node, client: Client, args: list[bytes]) -> None:
+    """QDEL queue: delete the policy of just this name; answers how many there were."""
+    try:
+        deleted = node.policy_sharing.delete(args[1])
+    except PolicyError as problem:
+        raise CommandError(f"ERR {problem}") from problem
+    client.out.append(integer(1 if deleted else 0))

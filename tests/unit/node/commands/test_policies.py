@@ -1,0 +1,253 @@
+"""QSET, QGET, QDEL, and what ADDJOB makes of them."""
+
+from typing import Any
+
+import pytest
+
+from disque_trio.node.core import policy_sharing
+from tests.support.node_bench import Bench
+
+
+def get(bench: Bench, *args: str) -> dict[bytes, Any]:
+    reply = bench("QGET", *args)
+    assert isinstance(reply, list)
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def test_options_that_are_given_are_set_and_the_others_stay(bench: Bench) -> None:
+    assert bench("QSET", "q", "attempts", 3, "DEAD", "lost", "BACKOFF", "0.5", 60) == b"OK"
+    assert bench("QSET", "q", "TTL", 100, "RETRY", 5, "REPLICATE", 2, "DEADTTL", 7) == b"OK"
+    assert bench("QSET", "q", "ATTEMPTS", 4) == b"OK"
+    assert bench("QGET", "q") == [
+        b"name", b"q", b"attempts", 4, b"dead", b"lost", b"backoff", [b"0.5", b"60"],
+        b"deadttl", 7, b"ttl", 100, b"retry", 5, b"replicate", 2,
+    ]  # fmt: skip
+
+
+def test_zero_or_nothing_unsets_an_option(bench: Bench) -> None:
+    bench("QSET", "q", "ATTEMPTS", 3, "DEAD", "x", "BACKOFF", 1, 2, "DEADTTL", 7, "TTL", 5)
+    bench("QSET", "q", "RETRY", 3, "REPLICATE", 1)
+    bench("QSET", "q", "ATTEMPTS", 0, "DEAD", "", "BACKOFF", 0, 0, "DEADTTL", 0, "TTL", 0)
+    bench("QSET", "q", "RETRY", "", "REPLICATE", 0)
+    assert bench("QGET", "q") == [b"name", b"q"]
+
+
+def test_a_policy_of_its_own_without_options_exempts_a_queue_from_a_pattern(bench: Bench) -> None:
+    bench("QSET", "*", "TTL", 100)
+    bench("QSET", "q", "TTL", 0)
+    id = bench.add("q")
+    assert bench.show(id)[b"ttl"] == 86_400
+    assert bench("QDEL", "q") == 1
+    id = bench.add("q")
+    assert bench.show(id)[b"ttl"] == 100
+
+
+def test_qget_says_under_which_name_a_policy_was_found(bench: Bench) -> None:
+    bench("QSET", "*", "TTL", 1)
+    bench("QSET", "mail.*", "TTL", 2)
+    assert get(bench, "mail.a")[b"name"] == b"mail.*"
+    assert get(bench, "other")[b"name"] == b"*"
+    assert bench("QGET") == [[b"name", b"*", b"ttl", 1], [b"name", b"mail.*", b"ttl", 2]]
+
+
+def test_qget_of_a_queue_without_a_policy_is_null(bench: Bench) -> None:
+    assert bench("QGET", "q") is None
+    assert bench("QGET") == []
+    bench("QSET", "other", "TTL", 1)
+    assert bench("QGET", "q") is None
+
+
+def test_qget_is_a_map_for_clients_of_resp3(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1)
+    bench.send(bench.me, "HELLO", 3)
+    bench.raw(bench.me)
+    bench.send(bench.me, "QGET", "q")
+    assert bench.raw(bench.me) == b"%2\r\n$4\r\nname\r\n$1\r\nq\r\n$3\r\nttl\r\n:1\r\n"
+
+
+def test_qdel_deletes_just_that_name(bench: Bench) -> None:
+    bench("QSET", "mail.*", "TTL", 1)
+    assert bench("QDEL", "mail.a") == 0
+    assert bench("QDEL", "mail.*") == 1
+    assert bench("QDEL", "mail.*") == 0
+    assert bench("QGET", "mail.a") is None
+
+
+def test_info_counts_policies(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1)
+    assert "policies:1\r\n" in bench.text("INFO", "queues")
+
+
+COUNT = "must be a number from 0 to 4294967295"
+BACKOFF = "ERR BACKOFF must be two numbers of seconds from 0 to 4294967295"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("ATTEMPTS", "ERR wrong number of arguments for 'qset' command"),
+        ("TTL 1 ATTEMPTS", "ERR syntax error"),
+        ("ATTEMPTS 1 2", "ERR syntax error"),
+        ("COLOUR red", "ERR syntax error"),
+        ("BACKOFF 1", "ERR syntax error"),
+        ("ATTEMPTS many", f"ERR ATTEMPTS {COUNT}"),
+        ("ATTEMPTS -1", f"ERR ATTEMPTS {COUNT}"),
+        ("ATTEMPTS 1.5", f"ERR ATTEMPTS {COUNT}"),
+        ("ATTEMPTS 4294967296", f"ERR ATTEMPTS {COUNT}"),
+        ("TTL 99999999999999999999999999", f"ERR TTL {COUNT}"),
+        ("DEADTTL -5", f"ERR DEADTTL {COUNT}"),
+        ("RETRY -1", f"ERR RETRY {COUNT}"),
+        ("REPLICATE 65536", "ERR REPLICATE must be a number from 0 to 65535"),
+        ("TTL 1 ttl 2", "ERR TTL is given twice"),
+        ("BACKOFF 2 1", "ERR BACKOFF: min must not be greater than max"),
+        ("BACKOFF 0 1", "ERR BACKOFF: min must be greater than 0"),
+        ("BACKOFF -1 1", BACKOFF),
+        ("BACKOFF 1 x", BACKOFF),
+        ("BACKOFF 1 nan", BACKOFF),
+        ("BACKOFF 1 1e3", BACKOFF),
+        ("BACKOFF 1 inf", BACKOFF),
+        ("BACKOFF 1 4294967296", BACKOFF),
+        ("BACKOFF 1 4294967295.001", BACKOFF),
+        ("BACKOFF 1 ٣", BACKOFF),
+        ("DEAD q", "ERR DEAD must be another queue"),
+        ("RETRY 0", "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1"),
+        ("RETRY 0 REPLICATE 2", "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1"),
+        (
+            "RETRY 0 REPLICATE 1 ATTEMPTS 2",
+            "ERR RETRY 0 (at-most-once delivery) does not go with ATTEMPTS",
+        ),
+    ],
+)
+def test_wrong_options_are_refused_and_change_nothing(bench: Bench, words: str, error: str) -> None:
+    assert bench.error("QSET", "q", *words.split()) == error
+    assert bench("QGET", "q") is None
+
+
+def test_what_an_option_makes_wrong_with_those_that_stay_is_refused(bench: Bench) -> None:
+    bench("QSET", "q", "RETRY", 0, "REPLICATE", 1)
+    assert "needs REPLICATE 1" in bench.error("QSET", "q", "REPLICATE", 3)
+    assert get(bench, "q")[b"replicate"] == 1
+
+
+def test_names_have_limits(bench: Bench) -> None:
+    for name in ("", "x" * 4_097, "x" * 10_000_000):
+        assert "1 to 4096 bytes" in bench.error("QSET", name, "TTL", 1)
+    assert bench.error("QSET", "q", "DEAD", "x" * 4_097) == "ERR DEAD must have 4096 bytes at most"
+    assert bench("QSET", "x" * 4_096, "TTL", 1) == b"OK"
+    assert bench("QDEL", "x" * 10_000_000) == 0
+    assert bench("QGET", "x" * 10_000_000) is None
+    assert "wrong number" in bench.error("QGET", "a", "b")
+
+
+def test_so_many_policies_and_no_more(bench: Bench) -> None:
+    for number in range(10_000):
+        assert bench("QSET", f"q{number}", "TTL", 1) == b"OK"
+    assert bench.error("QSET", "more", "TTL", 1).startswith("ERR there are 10000 policies already")
+    assert bench("QSET", "q1", "TTL", 2) == b"OK"
+    assert bench("QDEL", "q1") == 1
+    assert bench("QSET", "more", "TTL", 1) == b"OK"
+
+
+def test_so_many_patterns_and_no_more(bench: Bench) -> None:
+    for number in range(1_000):
+        assert bench("QSET", f"q{number}*", "TTL", 1) == b"OK"
+    assert "1000 policies of patterns" in bench.error("QSET", "more*", "TTL", 1)
+    assert bench("QSET", "more", "TTL", 1) == b"OK"
+
+
+def test_so_many_bytes_and_no_more(bench: Bench) -> None:
+    for number in range(1_100):
+        reply = bench("QSET", f"{number:04096}", "TTL", 1)
+    assert "more than 4194304 bytes" in str(reply)
+    assert bench("QSET", "q", "TTL", 1) == b"OK"
+
+
+def test_what_cannot_be_written_to_the_disk_is_refused_and_changes_nothing(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1)
+    before = bench("QGET"), bench.node.policies.digest
+    bench.node.policy_sharing.keep = lambda: "No space left on device"
+    error = "ERR the policies cannot be written to the disk: No space left on device"
+    assert bench.error("QSET", "q", "TTL", 2) == error
+    assert bench.error("QSET", "new", "TTL", 2) == error
+    assert bench.error("QDEL", "q") == error
+    assert bench("QDEL", "new") == 0
+    assert (bench("QGET"), bench.node.policies.digest) == before
+
+
+def test_options_that_need_extensions_are_refused_where_a_node_does_not_know_them(
+    bench: Bench,
+) -> None:
+    bench.node.peers.extended = False
+    for words in (["ATTEMPTS", 3], ["DEAD", "x"], ["BACKOFF", 1, 2], ["DEADTTL", 3]):
+        assert bench.error("QSET", "q", *words).startswith("NOEXT ")
+    assert bench("QSET", "q", "TTL", 1, "ATTEMPTS", 0) == b"OK"
+
+
+def test_the_logical_clock_does_not_overflow(bench: Bench) -> None:
+    bench.node.policies.clock = 2**48
+    assert "clock" in bench.error("QSET", "q", "TTL", 1)
+    assert bench("QGET") == []
+
+
+def test_flushing_jobs_keeps_policies_and_a_hard_reset_does_not(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1)
+    bench("DEBUG", "FLUSHALL")
+    bench("CLUSTER", "RESET", "SOFT")
+    assert bench.node.policies.count == 1
+    bench("CLUSTER", "RESET", "HARD")
+    assert bench("QGET") == []
+    assert policy_sharing.COMPARE_EVERY > 0
+
+
+# ---- ADDJOB ----------------------------------------------------------------------------------
+
+
+def test_addjob_takes_from_the_policy_what_it_does_not_say(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1_000, "RETRY", 7, "REPLICATE", 1)
+    shown = bench.show(bench.add("q"))
+    assert (shown[b"ttl"], shown[b"retry"], shown[b"repl"]) == (1_000, 7, 1)
+    shown = bench.show(bench.add("q", "body", "TTL", 50, "RETRY", 3, "DELAY", 10, "ASYNC"))
+    assert (shown[b"ttl"], shown[b"retry"], shown[b"delay"]) == (50, 3, 10)
+    shown = bench.show(bench.add("other"))
+    assert (shown[b"ttl"], shown[b"retry"]) == (86_400, 300)
+
+
+def test_a_retry_that_nobody_gives_follows_the_ttl_of_the_policy(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 100)
+    assert bench.show(bench.add("q"))[b"retry"] == 10
+
+
+def test_at_most_once_by_policy(bench: Bench) -> None:
+    bench("QSET", "q", "RETRY", 0, "REPLICATE", 1)
+    assert bench.show(bench.add("q"))[b"retry"] == 0
+    assert bench.error("ADDJOB", "q", "body", 0, "REPLICATE", 3) == (
+        "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of q has RETRY 0"
+    )
+
+
+def test_options_of_addjob_that_do_not_go_with_the_policy_are_refused(bench: Bench) -> None:
+    bench("QSET", "*", "REPLICATE", 3, "TTL", 100)
+    assert bench.error("ADDJOB", "q", "body", 0, "RETRY", 0) == (
+        "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of * has REPLICATE 3"
+    )
+    for delay in (100, 101, 2**62):
+        assert bench.error("ADDJOB", "q", "body", 0, "REPLICATE", 1, "DELAY", delay) == (
+            "ERR The specified DELAY is greater than TTL, which is 100 by the policy of *. "
+            "Job refused since would never be delivered"
+        )
+    own = ["RETRY", 0, "REPLICATE", 2]
+    assert "please explicitly set" in bench.error("ADDJOB", "q", "body", 0, *own)
+    assert bench.error("ADDJOB", "q", "body", 0).startswith("NOREPL ")
+
+
+def test_an_addjob_does_not_change_what_the_next_one_gets(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1_000)
+    bench.add("q")
+    assert bench.show(bench.add("other"))[b"ttl"] == 86_400
+
+
+def test_the_name_in_an_error_is_cut(bench: Bench) -> None:
+    bench("QSET", "x" * 4_000 + "*", "TTL", 1)
+    error = bench.error("ADDJOB", "x" * 4_001, "body", 0, "DELAY", 5)
+    assert "x" * 100 in error
+    assert len(error) < 300

@@ -1,0 +1,229 @@
+"""All nodes end with the same policies, whatever order and loss."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disque_trio.node.core.policies import DELETED_TTL, Entry, Policy
+from disque_trio.node.core.policy_sharing import COMPARE_EVERY
+from disque_trio.protocol import bus
+from disque_trio.protocol.fields import pack_number
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
+
+
+def told(bench: Bench) -> object:
+    return bench("QGET")
+
+
+def compare(mesh: Mesh, rounds: int = 1) -> None:
+    """Let time pass until each node has compared with another ``rounds`` times."""
+    for _ in range(rounds):
+        for bench in mesh.nodes:
+            bench.now += COMPARE_EVERY
+            bench.node.cron(bench.now)
+        mesh.settle()
+
+
+def all_agree(mesh: Mesh) -> bool:
+    return len({bench.node.policies.digest for bench in mesh.nodes}) == 1
+
+
+def test_a_change_is_known_to_all_nodes_at_once() -> None:
+    mesh = Mesh(3)
+    mesh[0]("QSET", "mail.*", "DEAD", "lost", "ATTEMPTS", 3)
+    mesh.settle()
+    assert mesh[1].node.policies.of(b"mail.x").attempts == 3
+    assert told(mesh[0]) == told(mesh[1]) == told(mesh[2])
+    mesh[2]("QDEL", "mail.*")
+    mesh.settle()
+    assert [told(bench) for bench in mesh.nodes] == [[], [], []]
+
+
+def test_c_nodes_are_not_told() -> None:
+    mesh = Mesh(3)
+    mesh.c_nodes.add(2)
+    mesh[0]("QSET", "q", "TTL", 1)
+    compare(mesh, 5)
+    assert {target for _, type, target in mesh.log if type == "policies"} <= {0, 1}
+    assert mesh[2].node.policies.count == 0
+
+
+def test_a_node_that_was_away_learns_and_tells_what_changed() -> None:
+    mesh = Mesh(3)
+    mesh[0]("QSET", "gone", "TTL", 1)
+    mesh.settle()
+    mesh.isolate(2)
+    mesh[0]("QDEL", "gone")
+    mesh[1]("QSET", "here", "TTL", 2)
+    mesh[2]("QSET", "there", "TTL", 3)
+    compare(mesh)
+    mesh.rejoin(2)
+    compare(mesh, 5)
+    names = [b"here", b"there"]
+    assert [[entry[1] for entry in bench("QGET")] for bench in mesh.nodes] == [names] * 3  # type: ignore[attr-defined]
+
+
+def test_a_new_node_without_policies_is_told_by_those_that_have_some() -> None:
+    mesh = Mesh(2)
+    mesh.cut(0, 1)
+    for number in range(3_000):
+        mesh[0]("QSET", f"queue-{number:0200}", "TTL", 1)
+    mesh.join(0, 1)
+    mesh.log.clear()
+    compare(mesh, 2)
+    assert mesh[1].node.policies.count == 3_000
+    assert mesh.log.count((0, "policies", 1)) > 3  # none of them is large
+
+
+def test_nodes_that_know_the_same_say_little_and_those_that_know_nothing_say_nothing() -> None:
+    mesh = Mesh(2)
+    compare(mesh, 3)
+    assert mesh.told() == []
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh.settle()
+    mesh.told()
+    compare(mesh, 3)
+    assert len(mesh.told()) == 6
+
+
+def test_what_two_nodes_change_at_once_ends_the_same_on_all() -> None:
+    mesh = Mesh(3)
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh[1]("QSET", "q", "TTL", 2)
+    mesh.settle()
+    assert told(mesh[0]) == told(mesh[1]) == told(mesh[2])
+
+
+def test_a_node_that_lost_its_disk_does_not_win_with_old_times() -> None:
+    mesh = Mesh(2)
+    for ttl in range(1, 6):
+        mesh[0]("QSET", "q", "TTL", ttl)
+    mesh.settle()
+    mesh[1].node.policies.clear()
+    mesh.cut(0, 1)
+    mesh[1]("QSET", "q", "TTL", 99)
+    mesh.join(0, 1)
+    compare(mesh, 3)
+    assert told(mesh[0]) == told(mesh[1]) == [[b"name", b"q", b"ttl", 5]]
+    mesh[1]("QSET", "q", "TTL", 99)
+    mesh.settle()
+    assert told(mesh[0]) == [[b"name", b"q", b"ttl", 99]]
+
+
+def test_old_deletions_are_forgotten_by_all_and_not_told_again() -> None:
+    mesh = Mesh(2)
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh[0]("QSET", "p", "TTL", 1)
+    mesh[0]("QDEL", "q")
+    mesh.settle()
+    mesh[0].now += DELETED_TTL + 1
+    mesh[0].node.cron(mesh[0].now)
+    mesh.settle()  # the other one still has it
+    assert b"q" not in mesh[0].node.policies.entries
+    mesh[1].now = mesh[0].now
+    compare(mesh, 3)
+    assert b"q" not in mesh[1].node.policies.entries
+    assert all_agree(mesh)
+
+
+def test_a_deletion_of_the_future_is_forgotten_as_well() -> None:
+    bench = Mesh(2)[0]
+    entry = Entry(b"q", None, 1, b"a" * 40, 2**63)
+    bench.node.policy_sharing.on_policies(b"x", [(1, entry.fields())])
+    assert bench.node.policies.entries[b"q"].deleted <= bench.now
+
+
+def test_a_clock_that_goes_back_does_not_stop_the_comparing() -> None:
+    mesh = Mesh(2)
+    mesh.cut(0, 1)
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh[0].now += 10**12
+    mesh[0].node.cron(mesh[0].now)
+    mesh.join(0, 1)
+    mesh[0].now -= 10**12
+    mesh[0].node.cron(mesh[0].now)
+    mesh.settle()
+    assert mesh[1].node.policies.count == 1
+
+
+def test_the_disk_is_told_of_what_other_nodes_change_and_only_of_that() -> None:
+    mesh = Mesh(2)
+    seen: list[int] = []
+    for index, bench in enumerate(mesh.nodes):
+        bench.node.policy_sharing.changed = lambda index=index: seen.append(index)  # type: ignore[misc]
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh.settle()
+    compare(mesh, 3)
+    assert seen == [1]
+
+
+GOOD = Entry(b"good", Policy(b"good"), 1, b"a" * 40, 0).fields()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [(1, b"")],
+        [(1, GOOD), (1, GOOD[:-1])],
+        [(1, GOOD), (2, b"1234567")],
+        [(1, GOOD), (3, b"")],
+        [(1, GOOD), (1, GOOD + b"\x05\x08\0\0\0" + b"\xff" * 8)],
+    ],
+)
+def test_malformed_packets_change_nothing(data: list[tuple[int, bytes]]) -> None:
+    mesh = Mesh(2)
+    node = mesh[0].node
+    packet = mesh[1].node.packets.fields(bus.POLICIES, data)
+    node.receive(mesh.ids[1], packet, mesh[0].now)
+    assert node.bad_packets == 1
+    assert node.policies.entries == {}
+
+
+def test_fields_that_are_not_known_are_passed_over() -> None:
+    mesh = Mesh(2)
+    fields = [(99, b"x"), (1, GOOD + b"\x63\x01\0\0\0x"), (2, pack_number(0))]
+    node = mesh[0].node
+    node.receive(mesh.ids[1], mesh[1].node.packets.fields(bus.POLICIES, fields), mesh[0].now)
+    assert node.bad_packets == 0
+    assert node.policies.count == 1
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_all_nodes_end_with_the_same_policies_whatever_order_and_loss(data: st.DataObject) -> None:
+    mesh = Mesh(3)
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    mesh.lose = lambda source, target, packet: rng.random() < 0.4
+    names = st.sampled_from(["q", "mail.*", "*"])
+    steps = st.sampled_from(["set", "set", "delete", "cut", "join", "settle", "compare", "wipe"])
+    for step in data.draw(st.lists(steps, max_size=25)):
+        one = data.draw(st.integers(0, 2))
+        other = (one + data.draw(st.integers(1, 2))) % 3
+        if step == "set":
+            mesh[one]("QSET", data.draw(names), "TTL", data.draw(st.integers(1, 9)))
+        elif step == "delete":
+            mesh[one]("QDEL", data.draw(names))
+        elif step == "cut":
+            mesh.cut(one, other)
+        elif step == "join":
+            mesh.join(one, other)
+        elif step == "wipe":  # a node that comes back without its file
+            mesh[one].node.policies.clear()
+        else:
+            moving = list(mesh.moving)
+            rng.shuffle(moving)
+            mesh.moving.clear()
+            mesh.moving.extend(moving)
+            if step == "settle":
+                mesh.settle()
+            else:
+                compare(mesh)
+    mesh.lose = lambda source, target, packet: False
+    for index in range(3):
+        mesh.rejoin(index)
+    compare(mesh, 8)
+    assert all_agree(mesh)
+    assert told(mesh[0]) == told(mesh[1]) == told(mesh[2])

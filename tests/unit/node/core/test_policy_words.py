@@ -1,0 +1,99 @@
+"""The file of policies: what is written is read again, what is damaged is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disque_trio.node.core.policies import Entry, Policies, Policy
+from disque_trio.node.core.policy_words import PolicyError, format_file, parse_file
+
+A, B = b"a" * 40, b"b" * 40
+NUMBERS = st.integers(0, 2**32 - 1)
+NAMES = st.binary(min_size=1, max_size=20)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    name = draw(NAMES)
+    clock = draw(st.integers(0, 2**48))
+    node = draw(st.sampled_from([A, B]))
+    if draw(st.booleans()):
+        return Entry(name, None, clock, node, draw(st.integers(0, 2**62)))
+    policy = Policy(name)
+    policy.attempts, policy.dead_ttl, policy.ttl = draw(NUMBERS), draw(NUMBERS), draw(NUMBERS)
+    policy.dead = draw(NAMES.filter(lambda dead: dead != name) | st.just(b""))
+    policy.retry = draw(st.just(-1) | st.integers(1, 2**32 - 1))
+    policy.replicate = draw(st.integers(0, 65_535))
+    times = sorted((draw(st.integers(1, 10**9)), draw(st.integers(1, 10**9))))
+    policy.backoff_min, policy.backoff_max = draw(st.sampled_from([(0, 0), tuple(times)]))
+    return Entry(name, policy, clock, node, 0)
+
+
+@given(st.lists(entries()), st.dictionaries(st.sampled_from([A, B]), st.integers(0, 65_535)))
+def test_what_is_written_is_read_again(found: list[Entry], nodes: dict[bytes, int]) -> None:
+    first, second = Policies(), Policies()
+    for entry in found:
+        first.put(entry)
+    text = format_file(first, nodes)
+    assert parse_file(text, second) == nodes
+    assert second.digest == first.digest
+    assert second.clock == first.clock
+    assert format_file(second, nodes) == text
+    assert text.isascii()
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    assert format_file(Policies(), {}) == b""
+
+
+def test_a_person_may_write_it_with_less_care() -> None:
+    policies = Policies()
+    text = b"\r\n  # mine\npolicy 3 %b mail.* attempts 3   dead 'lost'\r\n\nnode %b 1" % (A, B)
+    assert parse_file(text, policies) == {B: 1}
+    assert policies.of(b"mail.x").dead == b"lost"
+    assert policies.clock == 3
+
+
+GOOD = b"policy 1 %b q TTL 5" % A
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"policy", "none of"),
+        (b"rubbish", "none of"),
+        (b"\xff\xfe\0", "none of"),
+        (b'policy 1 %b "q TTL 5' % A, "quote"),
+        (GOOD + b" 6", "syntax error"),
+        (GOOD + b" ttl 6", "twice"),
+        (GOOD.replace(b"5", b"x"), "TTL must be"),
+        (GOOD.replace(b"5", b"5 RETRY 0"), "RETRY 0"),
+        (GOOD.replace(b" 1 ", b" x "), "number"),
+        (GOOD.replace(b" 1 ", b" -1 "), "number"),
+        (GOOD.replace(b" 1 ", b' "" '), "number"),
+        (GOOD.replace(b" 1 ", b" %d " % (2**48 + 1)), "number"),
+        (GOOD.replace(A, b"aa"), "id of a node"),
+        (GOOD.replace(A, b"x" * 40), "id of a node"),
+        (GOOD.replace(b"q", b'""'), "name"),
+        (GOOD.replace(b"q", b"q" * 5_000), "name"),
+        (GOOD + b"\n" + GOOD, "twice"),
+        (b"deleted 1 %b q" % A, "none of"),
+        (b"deleted 1 %b q later" % A, "number"),
+        (b"clock 99999999999999999999", "number"),
+        (b"node %b" % A, "none of"),
+        (b"node x 1", "id of a node"),
+        (b"node %b 99999" % A, "number"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_line(line: bytes, problem: str) -> None:
+    with pytest.raises(PolicyError, match=problem) as caught:
+        parse_file(b"# comment\n" + line + b"\n", Policies())
+    assert str(caught.value).startswith(("line 2: ", "line 3: "))
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_read_or_refused(text: bytes) -> None:
+    try:
+        parse_file(text, Policies())
+    except PolicyError:
+        pass

@@ -58,6 +58,11 @@ class Peers:
         """Whether ``id`` is another node that is known, no handshake."""
         return False
 
+    def understands(self, id: bytes) -> bool:
+        """Whether this node and the node ``id`` have told each other, in the headers of their
+        packets, that they know more than C nodes."""
+        return False
+
     def places(self) -> int:
         """How many copies of a job there could be where all nodes are well: nodes, or hosts."""
         return self.size

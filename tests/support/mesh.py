@@ -29,6 +29,7 @@ class MeshPeers(Peers):
         self.mesh = mesh
         self.index = index
         self.away: set[bytes] = set()  # known, but there is no connection
+        self.as_c: set[bytes] | None = None  # nodes that seem to be C ones; None: all
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
@@ -36,6 +37,9 @@ class MeshPeers(Peers):
 
     def knows(self, id: bytes) -> bool:
         return id in self.everyone()
+
+    def understands(self, id: bytes) -> bool:
+        return self.as_c is not None and id not in self.as_c
 
     def linked(self, id: bytes) -> bool:
         return id not in self.away
@@ -101,6 +105,11 @@ class Mesh:
         for peers in self.peers:
             peers.size = size
             peers.reachable = sorted(peers.everyone())
+
+    def understand(self, *as_c: int) -> None:
+        """All nodes know more than C nodes, but the nodes ``as_c``."""
+        for i, peers in enumerate(self.peers):
+            peers.as_c = None if i in as_c else {self.ids[other] for other in as_c}
 
     def spread(self, *ips: str) -> None:
         """Copies are to be on different hosts; ``ips`` says on which each node is."""

@@ -3,10 +3,13 @@
 Every holder queues a job again when its retry time is over without an acknowledge. So that only
 one does, it asks the others half a second before (WILLQUEUE); whoever has it in a queue answers
 QUEUED, and whoever hears QUEUED pushes its own time back. Where two queued it all the same, one of
-them, chosen by the job's id, takes it out again. A job that stays in its queue for long is
-announced again before the others begin to ask. A job that is delivered with less than half of its
-retry time left is announced as well (WORKING), so that its worker has the whole retry time.
+them, chosen by the ids of both and of the job, takes it out again. A job that stays in its queue
+for long is announced again before the others begin to ask. A job that is delivered with less than
+half of its retry time left is announced as well (WORKING), so that its worker has the whole retry
+time.
 """
+
+from hashlib import blake2b
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
@@ -138,8 +141,11 @@ class Requeue:
         if message.flags & bus.INCR_DELIVERIES:
             job.deliveries = min(job.deliveries + 1, UINT16_MAX)
         if job.state == QUEUED and self._keeps(job, sender):
-            # It has to hear that it was not the only one.
-            self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id))
+            if not message.flags & bus.NOREPLY:
+                # It has to hear that it was not the only one. If it sees that in another way, which
+                # may be while a node is new to one of them, they must not go on arguing.
+                flags = bus.NOREPLY if self._peers.understands(sender) else 0
+                self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
             return
         self._leave_to_other(job)
 
@@ -153,16 +159,23 @@ class Requeue:
             self._store.postpone(job)
 
     def _keeps(self, job: Job, sender: bytes) -> bool:
-        """Of two nodes that queued ``job``: whether this one keeps it. The random part of the
-        job's id decides, so that it is not always the same node that wins."""
+        """Of two nodes that queued ``job``: whether this one keeps it.
+
+        C nodes have an order of their own, which gives one of two nodes up to four jobs of five.
+        Nodes that understand each other share evenly, unless a C node's place in its order is
+        between theirs: if all three had the job each could leave it to the next one.
+        """
+        peers = self._peers
         own = self._replicas.own
-        mask = job.id[11:35]
-        for i in range(len(sender)):
-            mine = own[i] ^ mask[i % 24]
-            other = sender[i] ^ mask[i % 24]
-            if mine != other:
-                return mine > other
-        return True
+        mine, other = place_on_c(own, job.id), place_on_c(sender, job.id)
+        if peers.understands(sender):
+            low, high = min(mine, other), max(mine, other)
+            for id in peers.everyone():
+                if not peers.understands(id) and low < place_on_c(id, job.id) < high:
+                    break
+            else:
+                mine, other = even_place(own, job.id), even_place(sender, job.id)
+        return mine >= other
 
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job."""
@@ -176,3 +189,14 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is not None:
             self._leave_to_other(job)
+
+
+def place_on_c(node: bytes, job: bytes) -> int:
+    """The place of ``node`` among those that queued ``job`` (both ids) as C nodes see it: the last
+    one keeps it. The random part of the job's id decides where the ids of the nodes differ."""
+    return int.from_bytes(node, "big") ^ int.from_bytes((2 * job[11:35])[: len(node)], "big")
+
+
+def even_place(node: bytes, job: bytes) -> int:
+    """The same, and each node is as often the last one."""
+    return int.from_bytes(blake2b(node + job, digest_size=16).digest(), "big")

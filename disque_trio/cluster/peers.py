@@ -61,7 +61,8 @@ class Peers:
         return False
 
     def understands(self, id: bytes) -> bool:
-        """Whether the node ``id`` announces extensions: it reads packets that C nodes do not."""
+        """Whether this node and the node ``id`` have told each other, in the headers of their
+        packets, that they know more than C nodes."""
         return False
 
     def places(self) -> int:

@@ -46,7 +46,7 @@ TYPE_NAMES: Final = [
 ]  # fmt: skip
 
 # Message flags.
-NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted
+NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted. QUEUED: it is an answer, which gets none
 INCR_NACKS: Final = 2  # QUEUED: it was a negative acknowledge
 INCR_DELIVERIES: Final = 4  # QUEUED: it was a further delivery for another reason
 
@@ -112,7 +112,7 @@ class JobMessage:
     Attributes:
         id: of the job.
         aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: the job is known, 0 or 1.
-        flags: INCR_NACKS, INCR_DELIVERIES.
+        flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY.
         mark: the sender's set of holders in 16 bits, 0: not told. GOTACK of a job that is not
             known: that of the SETACK.
     """

@@ -29,6 +29,7 @@ class MeshPeers(Peers):
         self.mesh = mesh
         self.index = index
         self.away: set[bytes] = set()  # known, but there is no connection
+        self.as_c: set[bytes] = set()  # nodes that seem to be C ones
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
@@ -42,7 +43,8 @@ class MeshPeers(Peers):
 
     def understands(self, id: bytes) -> bool:
         c_nodes = self.mesh.c_nodes
-        return self.index not in c_nodes and self.mesh.ids.index(id) not in c_nodes
+        other = self.mesh.ids.index(id)
+        return id not in self.as_c and self.index not in c_nodes and other not in c_nodes
 
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""

@@ -3,15 +3,17 @@
 Every holder queues a job again when its retry time is over without an acknowledge. So that only
 one does, it asks the others half a second before (WILLQUEUE); whoever has it in a queue answers
 QUEUED, and whoever hears QUEUED pushes its own time back. Where two queued it all the same, one of
-them, chosen by the job's id, takes it out again. A job that stays in its queue for long is
-announced again before the others begin to ask. A job that is delivered with less than half of its
-retry time left is announced as well (WORKING), so that its worker has the whole retry time.
+them, chosen by the ids of both and of the job, takes it out again. A job that stays in its queue
+for long is announced again before the others begin to ask. A job that is delivered with less than
+half of its retry time left is announced as well (WORKING), so that its worker has the whole retry
+time.
 
 A job that comes again may have to pause first: as long as the worker that handed it back wants, or
 as the policy of its queue says. Nodes with extensions are told for how long (REQUEUED), and wait as
 long; whoever then asks first queues it. C nodes know no pauses: they are kept waiting by WORKING.
 """
 
+from hashlib import blake2b
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
@@ -171,11 +173,9 @@ class Requeue:
     def _tell(self, job: Job, flags: int, delay: int) -> None:
         """Tell the other holders what happened to ``job`` (see ``Requeued``)."""
         for id in self._replicas.of(job):
-            if id == self._replicas.own:
-                continue
             if self._peers.understands(id):
                 self._tell_one(id, job, flags, delay)
-            else:
+            elif id != self._replicas.own:
                 self._peers.send(id, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
 
     def _tell_one(self, id: bytes, job: Job, flags: int, delay: int) -> None:
@@ -279,13 +279,16 @@ class Requeue:
         if job is None:
             return
         self._count(job, message.flags)
-        self._hear_queued(job, sender)
+        self._hear_queued(job, sender, message.flags)
 
-    def _hear_queued(self, job: Job, sender: bytes) -> None:
-        """The node ``sender`` has ``job`` in its queue."""
+    def _hear_queued(self, job: Job, sender: bytes, flags: int) -> None:
+        """The node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
         if job.state == QUEUED and self._keeps(job, sender):
-            # It has to hear that it was not the only one.
-            self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id))
+            if not flags & bus.NOREPLY:
+                # It has to hear that it was not the only one. If it sees that in another way, which
+                # may be while a node is new to one of them, they must not go on arguing.
+                last = bus.NOREPLY if self._peers.understands(sender) else 0
+                self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, last))
             return
         job.flags &= ~_HELD_BACK
         self._leave_to_other(job)
@@ -313,7 +316,7 @@ class Requeue:
             late = TIME_ERROR + int(self._random() * TIME_ERROR) if message.flags else 0
             self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
         elif message.flags:
-            self._hear_queued(job, sender)
+            self._hear_queued(job, sender, message.flags)
 
     def _learn(self, job: Job, message: Requeued) -> None:
         """Note what another node knows of the deliveries of ``job``."""
@@ -333,16 +336,23 @@ class Requeue:
             self._store.postpone(job)
 
     def _keeps(self, job: Job, sender: bytes) -> bool:
-        """Of two nodes that queued ``job``: whether this one keeps it. The random part of the
-        job's id decides, so that it is not always the same node that wins."""
+        """Of two nodes that queued ``job``: whether this one keeps it.
+
+        C nodes have an order of their own, which gives one of two nodes up to four jobs of five.
+        Nodes that understand each other share evenly, unless a C node's place in its order is
+        between theirs: if all three had the job each could leave it to the next one.
+        """
+        peers = self._peers
         own = self._replicas.own
-        mask = job.id[11:35]
-        for i in range(len(sender)):
-            mine = own[i] ^ mask[i % 24]
-            other = sender[i] ^ mask[i % 24]
-            if mine != other:
-                return mine > other
-        return True
+        mine, other = place_on_c(own, job.id), place_on_c(sender, job.id)
+        if peers.understands(sender):
+            low, high = min(mine, other), max(mine, other)
+            for id in peers.everyone():
+                if not peers.understands(id) and low < place_on_c(id, job.id) < high:
+                    break
+            else:
+                mine, other = even_place(own, job.id), even_place(sender, job.id)
+        return mine >= other
 
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job."""
@@ -376,3 +386,14 @@ def _why_due(job: Job) -> schema.Reason:
     if job.flags & FLAG_NACKED:
         return schema.BY_NACK
     return schema.BY_RETRY if job.flags & FLAG_QUEUED_BEFORE else schema.BY_DELAY
+
+
+def place_on_c(node: bytes, job: bytes) -> int:
+    """The place of ``node`` among those that queued ``job`` (both ids) as C nodes see it: the last
+    one keeps it. The random part of the job's id decides where the ids of the nodes differ."""
+    return int.from_bytes(node, "big") ^ int.from_bytes((2 * job[11:35])[: len(node)], "big")
+
+
+def even_place(node: bytes, job: bytes) -> int:
+    """The same, and each node is as often the last one."""
+    return int.from_bytes(blake2b(node + job, digest_size=16).digest(), "big")

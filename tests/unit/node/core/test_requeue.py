@@ -1,7 +1,13 @@
 """Which of the holders queues a job again."""
 
+import random
+from collections import Counter
+from itertools import combinations
+
 import pytest
 
+from disque_trio.node.core.job import Job, JobIds
+from disque_trio.node.core.requeue import even_place, place_on_c
 from disque_trio.protocol import bus
 from tests.support.mesh import Mesh
 
@@ -72,6 +78,105 @@ def test_of_two_that_queued_it_the_id_decides(mesh: Mesh) -> None:
         kept.append(winner[0])
         mesh[winner[0]]("DEQUEUE", id)
     assert set(kept) == {1, 2}
+
+
+# ---- which of two keeps it ------------------------------------------------------------------
+
+RNG = random.Random(1)
+NODES = [b"%040x" % RNG.getrandbits(160) for _ in range(30)]
+NODES += [NODES[0][:39] + b"%x" % digit for digit in range(16) if NODES[0][39:] != b"%x" % digit]
+
+
+def some_jobs(count: int) -> list[bytes]:
+    ids = JobIds(NODES[0], RNG.randbytes)
+    return [ids.make(1000, 10) for _ in range(count)]
+
+
+def test_the_order_of_c_is_that_of_the_names_with_the_jobs_bytes_over_them() -> None:
+    for job in some_jobs(200):
+        a, b = RNG.sample(NODES, 2)
+        as_bytes = [bytes(node[i] ^ job[11 + i % 24] for i in range(40)) for node in (a, b)]
+        assert (place_on_c(a, job) > place_on_c(b, job)) == (as_bytes[0] > as_bytes[1])
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_nodes_that_understand_each_other_share_evenly(count: int) -> None:
+    jobs = some_jobs(3000)
+    for _ in range(10):
+        nodes = RNG.sample(NODES, count)
+        wins = Counter(max(nodes, key=lambda node: even_place(node, job)) for job in jobs)
+        assert min(wins[node] for node in nodes) > 0.85 * 3000 / count
+
+
+def keepers(mesh: Mesh, job: Job, a: int, b: int) -> list[int]:
+    """Which of the nodes ``a`` and ``b`` say that they keep ``job``."""
+    return [
+        me for me, other in ((a, b), (b, a)) if mesh[me].node.requeue._keeps(job, mesh.ids[other])
+    ]
+
+
+@pytest.mark.parametrize("as_c", [(), (0,), (1, 2), (0, 1, 2, 3, 4)])
+def test_two_nodes_always_agree_and_of_several_there_is_always_one(as_c: tuple[int, ...]) -> None:
+    for seed in range(5):
+        mesh = Mesh(5, seed)
+        mesh.c_nodes.update(as_c)
+        for id in some_jobs(100):
+            job = Job(id, b"q", b"", 5, 0, 0, 0, 10, 0)
+            for pair in combinations(range(5), 2):
+                assert len(keepers(mesh, job, *pair)) == 1
+                c_node = next((node for node in pair if node in as_c), None)
+                if c_node is not None:
+                    wins = max(pair, key=lambda node: place_on_c(mesh.ids[node], id))
+                    assert keepers(mesh, job, *pair) == [wins]
+            for some in combinations(range(5), 3):
+                # Never each of them leaves it to the next one.
+                pairs = [keepers(mesh, job, *pair) for pair in combinations(some, 2)]
+                left = [node for node in some if pairs.count([node]) == 2]
+                assert len(left) == 1
+
+
+def test_no_node_wins_nearly_all_of_another_one() -> None:
+    shares = []
+    jobs = some_jobs(300)
+    for seed in range(10):
+        mesh = Mesh(2, seed)
+        won = [keepers(mesh, Job(id, b"q", b"", 2, 0, 0, 0, 10, 0), 0, 1) for id in jobs]
+        shares.append(won.count([0]) / len(jobs))
+    assert min(shares) > 0.35
+    assert max(shares) < 0.65
+
+
+def test_of_all_that_queued_it_one_keeps_it_and_who_is_told_once(mesh: Mesh) -> None:
+    kept = Counter[int]()
+    for _ in range(60):
+        id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
+        mesh[0]("DEQUEUE", id)
+        mesh.told()
+        for bench in mesh.nodes:
+            bench("ENQUEUE", id)
+        mesh.settle()
+        (winner,) = queued_on(mesh, id)
+        kept[winner] += 1
+        assert len(mesh.told("queued")) <= 6 + 6
+        mesh[winner]("DEQUEUE", id)
+    assert min(kept[node] for node in range(3)) > 5
+
+
+def test_two_that_do_not_agree_do_not_go_on_arguing() -> None:
+    both = 0
+    for seed in range(30):
+        mesh = Mesh(3, seed)
+        # Node 2 is new to node 1, which takes it for a C node that may be between.
+        mesh.peers[1].as_c = {mesh.ids[2]}
+        id = mesh.add(0, "REPLICATE", 3, "RETRY", 60)
+        mesh[0]("DEQUEUE", id)
+        mesh.told()
+        mesh[0]("ENQUEUE", id)
+        mesh[1]("ENQUEUE", id)
+        mesh.settle()
+        both += queued_on(mesh, id) == [0, 1]
+        assert len(mesh.told("queued")) <= 6
+    assert both
 
 
 def test_nacks_are_counted_by_all_holders(mesh: Mesh) -> None:

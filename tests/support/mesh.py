@@ -42,9 +42,11 @@ class MeshPeers(Peers):
         return id not in self.away
 
     def understands(self, id: bytes) -> bool:
-        c_nodes = self.mesh.c_nodes
         other = self.mesh.ids.index(id)
-        return id not in self.as_c and self.index not in c_nodes and other not in c_nodes
+        c_nodes = self.mesh.c_nodes
+        return (
+            other != self.index and id not in self.as_c and c_nodes.isdisjoint((self.index, other))
+        )
 
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""

@@ -412,7 +412,8 @@ TABLE = make_table(
             FileName(),
             "nodes.conf",
             "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
-            "else may use it: a second node that names the same file does not start.",
+            "else may use it: a second node that names the same file does not start. Policies of "
+            "queues are kept in a file with .policies behind its name.",
             file_only=True,
         ),
         _cluster(

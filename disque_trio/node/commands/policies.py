@@ -4,7 +4,7 @@ from disque_trio.node.commands.arguments import require_extensions
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import MAX_NAME, NO_POLICY, Policy
 from disque_trio.node.core.policy_words import PolicyError, describe, set_options
-from disque_trio.resp.reply import OK, Value, encode, integer, null_array
+from disque_trio.resp.reply import Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import wrong_arity
@@ -22,10 +22,9 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
         set_options(policy, args[2:])
         if policy.needs_extensions():
             require_extensions(node)
-        node.policy_sharing.set(policy)
+        node.policy_sharing.set(client, policy)
     except PolicyError as problem:
         raise CommandError(f"ERR {problem}") from problem
-    client.out.append(OK)
 
 
 def qget(node: Node, client: Client, args: list[bytes]) -> None:
@@ -46,7 +45,7 @@ def qget(node: Node, client: Client, args: list[bytes]) -> None:
 def qdel(node: Node, client: Client, args: list[bytes]) -> None:
     """QDEL queue: delete the policy of just this name; answers how many there were."""
     try:
-        deleted = node.policy_sharing.delete(args[1])
+        if not node.policy_sharing.delete(client, args[1]):
+            client.out.append(integer(0))
     except PolicyError as problem:
         raise CommandError(f"ERR {problem}") from problem
-    client.out.append(integer(1 if deleted else 0))

@@ -251,8 +251,7 @@ class Node(Machine):
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
-        rest = min(rest, self.policy_sharing.rest() or rest)
-        return min(rest, self.queues.rest())
+        return min(rest, self.queues.rest(), self.policy_sharing.rest())
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
@@ -264,6 +263,8 @@ class Node(Machine):
         self._notices.drop()
 
     def commit(self) -> None:
+        if self.policy_sharing.open:
+            self.policy_sharing.settle()
         super().commit()
         if self._notices.waiting or self._notices.copies or self._notices.fields:
             self._notices.send()

@@ -244,7 +244,9 @@ class Policies:
         return True
 
     def undo(self, entry: Entry, old: Entry | None) -> None:
-        """Take back that ``entry`` was put in the place of ``old``."""
+        """Take back that ``entry`` was put in the place of ``old``, unless a newer one came."""
+        if self.entries.get(entry.name) is not entry:
+            return
         self._remove(entry)
         if old is not None:
             self.entries[old.name] = old

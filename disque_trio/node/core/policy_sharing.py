@@ -25,7 +25,9 @@ from disque_trio.node.core.policy_words import PolicyError
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
-from disque_trio.respserver.machine import Machine
+from disque_trio.resp.reply import OK, error, integer
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 COMPARE_EVERY: Final = 5_000  # ms
 _PACKET: Final = 256 * 1024  # bytes of policies in one packet, about
@@ -34,6 +36,23 @@ _PACKET: Final = 256 * 1024  # bytes of policies in one packet, about
 _ENTRY: Final = 1
 _ASKED: Final = 2  # the digest of the sender, which wants to know what it lacks
 _TOLD: Final = 3  # the digest of the sender, which has told all it knows
+
+
+class Change(Pending):
+    """The pending reply to a change that a client makes.
+
+    Attributes:
+        done: the reply if the change is on the disk.
+        entry: the change. old: what was there before.
+    """
+
+    __slots__ = ("done", "entry", "old")
+
+    def __init__(self, client: Client, done: bytes, entry: Entry, old: Entry | None) -> None:
+        super().__init__(client, None)
+        self.done = done
+        self.entry = entry
+        self.old = old
 
 
 class PolicySharing:
@@ -46,6 +65,7 @@ class PolicySharing:
         packets: makes this node's packets, and has its id.
 
     Attributes:
+        open: the changes of this turn.
         keep: writes what is known to the disk at once; returns why that failed, or None.
         changed: called when what is to be on the disk has changed through another node.
     """
@@ -55,6 +75,7 @@ class PolicySharing:
     ) -> None:
         self.keep: Callable[[], str | None] = _no_disk
         self.changed: Callable[[], None] = _nobody
+        self.open: list[Change] = []
         self._machine = machine
         self._policies = policies
         self._peers = peers
@@ -64,11 +85,12 @@ class PolicySharing:
 
     # ---- what clients change -------------------------------------------------------------------
 
-    def set(self, policy: Policy) -> None:
-        """Let ``policy`` hold, here and everywhere, for what its name says.
+    def set(self, client: Client, policy: Policy) -> None:
+        """Let ``policy`` hold, here and everywhere, for what its name says; ``client`` gets its
+        reply at the end of the turn.
 
         Raises:
-            PolicyError: there are too many, or it cannot be written; nothing has changed then.
+            PolicyError: there are too many.
         """
         policies = self._policies
         if policies.named(policy.name) is None:
@@ -81,18 +103,19 @@ class PolicySharing:
                 raise PolicyError(
                     f"there are {MAX_PATTERNS} policies of patterns already, which is the most"
                 )
-        self._change(policies.make(policy.name, policy, self._packets.id, self._machine.now))
+        self._change(client, OK, policies.make(policy.name, policy, self._packets.id, 0))
 
-    def delete(self, name: bytes) -> bool:
-        """Delete the policy of just this name. Returns whether there was one. Raises PolicyError:
-        that cannot be written; nothing has changed then."""
+    def delete(self, client: Client, name: bytes) -> bool:
+        """Delete the policy of just this name; ``client`` gets its reply at the end of the turn.
+        False: there is none."""
         policies = self._policies
         if policies.named(name) is None:
             return False
-        self._change(policies.make(name, None, self._packets.id, self._machine.now))
+        entry = policies.make(name, None, self._packets.id, self._machine.now)
+        self._change(client, integer(1), entry)
         return True
 
-    def _change(self, entry: Entry) -> None:
+    def _change(self, client: Client, reply: bytes, entry: Entry) -> None:
         policies = self._policies
         old = policies.entries.get(entry.name)
         grows = len(entry.packed) - (0 if old is None else len(old.packed))
@@ -100,13 +123,28 @@ class PolicySharing:
             raise PolicyError(f"all policies together would have more than {MAX_SIZE} bytes")
         if entry.clock > MAX_CLOCK or not policies.put(entry):
             raise PolicyError("the logical clock of the policies is at its end")
+        change = Change(client, reply, entry, old)
+        client.reply_queue.append(change)
+        client.in_flight += 1
+        self.open.append(change)
+
+    def settle(self) -> None:
+        """Write the changes of this turn to the disk, all at once, and let their replies be known.
+        If that fails they are taken back."""
+        changes, self.open = self.open, []
         problem = self.keep()
         if problem:
-            policies.undo(entry, old)
-            raise PolicyError(f"the policies cannot be written to the disk: {problem}")
-        packet = self._packets.fields(bus.POLICIES, [(_ENTRY, entry.fields())])
-        for id in self._others():
-            self._peers.send(id, packet)
+            refusal = error(f"ERR the policies cannot be written to the disk: {problem}")
+            for change in reversed(changes):
+                self._policies.undo(change.entry, change.old)
+                change.reply = refusal
+        else:
+            for change in changes:
+                change.reply = change.done
+            entries = [change.entry for change in changes]
+            for id in self._others():
+                self._tell(id, entries, [])
+        self._machine.answered += changes
 
     def clear(self) -> None:
         """Forget all policies, and tell nobody."""
@@ -135,8 +173,8 @@ class PolicySharing:
             self._peers.send(other, self._packets.fields(bus.POLICIES, [asked]))
 
     def rest(self) -> int:
-        """How long (ms) ``cron`` may be put off; 0: for ever."""
-        return COMPARE_EVERY if self._policies.entries and self._peers.size > 1 else 0
+        """How long (ms) ``cron`` may be put off."""
+        return COMPARE_EVERY if self._policies.entries and self._peers.size > 1 else LONGEST_REST
 
     def on_policies(self, sender: bytes, fields: list[Field]) -> None:
         """Handle POLICIES. Raises PacketError; nothing was taken over then."""
@@ -155,9 +193,10 @@ class PolicySharing:
         self._take(entries)
         digest = self._policies.digest
         if asked >= 0 and asked != digest:
-            self._tell_all(sender, [(_TOLD, pack_number(digest))])
+            everything = list(self._policies.entries.values())
+            self._tell(sender, everything, [(_TOLD, pack_number(digest))])
         elif told >= 0 and told != digest:
-            self._tell_all(sender, [])
+            self._tell(sender, list(self._policies.entries.values()), [])
 
     def _take(self, entries: list[Entry]) -> None:
         """Take over what is newer."""
@@ -173,11 +212,11 @@ class PolicySharing:
         if changed:
             self.changed()
 
-    def _tell_all(self, node: bytes, last: list[Field]) -> None:
-        """Send all that is known to ``node``, and ``last`` behind it."""
+    def _tell(self, node: bytes, entries: list[Entry], last: list[Field]) -> None:
+        """Send ``entries`` to ``node``, and ``last`` behind them."""
         fields: list[Field] = []
         size = 0
-        for entry in self._policies.entries.values():
+        for entry in entries:
             data = entry.fields()
             fields.append((_ENTRY, data))
             size += len(data)

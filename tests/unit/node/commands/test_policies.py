@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from disque_trio.node.core import policy_sharing
+from disque_trio.node.core.policies import Entry, Policy
 from tests.support.node_bench import Bench
 
 
@@ -172,6 +173,50 @@ def test_what_cannot_be_written_to_the_disk_is_refused_and_changes_nothing(bench
     assert bench.error("QDEL", "q") == error
     assert bench("QDEL", "new") == 0
     assert (bench("QGET"), bench.node.policies.digest) == before
+
+
+def test_changes_of_several_clients_in_one_turn_are_written_at_once(bench: Bench) -> None:
+    writes: list[int] = []
+    bench.node.policy_sharing.keep = lambda: writes.append(1)  # type: ignore[func-returns-value]
+    others = [bench.client() for _ in range(3)]
+    for ttl, client in enumerate(others, 1):
+        bench.send(client, "QSET", "q", "TTL", ttl)
+        assert client.out == []  # not before it is written
+    assert [bench.replies(client) for client in others] == [[b"OK"]] * 3
+    assert writes == [1]
+    assert get(bench, "q")[b"ttl"] == 3
+
+
+def test_all_changes_of_a_turn_are_taken_back_when_they_cannot_be_written(bench: Bench) -> None:
+    bench("QSET", "q", "TTL", 1)
+    bench.node.policy_sharing.keep = lambda: "Input/output error"
+    one, two = bench.client(), bench.client()
+    bench.send(one, "QSET", "q", "TTL", 2)
+    bench.send(two, "QDEL", "q")
+    bench.send(bench.me, "QSET", "new", "TTL", 3)
+    bench.disconnect(two)
+    assert "Input/output error" in str(bench.replies(one))
+    assert "Input/output error" in str(bench.replies(bench.me))
+    assert bench("QGET") == [[b"name", b"q", b"ttl", 1]]
+
+
+def test_a_change_that_cannot_be_written_leaves_what_another_node_said_meanwhile(
+    bench: Bench,
+) -> None:
+    bench.node.policy_sharing.keep = lambda: "Input/output error"
+    bench.send(bench.me, "QSET", "q", "TTL", 2)
+    newer = Entry(b"q", Policy(b"q"), 99, b"f" * 40, 0)
+    bench.node.policy_sharing.on_policies(b"f" * 40, [(1, newer.fields())])
+    assert "Input/output error" in str(bench.replies(bench.me))
+    assert bench("QGET") == [[b"name", b"q"]]
+
+
+def test_a_change_without_a_reply_is_made_all_the_same(bench: Bench) -> None:
+    bench("PING")
+    bench.send(bench.me, "CLIENT", "REPLY", "SKIP")
+    bench.send(bench.me, "QSET", "q", "TTL", 2)
+    assert bench.replies(bench.me) == []
+    assert bench("QGET", "q") == [b"name", b"q", b"ttl", 2]
 
 
 def test_options_that_need_extensions_are_refused_where_a_node_does_not_know_them(

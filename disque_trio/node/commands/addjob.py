@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from disque_trio.node.core.job import (
-    UINT16_MAX,
-    UINT32_MAX,
-)
+from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
@@ -18,6 +17,7 @@ from disque_trio.respserver.commands.info import human
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
+MAX_HEADERS: Final = 64 * 1024  # bytes of all names and values of a job
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -29,6 +29,7 @@ class AddOptions:
         repl: copies, 0: not given. delay: s. retry: s, -1: not given. ttl: s, 0: not given.
         maxlen: jobs that the queue may have, 0: any number.
         wait: ASYNC is not given.
+        trailer: what the options say that C Disque has no field for; None: nothing.
 
     Raises:
         CommandError: they are wrong.
@@ -41,6 +42,7 @@ class AddOptions:
         self.ttl = 0
         self.maxlen = 0
         self.wait = True
+        self.trailer: Trailer | None = None
         last = len(args) - 1
         i = 4
         while i <= last:
@@ -51,11 +53,16 @@ class AddOptions:
                 continue
             if i > last:
                 raise CommandError(SYNTAX)
-            self._set(option, parse_int(args[i]))
-            i += 1
+            if self._set(option, parse_int(args[i])):
+                i += 1
+            elif option == b"headers":
+                i = self._set_headers(args, i)
+            else:
+                raise CommandError(SYNTAX)
 
-    def _set(self, option: bytes, value: int | None) -> None:
-        """Set one option; ``value`` is None where its argument is no number."""
+    def _set(self, option: bytes, value: int | None) -> bool:
+        """Set one option that is a number; ``value`` is None where its argument is none. False: it
+        is another option."""
         if option == b"replicate":
             self.repl = _at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
             if self.repl > UINT16_MAX:
@@ -69,7 +76,28 @@ class AddOptions:
         elif option == b"maxlen":
             self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
         else:
-            raise CommandError(SYNTAX)
+            return False
+        return True
+
+    def _set_headers(self, args: list[bytes], at: int) -> int:
+        """Set HEADERS, whose count is ``args[at]``; returns what follows its last value."""
+        trailer = self.trailer
+        if trailer is None:
+            trailer = self.trailer = Trailer()
+        if trailer.headers:
+            raise CommandError("ERR HEADERS is given twice")
+        count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
+        start = at + 1
+        if count > (len(args) - start) // 2:
+            raise CommandError("ERR HEADERS has fewer names and values than its count says")
+        end = start + 2 * count
+        headers = args[start:end]
+        if sum([len(text) for text in headers]) > MAX_HEADERS:
+            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS} bytes in all")
+        if b"" in headers[::2]:
+            raise CommandError("ERR the name of a header is empty")
+        trailer.headers = headers
+        return end
 
 
 def _at_least(least: int, value: int | None, error: str) -> int:
@@ -83,13 +111,17 @@ _NO_OPTIONS: Final = AddOptions([])
 
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC].
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC]
+    [HEADERS count name value ...].
 
     The checks come in the order in which the C server makes them.
     """
     options = _NO_OPTIONS if len(args) == 4 else AddOptions(args)
     delay = options.delay
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
+    trailer = options.trailer
+    if trailer is not None:
+        require_extensions(node)
     repl = options.repl or _default_copies(node)
     retry = options.retry
     if retry == 0 and repl > 1:
@@ -107,7 +139,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         )
     external = _is_external(node)
     if repl > 1 or external:
-        if len(args[1]) + len(args[2]) > MAX_JOB:
+        if len(args[1]) + len(args[2]) > MAX_JOB - (0 if trailer is None else 2 * MAX_HEADERS):
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     name = args[1]
@@ -119,6 +151,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             raise CommandError("PAUSED Queue paused in input, try later")
         name = queue.name
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
+    if trailer is not None:
+        node.store.trailers.put(job, trailer)
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:

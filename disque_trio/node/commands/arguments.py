@@ -1,4 +1,4 @@
-"""Parses job ids, which several commands take."""
+"""Parses and checks what several commands take: ids of jobs, options that need a trailer."""
 
 from typing import Final
 
@@ -8,6 +8,15 @@ from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
+
+
+def require_extensions(node: Node) -> None:
+    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
+    member."""
+    if not node.peers.extended:
+        raise CommandError(
+            "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
+        )
 
 
 def check_ids(ids: list[bytes]) -> None:

@@ -39,6 +39,7 @@ from disque_trio.protocol.fields import (
     unpack_number,
     unpack_texts,
 )
+from disque_trio.protocol.serialjob import ID_LENGTH
 from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending, unpack_ending
 from disque_trio.rng import Rng
 
@@ -120,7 +121,7 @@ class AckGc:
             return True
         self._set_ending(job, ending)
         store.mark_acked(job)
-        if self._machine.journaling and self._peers.extended:
+        if self._machine.journaling and not self._peers.plain:
             self._aof_codec.note(job)  # so that it is told to the others after a restart, too
         self.collect(job)
         return True
@@ -246,7 +247,7 @@ class AckGc:
         try:
             about = unpack_texts(_field(fields, _ABOUT))
             ending = unpack_ending(_field(fields, _ENDING))
-            if len(about) != 3:
+            if len(about) != 3 or len(about[0]) != ID_LENGTH:
                 raise FieldsError("malformed ENDJOB")
             id = about[0]
             holders, mark = unpack_number(about[1]), unpack_number(about[2]) & 0xFFFF

@@ -79,7 +79,7 @@ class AofCodec:
             body = b""
         flags = job.flags & FLAGS_IN_FILES
         if job.flags & FLAG_TRAILER:
-            trailer = self._store.trailers.carried(job)
+            trailer = self._store.trailers.kept(job)
             if trailer:
                 flags |= FLAG_TRAILER
                 body += trailer

@@ -62,10 +62,15 @@ class Trailers:
                 self._memory.used -= trailer.counted
 
     def carried(self, job: Job) -> bytes:
-        """What stands behind the body of ``job`` in files and on its way to other nodes; empty:
-        nothing, since it has no trailer, or since C nodes are to read it."""
+        """What stands behind the body of ``job`` on its way to other nodes; empty: nothing, since
+        it has no trailer, or since C nodes are to read it."""
+        return self.kept(job) if self._peers.extended else b""
+
+    def kept(self, job: Job) -> bytes:
+        """What stands behind the body of ``job`` in files; empty: nothing. A node that has just
+        started does not know yet what the others know, but must not lose what it has."""
         trailer = self.of(job)
-        if trailer is None or not self._peers.extended:
+        if trailer is None or self._peers.plain:
             return b""
         if job.state == ACKED and trailer.ending is None:
             return b""  # nobody will want it

@@ -89,9 +89,7 @@ LIES = {
     "a short number": tail(pack_fields([(3, b"1234567")])),
     "a long number": tail(pack_fields([(4, bytes(9))])),
     "a letter of nothing": tail(pack_fields([(5, b"")])),
-    "a letter with a short id": tail(
-        pack_fields([(5, pack_texts([b"D-", b"q", bytes(16), b""]))])
-    ),
+    "a letter with a short id": tail(pack_fields([(5, pack_texts([b"D-", b"q", bytes(16), b""]))])),
     "a letter of an unknown cause": tail(
         pack_fields([(5, pack_texts([ID, b"q", pack_number(4) + bytes(8), b""]))])
     ),

@@ -45,6 +45,7 @@ def _entries(
             member.ip,
             member.port,
             member.flags,
+            max(member.extensions, 0),
         )
         for id in ids
         if id != recipient and _worth_telling(member := members.known[id])

@@ -155,6 +155,10 @@ class PacketHandlers:
                 ):
                     self._hear_address(entry)
                 continue
+            if entry.extensions and member.extensions < 0:
+                # This node was restarted while that one is down.
+                member.extensions = entry.extensions
+                self._members.update(False)
             if entry.flags & FAILING:
                 member.reports[sender.id] = self._heartbeat.time
                 self._heartbeat.judge(member)

@@ -41,7 +41,7 @@ class Member:
         ping_sent: of the first PING that has no PONG yet (or when a link for it was begun); 0:
             none is awaited.
         pong_received: 0: never.
-        extensions: what it announces beyond C Disque; 0: nothing, or it was not heard yet.
+        extensions: what it announces beyond C Disque; 0: nothing, -1: it was not heard yet.
         reports: ids of the members that say that it fails, and when they last said so.
     """
 
@@ -58,7 +58,7 @@ class Member:
         self.attempts = 0
         self.ping_sent = 0
         self.pong_received = 0
-        self.extensions = 0
+        self.extensions = -1
         self.reports: dict[bytes, int] = {}
 
     def connected(self) -> bool:

@@ -107,7 +107,7 @@ class Membership(Peers):
         """Compute whether jobs may have trailers."""
         members = self._known.values()
         self.extended = self._extensions == "yes" or (
-            self._extensions == "auto" and all(member.extensions for member in members)
+            self._extensions == "auto" and all(member.extensions > 0 for member in members)
         )
 
     def set_extensions(self, wanted: str) -> None:
@@ -184,7 +184,7 @@ class Membership(Peers):
 
     def understands(self, id: bytes) -> bool:
         member = self._known.get(id)
-        return member is not None and member.extensions != 0 and self._extensions != "no"
+        return member is not None and member.extensions > 0 and self._extensions != "no"
 
     def linked(self, id: bytes) -> bool:
         member = self._known.get(id)

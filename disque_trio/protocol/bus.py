@@ -95,7 +95,8 @@ class Gossip(NamedTuple):
 
     Attributes:
         id: 40 bytes. ping_sent, pong_received: ms, the lower 32 bits. ip: text. port: of its
-            clients. flags: NODE_* bits.
+            clients. flags: NODE_* bits. extensions: what it can beyond C Disque, as far as is
+            known; in bytes that C nodes leave 0.
     """
 
     id: bytes
@@ -104,6 +105,7 @@ class Gossip(NamedTuple):
     ip: str
     port: int
     flags: int
+    extensions: int = 0
 
 
 class JobMessage:
@@ -267,7 +269,7 @@ class PacketWriter:
                 entry.ip.encode(),
                 entry.port,
                 entry.flags,
-                0,
+                entry.extensions if self.extensions else 0,
                 0,
             )
             for entry in entries
@@ -344,8 +346,11 @@ def read_gossip(packet: bytes) -> list[Gossip]:
         raise PacketError(f"{len(packet)} bytes do not hold {count} gossip entries")
     entries: list[Gossip] = []
     for at in range(HEADER_SIZE, len(packet), GOSSIP_SIZE):
-        id, ping_sent, pong_received, ip, port, flags, _, _ = _GOSSIP.unpack_from(packet, at)
-        entries.append(Gossip(id, ping_sent, pong_received, read_ip(ip), port, flags))
+        id, ping_sent, pong_received, ip, port, flags, extensions, _ = _GOSSIP.unpack_from(
+            packet, at
+        )
+        entry = Gossip(id, ping_sent, pong_received, read_ip(ip), port, flags, extensions)
+        entries.append(entry)
     return entries
 
 

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import errno
 import os
-import shlex
 import stat
 import sys
 import tempfile
@@ -19,12 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from disque_trio.aof.format import AofError
-from disque_trio.aof.scanner import MAX_QUEUES, Scanner, Stretch
+from disque_trio.aof.findings import Findings, shown_path
+from disque_trio.aof.scanner import Scanner, Stretch
+from disque_trio.aof.trailers import trailer_line
 from disque_trio.disk import sync_directory
+from disque_trio.protocol.serialjob import SerialJob
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.version import VERSION
 
-_LISTED = 20  # damaged places that are listed one by one
 _INTERRUPTED = 130
 _COPY = 16 << 20  # bytes copied in one call, so that Ctrl-C is heard
 _CANNOT_COPY_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF)
@@ -59,7 +60,7 @@ def run(
     Returns:
         The exit status: 0 for a valid, fixed or salvaged file, 130 when interrupted, else 1.
     """
-    options = _parse(program, description, sys.argv[1:] if arguments is None else arguments)
+    options = _parse(program, description, kind, sys.argv[1:] if arguments is None else arguments)
     options.kind = kind
     path = Path(options.file)
     try:
@@ -83,7 +84,9 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(1)  # as Disque's tool; argparse has 2
 
 
-def _parse(program: str, description: str, arguments: Sequence[str]) -> argparse.Namespace:
+def _parse(
+    program: str, description: str, kind: type[Scanner], arguments: Sequence[str]
+) -> argparse.Namespace:
     parser = _Parser(
         program,
         description=description,
@@ -104,6 +107,13 @@ def _parse(program: str, description: str, arguments: Sequence[str]) -> argparse
         help="write all good records into the new file OUT, also those behind damage",
     )
     parser.add_argument("--yes", action="store_true", help="--fix without asking")
+    parser.set_defaults(trailers=False)
+    if kind.can_list:
+        parser.add_argument(
+            "--trailers",
+            action="store_true",
+            help="list the jobs with a trailer: names of headers, keys, where letters come from",
+        )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     parser.add_argument("file", metavar="FILE", type=Path)
     options = parser.parse_args(arguments)
@@ -118,9 +128,13 @@ def _run(path: Path, options: argparse.Namespace) -> int:
     with _open(path, write=options.fix) as file:
         before = os.fstat(file.fileno())
         if before.st_size == 0:
-            raise Refused(f"Empty file: {_shown(path)}")
+            raise Refused(f"Empty file: {shown_path(path)}")
         kind: type[Scanner] = options.kind
-        findings = _salvage(file, out, kind) if out else _look(file, kind, lambda stretch: None)
+        listing: bool = options.trailers
+        if out:
+            findings = _salvage(file, out, kind, listing)
+        else:
+            findings = _look(file, kind, lambda stretch: None, listing)
         findings.show(path, out, options.program)
         size, ok_up_to = findings.scanner.size, findings.ok_up_to
         print(f"AOF analyzed: size={size}, ok_up_to={ok_up_to}, diff={size - ok_up_to}")
@@ -147,12 +161,8 @@ def _open(path: Path, write: bool) -> BinaryIO:
             raise OSError("Not a regular file")
         return path.open("r+b" if write else "rb", buffering=0)
     except OSError as error:
-        print(f"Cannot open file: {_shown(path)}")
+        print(f"Cannot open file: {shown_path(path)}")
         raise Refused(f"{error.strerror or error}") from error
-
-
-def _shown(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _agreed() -> bool:
@@ -164,98 +174,19 @@ def _agreed() -> bool:
 # ---- what is found -------------------------------------------------------------------------------
 
 
-class Findings:
-    """The result of checking a file.
-
-    Attributes:
-        damage: the first of the damaged stretches.
-        places: how many there are.
-        bad: bytes in all of them.
-        first: what is wrong with the first, None: the file is valid.
-        before: jobs, deletes, pauses before the first.
-    """
-
-    def __init__(self, scanner: Scanner) -> None:
-        self.scanner = scanner
-        self.damage: list[Stretch] = []
-        self.places = 0
-        self.bad = 0
-        self.first: AofError | None = None
-        self.before = (0, 0, 0)
-
-    @property
-    def ok_up_to(self) -> int:
-        """The offset of the first bad record, or of the end of the file."""
-        return self.scanner.size if self.first is None else self.first.offset
-
-    @property
-    def _counts(self) -> tuple[int, int, int]:
-        return self.scanner.jobs, self.scanner.deletes, self.scanner.pauses
-
-    def add(self, stretch: Stretch) -> None:
-        if stretch.error is None:
-            return
-        if self.first is None:
-            self.first = stretch.error
-            self.before = self._counts
-        self.places += 1
-        self.bad += stretch.end - stretch.start
-        if len(self.damage) < _LISTED:
-            self.damage.append(stretch)
-
-    def show(self, path: Path, out: Path | None, program: str) -> None:
-        """Print everything but the lines that Disque's tool prints as well."""
-        scanner = self.scanner
-        queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
-        print(
-            f"Good records: {scanner.taken}={scanner.jobs}, queues={queues}, "
-            f"{scanner.ended}={scanner.deletes}{_pauses(scanner.pauses)}"
-        )
-        if self.first is not None:
-            self._show_damage(self.first, path, out, program)
-        if out is not None:
-            print(
-                f"Salvaged {sum(self._counts)} records, {scanner.size - self.bad} bytes,"
-                f" into {_shown(out)}; skipped {self.bad} bytes in {self.places} places"
-            )
-
-    def _show_damage(self, first: AofError, path: Path, out: Path | None, program: str) -> None:
-        size = self.scanner.size
-        print(f"First bad record: offset={first.offset} (0x{first.offset:x}): {first.reason}")
-        for start, end, error in self.damage:
-            reason = error.reason if error is not None else ""
-            print(f"Damaged: {start}..{end} ({end - start} bytes): {reason}")
-        if self.places > _LISTED:
-            print(f"Damaged: {self.places - _LISTED} more places")
-        jobs, deletes, pauses = behind = [
-            now - before for now, before in zip(self._counts, self.before, strict=True)
-        ]
-        lost = f"--fix cuts off {size - first.offset} bytes"
-        if first.truncated:
-            print(f"Truncated tail, as a crash leaves it. {lost}, no good record among them.")
-        elif not any(behind):
-            print(f"Damage up to the end of the file. {lost}, no good record among them.")
-        else:
-            print(
-                f"Damage in the middle. {lost}, among them good records:"
-                f" {self.scanner.taken}={jobs}, {self.scanner.ended}={deletes}{_pauses(pauses)}."
-            )
-        quoted = shlex.quote(_shown(path))
-        if out is None and any(behind):
-            print(f"To keep them: {program} --salvage NEWFILE {quoted}")
-        elif out is None:
-            print(f"To repair it: {program} --fix {quoted}")
+def _print_trailer(at: int, job: SerialJob, trailer: Trailer) -> None:
+    print(trailer_line(at, job, trailer))
 
 
-def _pauses(count: int) -> str:
-    """Most files have none."""
-    return f", pauses={count}" if count else ""
-
-
-def _look(file: BinaryIO, kind: type[Scanner], each: Callable[[Stretch], object]) -> Findings:
-    """Go through the file and call ``each`` with its stretches."""
+def _look(
+    file: BinaryIO, kind: type[Scanner], each: Callable[[Stretch], object], listing: bool
+) -> Findings:
+    """Go through the file and call ``each`` with its stretches. ``listing``: print a line for each
+    job with a trailer."""
     with _progress(os.fstat(file.fileno()).st_size) as progress:
         scanner = kind(file, progress)
+        if listing:
+            scanner.each_trailer = _print_trailer
         findings = Findings(scanner)
         for stretch in scanner.stretches():
             findings.add(stretch)
@@ -291,7 +222,7 @@ def _progress(size: int) -> Iterator[Callable[[int], object]]:
 # ---- what is changed -----------------------------------------------------------------------------
 
 
-def _salvage(file: BinaryIO, out: Path, kind: type[Scanner]) -> Findings:
+def _salvage(file: BinaryIO, out: Path, kind: type[Scanner], listing: bool) -> Findings:
     """Write the good records into ``out``, which is there whole or not at all.
 
     Raises:
@@ -307,9 +238,9 @@ def _salvage(file: BinaryIO, out: Path, kind: type[Scanner]) -> Findings:
                 if stretch.error is None:
                     _copy(file, target, stretch.start, stretch.end)
 
-            findings = _look(file, kind, keep)
+            findings = _look(file, kind, keep, listing)
             if not target.tell():
-                raise Refused(f"No good record: {_shown(out)} was not written")
+                raise Refused(f"No good record: {shown_path(out)} was not written")
             _keep_owner_and_mode(file, target)
             os.fsync(target.fileno())
         _refuse_existing(out)
@@ -324,7 +255,7 @@ def _salvage(file: BinaryIO, out: Path, kind: type[Scanner]) -> Findings:
 
 def _refuse_existing(out: Path) -> None:
     if os.path.lexists(out):
-        raise Refused(f"File exists: {_shown(out)}")
+        raise Refused(f"File exists: {shown_path(out)}")
 
 
 def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -> None:
@@ -338,12 +269,14 @@ def _truncate(file: BinaryIO, path: Path, before: os.stat_result, length: int) -
     try:
         _back_up(file, backup, before.st_size)
     except OSError as error:
-        raise Refused(f"Cannot copy to {_shown(backup)}: {error}\nThe AOF is as it was") from error
+        raise Refused(
+            f"Cannot copy to {shown_path(backup)}: {error}\nThe AOF is as it was"
+        ) from error
     now = os.fstat(file.fileno())
     if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
         backup.unlink()
         raise Refused("The AOF was written to while it was checked: stop the node first")
-    print(f"Copied the whole AOF to {_shown(backup)}")
+    print(f"Copied the whole AOF to {shown_path(backup)}")
     os.ftruncate(file.fileno(), length)
     os.fsync(file.fileno())
     sync_directory(path.parent)

@@ -23,11 +23,13 @@ from typing import BinaryIO, NamedTuple
 from disque_trio.aof.format import CHUNK, AofError, RecordReader
 from disque_trio.protocol.serialjob import (
     NODE_ID_LENGTH,
+    SerialJob,
     SerialJobError,
     decode_job,
     is_job_id,
     read_pause,
 )
+from disque_trio.protocol.trailer import FLAG_TRAILER, Trailer, split_body
 
 MAX_QUEUES = 250_000  # told apart; more are counted as so many
 
@@ -47,6 +49,7 @@ _LONGEST_MARKER = 21
 _LENGTH_AND_QUEUE = Struct("<I68xI")
 _U32 = Struct("<I")
 _HEAD = _LENGTH_AND_QUEUE.size
+_FLAGS_AT = 45  # in a serialised job
 _NEAR = 4096  # read at once where a single record is looked at
 
 _LOADJOB_HEAD = re.compile(rb"\*2\r\n\$7\r\nLOADJOB\r\n\$([0-9]{1,10})\r\n")
@@ -64,10 +67,13 @@ class Scanner:
     """Scans an append-only file and counts its good records.
 
     Attributes:
+        can_list: jobs may have trailers.
         taken, ended: what good records are counted as that bring something, and that end it.
         marker: what begins a record. longest_marker: bytes of it at most.
         size: bytes of the file when it was opened; what is appended later is not looked at.
         jobs, deletes, pauses: good records seen so far, also those behind damage.
+        trailers: how many of these jobs have a trailer.
+        each_trailer: called with the offset, the job and the trailer of each of them.
         queues: distinct queues of these jobs, not more than MAX_QUEUES.
 
     Args:
@@ -75,6 +81,7 @@ class Scanner:
         progress: called now and then with the offset that is reached.
     """
 
+    can_list = True
     taken = "jobs"
     ended = "deletes"
     marker = _MARKER
@@ -85,6 +92,9 @@ class Scanner:
         self.jobs = 0
         self.deletes = 0
         self.pauses = 0
+        self.trailers = 0
+        self.each_trailer: Callable[[int, SerialJob, Trailer], object] = lambda at, job, trailer: 0
+        self._with_trailer: tuple[SerialJob, Trailer] | None = None  # the job examined last
         self._file = file
         self._progress = progress
         self._queues: set[int] = set()
@@ -116,6 +126,9 @@ class Scanner:
                     yield Stretch(at, end, error)
                     at = end
                     continue
+                if self._with_trailer is not None:
+                    self.trailers += 1
+                    self.each_trailer(at, *self._with_trailer)
             yield Stretch(at, end, None)
             at = end
         self._count_names()
@@ -184,7 +197,10 @@ class Scanner:
             # number that looks like one would have us read on.
             job = record.end(1) + 2
             length = int(record[1])
-            if job + length + 2 <= len(self._buffer) or _length_at(self._buffer, job) != length - 4:
+            whole = job + length + 2 <= len(self._buffer)
+            if whole and not self._buffer[job + _FLAGS_AT] & FLAG_TRAILER:
+                return False
+            if _length_at(self._buffer, job) != length - 4:
                 return False
         counts = self.jobs, self.deletes, self.pauses
         error = self._examine(at)[1]
@@ -196,6 +212,7 @@ class Scanner:
 
         Returns where it ends, what is wrong with it, and where to search on if it is bad.
         """
+        self._with_trailer = None
         self._file.seek(at)
         reader = RecordReader(self._file, at, _NEAR)
         try:
@@ -229,7 +246,11 @@ class Scanner:
         name = args[0].upper()  # as the loader takes it
         if name == b"LOADJOB" and len(args) == 2:
             try:
-                self._names.add(decode_job(args[1]).queue)
+                job = decode_job(args[1])
+                if job.flags & FLAG_TRAILER:
+                    job.body, trailer = split_body(job.body)
+                    self._with_trailer = (job, trailer)
+                self._names.add(job.queue)
                 self.jobs += 1
             except SerialJobError as error:
                 reason = str(error)
@@ -281,6 +302,7 @@ def skim(buffer: bytes, at: int, limit: int, names: set[bytes]) -> tuple[int, in
             nodes_at + 4 > end
             or nodes_at + 4 + NODE_ID_LENGTH * number(buffer, nodes_at)[0] != end
             or buffer[end : end + 2] != b"\r\n"
+            or buffer[start + _FLAGS_AT] & FLAG_TRAILER
         ):
             break
         add(buffer[start + _HEAD : body_length_at])

@@ -30,6 +30,7 @@ _LONGEST_NAME = max(map(len, _SHAPES))
 class EventScanner(Scanner):
     """Scans an append-only file of bananaq. jobs: events; deletes: all other records."""
 
+    can_list = False
     taken = "events"
     ended = "others"
     marker = re.compile(

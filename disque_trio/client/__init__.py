@@ -5,8 +5,9 @@
 
 from disque_trio.client.client import Client, connect
 from disque_trio.client.errors import AddManyError
-from disque_trio.client.jobs import HeldJob, Job, Jobs
+from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
+from disque_trio.client.replies import Outcome, Policy
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
@@ -14,12 +15,15 @@ from disque_trio.respclient.errors import (
     BadIdError,
     ConnectionLost,
     DisqueError,
+    JobCancelledError,
     LeavingError,
     LoadingError,
     MaxLenError,
     MisconfError,
+    NoExtError,
     NoJobError,
     NoReplError,
+    NoUniqueError,
     OOMError,
     PausedError,
     ProtocolError,
@@ -39,16 +43,22 @@ __all__ = [
     "HeldJob",
     "Hello",
     "Job",
+    "JobCancelledError",
     "Jobs",
     "LeavingError",
+    "Letter",
     "LoadingError",
     "MaxLenError",
     "MisconfError",
+    "NoExtError",
     "NoJobError",
     "NoReplError",
+    "NoUniqueError",
     "Node",
     "OOMError",
+    "Outcome",
     "PausedError",
+    "Policy",
     "ProtocolError",
     "ReplyError",
     "TooLateError",

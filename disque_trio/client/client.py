@@ -1,32 +1,30 @@
 """The client: Disque's commands as methods with types, over whichever node serves best."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 
 import structlog
 
-from disque_trio.client import replies
+from disque_trio.client.commands import Commands
 from disque_trio.client.errors import AddManyError
 from disque_trio.client.fetch import fetch, take
 from disque_trio.client.jobs import HeldJob, Job, Jobs
-from disque_trio.client.nodes import Directory, Hello, parse_address, parse_hello
-from disque_trio.client.requests import addjob, options
-from disque_trio.client.requests import jscan as jscan_options
+from disque_trio.client.nodes import Directory, parse_address
+from disque_trio.client.requests import KEPT, Headers, addjob, new_key
 from disque_trio.client.router import Router
-from disque_trio.client.session import Session
-from disque_trio.resp.command import Argument
 from disque_trio.respclient.background import background
-from disque_trio.respclient.connection import Connector, Reply
+from disque_trio.respclient.connection import Connector
 from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, DisqueError
-from disque_trio.respclient.values import Name, integer, text
+from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.values import Name, text
 
 _log = structlog.get_logger("disque.client")
 
 
-class Client:
+class Client(Commands):
     """A client of a Disque cluster, made by ``connect``. Any number of tasks may share it.
 
     Queue names and bodies may be ``str`` (sent as UTF-8) or bytes. Times are in seconds. Unless a
@@ -39,7 +37,7 @@ class Client:
     """
 
     def __init__(self, router: Router, in_flight: InFlight) -> None:
-        self._router = router
+        super().__init__(router)
         self._in_flight = in_flight
 
     @property
@@ -57,10 +55,14 @@ class Client:
         *,
         timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
         replicate: int | None = None,
-        delay: int | None = None,
+        delay: float | None = None,
+        at: datetime | float | None = None,
         retry: int | None = None,
         ttl: int | None = None,
         maxlen: int | None = None,
+        headers: Headers | None = None,
+        unique: Name | bool = False,
+        unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
     ) -> str:
@@ -73,22 +75,41 @@ class Client:
             replicate: number of nodes that must hold it; the node's default is 3 or, if it knows
                 fewer, all.
             delay: seconds before it is queued.
+            at: when it is queued instead: a ``datetime`` with a time zone, or seconds since the
+                epoch.
             retry: seconds after which an unacknowledged delivery is repeated; 0 for at most once.
             ttl: seconds of its life; the node's default is a day after ``delay``.
             maxlen: refuse the job if the queue is already that long.
+            headers: names and values that go with the body; pairs, if a name comes twice.
+            unique: a key: if the queue has a job with it, that one's id is returned and nothing is
+                added. True makes a new key. With a key the command is repeated after a lost
+                connection, at another node if need be, since that adds nothing a second time.
+            unique_for: seconds for which the key is kept, whatever becomes of the job. By default
+                a key that is given is kept as long as the job lives, and one that is made for a
+                minute longer than the command may be repeated.
             async_: do not wait for the replication.
-            retry_lost: what to do when the connection is lost and the node may or may not have
-                taken the job: True adds it again, perhaps a second time; False raises.
+            retry_lost: what to do without a key when the connection is lost and the node may or may
+                not have taken the job: True adds it again, perhaps a second time; False raises.
 
         Raises:
             NoReplError: not replicated in time.
             MaxLenError, PausedError, OOMError: refused by the queue or the node.
+            NoExtError, NoUniqueError: headers or keys are not possible now.
             ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells which case it is.
-            ValueError: the timeout is not positive.
+            ValueError: the timeout is not positive; a time without a time zone, or with a delay.
         """
-        command = addjob(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_)
-        reply = await self._router.run_one("adds", command, repeat=retry_lost)
-        return text(reply)
+        key = new_key() if unique is True else None if unique is False else unique
+        if unique is True and unique_for is None:
+            unique_for = self._router.retry_for + (timeout or 0) + KEPT
+        command = addjob(
+            *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
+            at=at,
+            headers=headers,
+            key=key,
+            kept=unique_for,
+        )
+        repeat = retry_lost or key is not None
+        return text(await self._router.run_one("adds", command, repeat=repeat))
 
     async def add_many(
         self,
@@ -97,24 +118,46 @@ class Client:
         *,
         timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
         replicate: int | None = None,
-        delay: int | None = None,
+        delay: float | None = None,
+        at: datetime | float | None = None,
         retry: int | None = None,
         ttl: int | None = None,
         maxlen: int | None = None,
+        headers: Headers | None = None,
+        unique: bool | Sequence[Name] = False,
+        unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
     ) -> list[str]:
-        """Add jobs as one pipeline and return their ids in order. Arguments as for ``add``.
+        """Add jobs as one pipeline and return their ids in order. Arguments as for ``add``;
+        ``unique`` True makes a key for each, or has one for each.
 
         Raises:
             AddManyError: some were not added; its ``results`` say which were.
-            ValueError: the timeout is not positive.
+            ValueError: as for ``add``; there are more or fewer keys than bodies.
         """
+        bodies = list(bodies)
+        keys: Sequence[Name | None] = [None] * len(bodies)
+        if unique is True:
+            keys = [new_key() for _ in bodies]
+            if unique_for is None:
+                unique_for = self._router.retry_for + (timeout or 0) + KEPT
+        elif unique is not False:
+            keys = unique
+        if headers is not None and not isinstance(headers, Mapping):
+            headers = list(headers)
         commands = [
-            addjob(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_)
-            for body in bodies
+            addjob(
+                *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
+                at=at,
+                headers=headers,
+                key=key,
+                kept=unique_for,
+            )
+            for body, key in zip(bodies, keys, strict=True)
         ]
-        answers = await self._router.run("adds", commands, repeat=retry_lost)
+        repeat = retry_lost or unique is not False
+        answers = await self._router.run("adds", commands, repeat=repeat)
         results: list[str | DisqueError] = []
         ids: list[str] = []
         for answer in answers:
@@ -136,6 +179,7 @@ class Client:
         count: int = 1,
         nohang: bool = False,
         withcounters: bool = True,
+        withheaders: bool = False,
     ) -> list[Job]:
         """Fetch jobs (GETJOB) from the queues, those named first preferred.
 
@@ -148,7 +192,8 @@ class Client:
             timeout: seconds to wait for the first job; None waits for ever, 0 not at all.
             count: how many to take if so many are there. A call that waited gets one.
             nohang: do not wait.
-            withcounters: fill the job's ``nacks`` and ``additional_deliveries``.
+            withcounters: fill the job's ``nacks``, ``additional_deliveries`` and ``letter``.
+            withheaders: fill its ``headers``. C nodes do not know that.
 
         Returns:
             The jobs, none when there was none in time. The caller must ``ack`` each.
@@ -160,22 +205,27 @@ class Client:
             count=count,
             nohang=nohang,
             withcounters=withcounters,
+            withheaders=withheaders,
         )
         return jobs
 
-    def jobs(self, *queues: Name) -> Jobs:
-        """The worker loop over the jobs of the queues: see ``Jobs``."""
+    def jobs(self, *queues: Name, withheaders: bool = False) -> Jobs:
+        """The worker loop over the jobs of the queues, with their headers if wanted: see
+        ``Jobs``."""
         if not queues:
             raise ValueError("at least one queue is needed")
-        return Jobs(self._in_flight, partial(take, self._router, self._in_flight, queues))
+        fetch = partial(take, self._router, self._in_flight, queues, withheaders)
+        return Jobs(self._in_flight, fetch)
 
     async def work(
         self,
         handler: Callable[[HeldJob], Awaitable[object]],
         *queues: Name,
         concurrency: int = 1,
+        withheaders: bool = False,
     ) -> None:
-        """Run ``handler`` on each job of the queues, for ever, ``concurrency`` jobs at a time.
+        """Run ``handler`` on each job of the queues, for ever, ``concurrency`` jobs at a time, with
+        their headers if wanted.
 
         A job is acknowledged when the handler returns and given back with NACK, with a line in the
         log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
@@ -184,156 +234,10 @@ class Client:
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
         """
-        loops = [self.jobs(*queues) for _ in range(concurrency)]
+        loops = [self.jobs(*queues, withheaders=withheaders) for _ in range(concurrency)]
         failure = await run_handlers(loops, handler, _failed)
         if failure is not None:
             raise failure
-
-    # Settling jobs by id
-
-    async def ack(self, *ids: str) -> int:
-        """Acknowledge jobs (ACKJOB); returns how many the node knew as not yet acknowledged."""
-        return integer(await self._control("ACKJOB", *ids))
-
-    async def fastack(self, *ids: str) -> int:
-        """Acknowledge jobs at less cost and with less guarantee; returns how many it deleted."""
-        return integer(await self._control("FASTACK", *ids))
-
-    async def nack(self, *ids: str) -> int:
-        """Give jobs back for delivery now, counting that; returns how many were queued."""
-        return integer(await self._control("NACK", *ids))
-
-    async def working(self, id: str) -> int:
-        """Postpone the job's next delivery; returns its retry time in seconds.
-
-        Raises:
-            NoJobError: the node does not know the job.
-            TooLateError: half of its TTL is over.
-        """
-        return integer(await self._control("WORKING", id))
-
-    async def enqueue(self, *ids: str) -> int:
-        """Queue jobs now; returns how many were queued."""
-        return integer(await self._control("ENQUEUE", *ids))
-
-    async def dequeue(self, *ids: str) -> int:
-        """Take jobs out of their queue; they come back after their retry time. Returns how many."""
-        return integer(await self._control("DEQUEUE", *ids))
-
-    async def deljob(self, *ids: str) -> int:
-        """Delete jobs on the node in use, and only there; returns how many."""
-        return integer(await self._control("DELJOB", *ids))
-
-    # Looking
-
-    async def show(self, id: str) -> replies.Record | None:
-        """All fields of a job under the names that SHOW uses; None if the node does not know it.
-
-        The body is bytes, other texts are str, times are as SHOW gives them.
-        """
-        return replies.record(await self._control("SHOW", id))
-
-    async def qlen(self, queue: Name) -> int:
-        """How many jobs are queued, on the node in use."""
-        return integer(await self._control("QLEN", queue))
-
-    async def qpeek(self, queue: Name, count: int) -> list[Job]:
-        """The first ``count`` jobs of a queue, the newest first if negative; none is taken."""
-        return replies.jobs(await self._control("QPEEK", queue, count))
-
-    async def qstat(self, queue: Name) -> replies.Record | None:
-        """The fields of QSTAT; None if the node does not know the queue."""
-        return replies.record(await self._control("QSTAT", queue))
-
-    async def qscan(
-        self,
-        *,
-        count: int | None = None,
-        minlen: int | None = None,
-        maxlen: int | None = None,
-        importrate: int | None = None,
-    ) -> AsyncIterator[str]:
-        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate.
-
-        A name may come twice; what is there throughout comes at least once.
-        """
-        filters = options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
-        async for name in self._scan("QSCAN", filters):
-            yield text(name)
-
-    async def jscan(
-        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
-    ) -> AsyncIterator[str]:
-        """The ids of all jobs of a node, of one queue or of some states if given.
-
-        An id may come twice; what is there throughout comes at least once.
-        """
-        async for id in self._scan("JSCAN", jscan_options(count, queue, states)):
-            yield text(id)
-
-    async def jscan_full(
-        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
-    ) -> AsyncIterator[replies.Record]:
-        """Like ``jscan``, but yields what ``show`` says of each job."""
-        filters = [*jscan_options(count, queue, states), "REPLY", "all"]
-        async for fields in self._scan("JSCAN", filters):
-            record = replies.record(fields)
-            if record is not None:
-                yield record
-
-    # The rest
-
-    async def pause(self, queue: Name, *options: str) -> str:
-        """Pause a queue (``in``, ``out``, ``all``, ``none``, ``state``, ``bcast``).
-
-        Returns:
-            Its new state.
-        """
-        return text(await self._control("PAUSE", queue, *options))
-
-    async def info(self, section: str | None = None) -> dict[str, str]:
-        """The fields of INFO."""
-        arguments = [] if section is None else [section]
-        return replies.info(await self._control("INFO", *arguments))
-
-    async def hello(self) -> Hello:
-        """The nodes that the node in use knows."""
-        used = (await self._router.session(self._router.retry())).address
-        return parse_hello(await self._control("HELLO"), used)
-
-    async def execute(self, *arguments: Argument) -> Reply:
-        """Run any other command that does not block, and return its reply as it is.
-
-        It is not repeated when the connection is lost and it may have run. MONITOR cannot be used,
-        and a blocking command would hold up everything else: ``get`` and ``add`` are for these.
-        """
-        return await self._router.run_one("control", arguments, repeat=False)
-
-    async def _control(self, *command: Argument) -> Reply:
-        return await self._router.run_one("control", command, repeat=True)
-
-    async def _scan(self, command: str, options: list[Argument]) -> AsyncIterator[Reply]:
-        session: Session | None = None
-        cursor: Argument = 0
-        retry = self._router.retry()
-        while True:
-            now_at = await self._router.session(retry)
-            if now_at is not session:
-                # Cursors mean nothing to another node: begin again there.
-                session, cursor = now_at, 0
-            connection = await session.connection("control")
-            try:
-                reply = await connection.execute(command, cursor, *options)
-            except ConnectionLost:
-                if not await retry.again():
-                    raise
-                continue
-            retry = self._router.retry()
-            cursor, page = replies.page(reply)
-            for element in page:
-                yield element
-            if cursor == b"0":
-                return
 
 
 @asynccontextmanager

@@ -28,6 +28,7 @@ async def fetch(
     count: int = 1,
     nohang: bool = False,
     withcounters: bool = True,
+    withheaders: bool = False,
 ) -> tuple[Session, list[Job]]:
     """Fetch jobs, and say which node gave them. Arguments and errors as for ``Client.get``.
 
@@ -48,6 +49,8 @@ async def fetch(
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")
+        if withheaders:
+            command.append("WITHHEADERS")
         command += ["FROM", *queues]
         try:
             reply = await session.blocking.execute(command, partial(_put_back, router, session))
@@ -61,10 +64,12 @@ async def fetch(
     )
 
 
-async def take(router: Router, in_flight: InFlight, queues: tuple[Name, ...]) -> HeldJob:
+async def take(
+    router: Router, in_flight: InFlight, queues: tuple[Name, ...], withheaders: bool = False
+) -> HeldJob:
     """Wait for a job and keep hold of it. No checkpoint between its arrival and the return."""
     while True:
-        session, jobs = await fetch(router, queues, timeout=None)
+        session, jobs = await fetch(router, queues, timeout=None, withheaders=withheaders)
         if jobs:
             session.job_taken()
             held = HeldJob(router, session, jobs[0], partial(_settled, in_flight, session))

@@ -7,23 +7,46 @@ delivered again by WORKING in the background) and the loop over these, ``Jobs``.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from disque_trio.client import requests
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
+from disque_trio.resp.command import Argument
 from disque_trio.respclient.consumer import DeliveryLoop
 from disque_trio.respclient.delivery import Delivery
 from disque_trio.respclient.errors import (
     AckedError,
     ConnectionLost,
     DisqueError,
+    JobCancelledError,
     NoJobError,
     TooLateError,
 )
+from disque_trio.respclient.values import Name
 
 HEARTBEAT_GRACE = 0.05
 """Seconds before the first WORKING: a handler that is done sooner costs no extra command."""
 
 HEARTBEAT_FRACTION = 0.5
 """How much of the job's retry time passes between two WORKING."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """Where a dead letter comes from.
+
+    Attributes:
+        queue: the queue of the job that died.
+        why: ``attempts``, ``expired`` or ``refused``.
+        attempts: how often it was delivered, as far as is known.
+        reason: what the worker that refused it last said.
+        first_id: the id that the job had at first.
+    """
+
+    queue: str
+    why: str
+    attempts: int
+    reason: str
+    first_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,8 @@ class Job:
         body: what was added.
         nacks: how often a consumer gave it back with NACK, 0 without counters.
         additional_deliveries: how often it was queued again otherwise, 0 without counters.
+        header_pairs: names and values, in their order; empty if it was not asked for them.
+        letter: where it comes from if it is a dead letter; None without counters.
     """
 
     id: str
@@ -43,6 +68,13 @@ class Job:
     body: bytes
     nacks: int = 0
     additional_deliveries: int = 0
+    header_pairs: tuple[tuple[str, bytes], ...] = ()
+    letter: Letter | None = None
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The headers by name; of a name that comes several times the first."""
+        return dict(reversed(self.header_pairs))
 
 
 class HeldJob(Delivery):
@@ -50,7 +82,8 @@ class HeldJob(Delivery):
 
     Until it is settled by ``ack``, ``fastack``, ``nack`` or ``release``, WORKING is sent in the
     background at half of its retry time, so that the node does not deliver it to somebody else. It
-    is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over), NOJOB or ACKED.
+    is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over), NOJOB, ACKED or
+    CANCELLED.
     """
 
     def __init__(
@@ -75,13 +108,29 @@ class HeldJob(Delivery):
         """How often it was queued again for another reason."""
         return self._job.additional_deliveries
 
-    async def ack(self) -> None:
-        """Acknowledge it (ACKJOB). Does nothing if it is settled.
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Its headers, if the loop was told to ask for them; see ``Job.headers``."""
+        return self._job.headers
+
+    @property
+    def header_pairs(self) -> tuple[tuple[str, bytes], ...]:
+        """Its headers in their order."""
+        return self._job.header_pairs
+
+    @property
+    def letter(self) -> Letter | None:
+        """Where it comes from if it is a dead letter."""
+        return self._job.letter
+
+    async def ack(self, result: Name | None = None) -> None:
+        """Acknowledge it (ACKJOB) and leave ``result`` for who waits for it. Does nothing if it is
+        settled.
 
         Raises:
             ConnectionLost: no node took the acknowledgement within ``retry_for``.
         """
-        await self._settle(lambda: self._control("ACKJOB"))
+        await self._settle(lambda: self._control(requests.ackjob([self.id], result)))
 
     async def fastack(self) -> None:
         """Acknowledge it with FASTACK: cheaper in a cluster, with less guarantee.
@@ -89,15 +138,32 @@ class HeldJob(Delivery):
         Raises:
             ConnectionLost: as for ``ack``.
         """
-        await self._settle(lambda: self._control("FASTACK"))
+        await self._settle(lambda: self._control(["FASTACK", self.id]))
 
-    async def nack(self) -> None:
-        """Give it back for delivery now, and count that (NACK). Does nothing if it is settled.
+    async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None:
+        """Give it back, and count that (NACK). Does nothing if it is settled.
+
+        Args:
+            delay: seconds until it is queued; None: at once, or as the policy of its queue says.
+            reason: why, for who looks at it later.
 
         Raises:
             ConnectionLost: as for ``ack``.
         """
-        await self._settle(lambda: self._control("NACK"), back=True)
+        command = requests.nack([self.id], delay, reason)
+        await self._settle(lambda: self._control(command), back=True)
+
+    async def dead(self, *, reason: Name | None = None) -> None:
+        """Refuse it for good: it goes to the dead letters of its queue. Does nothing if it is
+        settled.
+
+        Raises:
+            ReplyError: its queue has no dead letters; it is not settled then, and no WORKING is
+                sent any more.
+            ConnectionLost: as for ``ack``.
+        """
+        command = requests.dead([self.id], reason)
+        await self._settle(lambda: self._control(command), back=True)
 
     async def finish(self) -> None:
         """Settle it as its loop was left: ACKJOB if the body had ended normally, else NACK."""
@@ -105,8 +171,8 @@ class HeldJob(Delivery):
 
     async def _heartbeat(self) -> float | None:
         try:
-            retry = await self._control("WORKING")
-        except (TooLateError, NoJobError, AckedError):
+            retry = await self._control(["WORKING", self.id])
+        except (TooLateError, NoJobError, AckedError, JobCancelledError):
             self._lost = True
             return None
         except ConnectionLost:
@@ -116,10 +182,8 @@ class HeldJob(Delivery):
         # With a retry time of 0 it is never delivered again.
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
 
-    async def _control(self, command: str) -> object:
-        return await self._router.run_one(
-            "control", [command, self.id], repeat=True, pinned=self._session
-        )
+    async def _control(self, command: list[Argument]) -> object:
+        return await self._router.run_one("control", command, repeat=True, pinned=self._session)
 
 
 class Jobs(DeliveryLoop[HeldJob]):

@@ -3,14 +3,53 @@
 All functions raise ``ProtocolError`` on a reply of another shape.
 """
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from disque_trio.client.jobs import Job
+from disque_trio.client.jobs import Job, Letter
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
 Record: TypeAlias = dict[str, int | str | bytes | list[str] | None]
 """Fields of SHOW or QSTAT by name; only ``body`` is bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What WAITJOB says of a job.
+
+    Attributes:
+        id: of the job.
+        state: ``acked``, ``dead``, ``expired``, ``cancelled``, ``gone`` (nothing is known of it) or
+            ``pending`` (it has not ended).
+        result: what its worker left; None: nothing.
+    """
+
+    id: str
+    state: str
+    result: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy of a queue, of a pattern, or of all queues; times in s, None: not set.
+
+    Attributes:
+        name: what it was set for.
+        attempts: deliveries before a job goes to the dead letters. dead: the queue of these.
+        backoff: shortest and longest pause before a job is queued again.
+        dead_ttl: how long a dead letter lives.
+        ttl, retry, replicate: what ADDJOB takes where it is not told.
+    """
+
+    name: str
+    attempts: int | None = None
+    dead: str | None = None
+    backoff: tuple[float, float] | None = None
+    dead_ttl: int | None = None
+    ttl: int | None = None
+    retry: int | None = None
+    replicate: int | None = None
 
 
 def record(reply: Reply) -> Record | None:
@@ -39,14 +78,71 @@ def _job(entry: Reply) -> Job:
     fields = elements(entry)
     if len(fields) < 3 or not isinstance(fields[2], bytes):
         unexpected(entry)
-    counters = dict(pairs(fields[3:]))
+    details = dict(pairs(fields[3:]))
+    letter = None
+    if "dead-from" in details:
+        letter = Letter(
+            text(details["dead-from"]),
+            text(details.get("dead-why", b"")),
+            integer(details.get("dead-attempts", 0)),
+            text(details.get("dead-reason", b"")),
+            text(details.get("first-id", b"")),
+        )
     return Job(
         text(fields[1]),
         text(fields[0]),
         fields[2],
-        integer(counters.get("nacks", 0)),
-        integer(counters.get("additional-deliveries", 0)),
+        integer(details.get("nacks", 0)),
+        integer(details.get("additional-deliveries", 0)),
+        tuple((name, _data(value)) for name, value in pairs(details.get("headers", []))),
+        letter,
     )
+
+
+def _data(reply: Reply) -> bytes:
+    """A string as bytes."""
+    return reply if isinstance(reply, bytes) else unexpected(reply)
+
+
+def outcomes(reply: Reply) -> list[Outcome]:
+    """WAITJOB's array of [id, state, result]."""
+    found = []
+    for entry in elements(reply):
+        id, state, result = elements(entry, 3)
+        found.append(Outcome(text(id), text(state), None if result is None else _data(result)))
+    return found
+
+
+def policy(reply: Reply) -> Policy | None:
+    """QGET's names and values; None for a null."""
+    if reply is None:
+        return None
+    fields = dict(pairs(reply))
+
+    def number(name: str) -> int | None:
+        return integer(fields[name]) if name in fields else None
+
+    pauses = [_number(value) for value in elements(fields.get("backoff", []))]
+    return Policy(
+        text(fields.get("name")),
+        number("attempts"),
+        text(fields["dead"]) if "dead" in fields else None,
+        (pauses[0], pauses[1]) if len(pauses) == 2 else None,
+        number("deadttl"),
+        number("ttl"),
+        number("retry"),
+        number("replicate"),
+    )
+
+
+def _number(reply: Reply) -> float:
+    """A number, which may have decimals and is a string then."""
+    if isinstance(reply, int):
+        return reply
+    try:
+        return float(text(reply))
+    except ValueError:
+        unexpected(reply)
 
 
 def page(reply: Reply) -> tuple[bytes, list[Reply]]:

@@ -1,10 +1,19 @@
-"""Encodes Python values as command arguments: options and times."""
+"""Encodes Python values as command arguments: options, times, headers and keys."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+from uuid import uuid4
 
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name
+
+Headers: TypeAlias = Mapping[str, Name] | Iterable[tuple[Name, Name]]
+"""Names and values; pairs where a name comes several times."""
+
+KEPT = 60.0
+"""Seconds that a key is kept beyond the time for which its ADDJOB is repeated."""
 
 
 def milliseconds(seconds: float) -> int:
@@ -12,31 +21,95 @@ def milliseconds(seconds: float) -> int:
     return max(1, math.ceil(seconds * 1000))
 
 
-def options(**values: int | None) -> list[Argument]:
+def seconds(value: float) -> Argument:
+    """A time in s, with up to three decimals where it has any."""
+    return int(value) if value == int(value) else f"{value:.3f}"
+
+
+def unix_ms(at: datetime | float) -> int:
+    """A time of day in ms since the epoch.
+
+    Raises:
+        ValueError: it is a ``datetime`` without a time zone.
+    """
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ValueError("the time needs a time zone: datetime.now(UTC), for example")
+        at = at.timestamp()
+    return round(at * 1000)
+
+
+def options(**values: Argument | None) -> list[Argument]:
     """The options that are given, each with its value."""
     return [part for name, value in values.items() if value is not None for part in (name, value)]
+
+
+def new_key() -> str:
+    """A key that no other job has."""
+    return uuid4().hex
 
 
 def addjob(
     queue: Name,
     body: Name,
-    timeout: float | None,
-    replicate: int | None,
-    delay: int | None,
-    retry: int | None,
-    ttl: int | None,
-    maxlen: int | None,
-    async_: bool,
+    timeout: float | None = None,
+    replicate: int | None = None,
+    delay: float | None = None,
+    retry: int | None = None,
+    ttl: int | None = None,
+    maxlen: int | None = None,
+    async_: bool = False,
+    *,
+    at: datetime | float | None = None,
+    headers: Headers | None = None,
+    key: Name | None = None,
+    kept: float | None = None,
 ) -> list[Argument]:
-    """The arguments of ADDJOB; see ``Client.add``."""
+    """The arguments of ADDJOB; see ``Client.add``. ``kept`` is how long the ``key`` is, in s."""
     if timeout is not None and timeout <= 0:
         raise ValueError("the timeout must be positive; None waits for ever")
+    if at is not None and delay is not None:
+        raise ValueError("give either a delay or a time")
     command: list[Argument] = ["ADDJOB", queue, body]
     command.append(0 if timeout is None else milliseconds(timeout))
-    command += options(REPLICATE=replicate, DELAY=delay, RETRY=retry, TTL=ttl, MAXLEN=maxlen)
+    command += options(
+        REPLICATE=replicate,
+        DELAY=None if delay is None else seconds(delay),
+        AT=None if at is None else unix_ms(at),
+        RETRY=retry,
+        TTL=ttl,
+        MAXLEN=maxlen,
+        UNIQUE=key,
+        FOR=None if kept is None else math.ceil(kept),
+    )
     if async_:
         command.append("ASYNC")
+    if headers is not None:
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        if pairs:
+            command += ["HEADERS", len(pairs), *[text for pair in pairs for text in pair]]
     return command
+
+
+def backoff(value: tuple[float, float] | None) -> list[Argument]:
+    """The option BACKOFF of QSET."""
+    return [] if value is None else ["BACKOFF", seconds(value[0]), seconds(value[1])]
+
+
+def nack(ids: Sequence[str], delay: float | None, reason: Name | None) -> list[Argument]:
+    """The arguments of NACK; see ``Client.nack``."""
+    wait = None if delay is None else seconds(delay)
+    return ["NACK", *ids, *options(DELAY=wait, REASON=reason)]
+
+
+def dead(ids: Sequence[str], reason: Name | None) -> list[Argument]:
+    """The arguments of NACK that make dead letters of jobs."""
+    return ["NACK", *ids, "DEAD", *options(REASON=reason)]
+
+
+def ackjob(ids: Sequence[str], result: Name | None) -> list[Argument]:
+    """The arguments of ACKJOB; see ``Client.ack``."""
+    return ["ACKJOB", *ids, *options(RESULT=result)]
 
 
 def jscan(count: int | None, queue: Name | None, states: Sequence[str]) -> list[Argument]:

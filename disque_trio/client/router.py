@@ -29,13 +29,15 @@ class Router:
     Args:
         connector: opens connections.
         directory: the nodes to choose from.
+
+    Attributes:
         retry_for: seconds to go on trying after a failure.
     """
 
     def __init__(self, connector: Connector, directory: Directory, *, retry_for: float) -> None:
         self._connector = connector
         self._directory = directory
-        self._retry_for = retry_for
+        self.retry_for = retry_for
         self._session: Session | None = None
         self._choosing = trio.Lock()
         self._prefer: Address | None = None
@@ -51,7 +53,7 @@ class Router:
 
     def retry(self) -> Retry:
         """A fresh time limit for one request."""
-        return Retry(self._retry_for)
+        return Retry(self.retry_for)
 
     async def session(self, retry: Retry) -> Session:
         """The session with the current node; finds a node if there is none.

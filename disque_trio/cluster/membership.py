@@ -132,6 +132,7 @@ class Membership(Peers):
     def set_extensions(self, wanted: str) -> None:
         """The setting cluster-extensions: "auto", "yes" or "no"."""
         self._extensions = wanted
+        self.plain = wanted == "no"
         self.packets.extensions = 0 if wanted == "no" else EXTENDED
         self.packets.refresh()
         self._judge_extensions()

@@ -33,6 +33,7 @@ class Peers:
         reachable: ids of the other nodes that can take a copy now (not failing, not leaving).
         by_host: copies are to be on different hosts, and several nodes of one count as one.
         extended: jobs may have trailers: all nodes know them, or the settings say so.
+        plain: cluster-extensions is no: there are no trailers in files and packets.
         messages_sent, messages_received: packets of the bus.
     """
 
@@ -41,6 +42,7 @@ class Peers:
         self.reachable: list[bytes] = []
         self.by_host = False
         self.extended = True
+        self.plain = False
         self.messages_sent = 0
         self.messages_received = 0
         self._leaving = False

@@ -182,6 +182,12 @@ class Trailer:
         self.whole: tuple[bytes, int] | None = None
         self.counted = 0
 
+    def is_of_clients(self) -> bool:
+        """Whether clients, or nodes of a later version, put something in; else it is what nodes
+        note."""
+        noted = not self.headers and not self.key and not self.updated
+        return not noted or len(self.unknown) > 0 or self.whole is not None
+
     def pack(self) -> bytes:
         """Its bytes, as they stand behind the body."""
         if self.whole is not None:
@@ -192,8 +198,8 @@ class Trailer:
             fields.append((_HEADERS, pack_texts(self.headers)))
         if self.key:
             fields.append((_KEY, self.key))
-            if self.key_until:
-                fields.append((_KEY_UNTIL, pack_number(self.key_until)))
+        if self.key_until:
+            fields.append((_KEY_UNTIL, pack_number(self.key_until)))
         if self.updated:
             fields.append((_UPDATED, pack_number(self.updated)))
         if self.letter is not None:
@@ -219,7 +225,9 @@ def split_body(data: bytes) -> tuple[bytes, Trailer]:
         raise SerialJobError("the body is too short for a trailer")
     start = fields_end - read_u32(data, fields_end)
     version = data[len(data) - 1]
-    if start < 0 or version == 0:
+    if version == 0:
+        raise SerialJobError("the body does not end in a trailer")
+    if start < 0:
         raise SerialJobError("the trailer is longer than the body")
     trailer = Trailer()
     if version > VERSION:

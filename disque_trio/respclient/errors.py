@@ -84,6 +84,18 @@ class MisconfError(ReplyError):
     """MISCONF: the node cannot write its append only file."""
 
 
+class NoExtError(ReplyError):
+    """NOEXT: a node of the cluster does not know what the request needs."""
+
+
+class NoUniqueError(ReplyError):
+    """NOUNIQ: too few of the nodes that know of the key can be reached to say whether it is new."""
+
+
+class JobCancelledError(ReplyError):
+    """CANCELLED: somebody cancelled the job; its worker should stop."""
+
+
 class AuthError(ReplyError):
     """The password is missing or wrong, or the node has none."""
 
@@ -100,6 +112,9 @@ _BY_CODE: dict[str, type[ReplyError]] = {
     "BADID": BadIdError,
     "LOADING": LoadingError,
     "MISCONF": MisconfError,
+    "NOEXT": NoExtError,
+    "NOUNIQ": NoUniqueError,
+    "CANCELLED": JobCancelledError,
     "NOAUTH": AuthError,
     "WRONGPASS": AuthError,
 }

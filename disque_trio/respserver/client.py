@@ -70,7 +70,7 @@ class Client:
         close: close the connection when the replies are out.
         waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
         wait_number: which blocked GETJOB of the node it is; guards against stale time-outs.
-        withcounters: whether the blocked GETJOB asked for the counters.
+        details: what the blocked GETJOB asked for besides the jobs, 0: nothing.
         reply_queue: replies in the order of the requests, from the first ADDJOB on that waits for
             its copies; also those that are known and only wait behind it.
         in_flight: how many these are.
@@ -85,6 +85,7 @@ class Client:
     __slots__ = (
         "authenticated",
         "close",
+        "details",
         "group",
         "id",
         "in_flight",
@@ -103,7 +104,6 @@ class Client:
         "resp",
         "wait_number",
         "waits_for",
-        "withcounters",
     )
 
     def __init__(self, id: int, authenticated: bool = True) -> None:
@@ -121,7 +121,7 @@ class Client:
         self.close = False
         self.waits_for: list[bytes] = []
         self.wait_number = 0
-        self.withcounters = False
+        self.details = 0
         self.in_flight = 0
         self.in_slices = 0
         self.reply_queue: deque[Pending] = deque()

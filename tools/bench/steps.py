@@ -29,7 +29,8 @@ from disque_trio.bananaq.core.replies import COUNT, EVENT, ID, render
 from disque_trio.bananaq.core.requests import Add, Get, from_now
 from disque_trio.bananaq.core.results import Result
 from disque_trio.form import form
-from disque_trio.node.core.node import Node, job_entry
+from disque_trio.node.core.entries import job_entry
+from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import Queue
 from disque_trio.resp.reply import integer
 from disque_trio.respserver.client import Client
@@ -210,7 +211,7 @@ def _encode(command: str, machine: Machine, handles: list[bytes]) -> float:
                 b"+" + job.id + b"\r\n"
         else:
             for job in jobs:
-                b"*1\r\n" + job_entry(job, queue, False)
+                b"*1\r\n" + job_entry(job, queue)
         return (clock() - started) / count
     if command == "ACKJOB":
         started = clock()

@@ -2,15 +2,13 @@
 
 from typing import Final
 
-from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds
-from disque_trio.node.core.job import (
-    UINT16_MAX,
-    UINT32_MAX,
-)
+from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds, require_extensions
+from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
@@ -21,6 +19,7 @@ DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
+MAX_HEADERS: Final = 64 * 1024  # bytes of all names and values of a job
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -33,6 +32,7 @@ class AddOptions:
         delay: ms; -1: until ``at``, ms since the epoch.
         maxlen: jobs that the queue may have, 0: any number.
         wait: ASYNC is not given.
+        trailer: what the options say that C Disque has no field for; None: nothing.
 
     Raises:
         CommandError: they are wrong.
@@ -46,6 +46,7 @@ class AddOptions:
         self.ttl = 0
         self.maxlen = 0
         self.wait = True
+        self.trailer: Trailer | None = None
         delayed = timed = False
         last = len(args) - 1
         i = 4
@@ -60,21 +61,27 @@ class AddOptions:
             if option == b"delay":
                 self.delay = parse_seconds(args[i], BAD_DELAY)
                 delayed = True
+                i += 1
             elif option == b"at":
                 if timed:
                     raise CommandError(SYNTAX)
                 self.at = _time(args[i])
                 timed = True
+                i += 1
+            elif option == b"headers":
+                i = self._set_headers(args, i)
+            elif self._set(option, parse_int(args[i])):
+                i += 1
             else:
-                self._set(option, parse_int(args[i]))
-            i += 1
+                raise CommandError(SYNTAX)
         if timed:
             if delayed:
                 raise CommandError("ERR AT and DELAY exclude each other")
             self.delay = -1
 
-    def _set(self, option: bytes, value: int | None) -> None:
-        """Set one option; ``value`` is None where its argument is no number."""
+    def _set(self, option: bytes, value: int | None) -> bool:
+        """Set one option that is a number; ``value`` is None where its argument is none. False: it
+        is another option."""
         if option == b"replicate":
             self.repl = _at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
             if self.repl > UINT16_MAX:
@@ -86,7 +93,28 @@ class AddOptions:
         elif option == b"maxlen":
             self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
         else:
-            raise CommandError(SYNTAX)
+            return False
+        return True
+
+    def _set_headers(self, args: list[bytes], at: int) -> int:
+        """Set HEADERS, whose count is ``args[at]``; returns what follows its last value."""
+        trailer = self.trailer
+        if trailer is None:
+            trailer = self.trailer = Trailer()
+        if trailer.headers:
+            raise CommandError("ERR HEADERS is given twice")
+        count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
+        start = at + 1
+        if count > (len(args) - start) // 2:
+            raise CommandError("ERR HEADERS has fewer names and values than its count says")
+        end = start + 2 * count
+        headers = args[start:end]
+        if sum([len(text) for text in headers]) > MAX_HEADERS:
+            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS} bytes in all")
+        if b"" in headers[::2]:
+            raise CommandError("ERR the name of a header is empty")
+        trailer.headers = headers
+        return end
 
 
 def _at_least(least: int, value: int | None, error: str) -> int:
@@ -152,6 +180,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     if node.policies.count:
         options = _follow(node.policies.of(args[1]), options, delay)
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
+    trailer = options.trailer
+    if trailer is not None:
+        require_extensions(node)
     repl = options.repl or _default_copies(node)
     retry = options.retry
     if retry == 0 and repl > 1:
@@ -169,7 +200,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         )
     external = _is_external(node)
     if repl > 1 or external:
-        if len(args[1]) + len(args[2]) > MAX_JOB:
+        if len(args[1]) + len(args[2]) > MAX_JOB - (0 if trailer is None else 2 * MAX_HEADERS):
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     name = args[1]
@@ -183,6 +214,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
+    if trailer is not None:
+        node.store.trailers.put(job, trailer)
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:

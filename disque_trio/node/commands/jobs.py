@@ -5,14 +5,15 @@ from functools import partial
 
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import check_ids, find_job, find_jobs
-from disque_trio.node.core.job import (
-    ACKED,
-    ACTIVE,
-    QUEUED,
-    STATE_NAMES,
-    Job,
+from disque_trio.node.core.entries import (
+    WITH_COUNTERS,
+    WITH_HEADERS,
+    describe_trailer,
+    job_entry,
+    job_entry_with,
 )
-from disque_trio.node.core.node import LEAVING, Node, job_entry
+from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, Job
+from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch
@@ -22,11 +23,11 @@ from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
 
 
 def getjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] FROM queue ...."""
     timeout = 0
     count = 1
     nohang = False
-    withcounters = False
+    details = 0
     last = len(args) - 1
     i = 1
     while True:
@@ -42,7 +43,9 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         if option == b"nohang":
             nohang = True
         elif option == b"withcounters":
-            withcounters = True
+            details |= WITH_COUNTERS
+        elif option == b"withheaders":
+            details |= WITH_HEADERS
         elif option == b"timeout":
             timeout = parse_timeout(args[i])
             i += 1
@@ -60,7 +63,12 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         queues = node.queues.by_name
         client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
         for job in jobs:
-            client.out.append(job_entry(job, queues[job.queue], withcounters))
+            if details:
+                trailers = node.store.trailers
+                entry = job_entry_with(job, queues[job.queue], details, trailers)
+                client.out.append(entry)
+            else:
+                client.out.append(job_entry(job, queues[job.queue]))
     elif nohang:
         client.out.append(null_array(client.resp))
     elif node.peers.leaving:
@@ -68,7 +76,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     elif node.in_group:
         client.out.append(null_array(client.resp))
     else:
-        node.block(client, names, timeout, withcounters)
+        node.block(client, names, timeout, details)
     if not jobs and node.peers.size > 1:
         for name in names:
             node.federation.need_jobs(node.queues.by_name[name])
@@ -229,13 +237,14 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def describe(node: Node, job: Job) -> Value:
-    """All fields of ``job`` as SHOW and JSCAN REPLY all give them: names and values in turn."""
+    """All fields of ``job`` as SHOW and JSCAN REPLY all give them: names and values in turn. What
+    C Disque has no field for comes last, and only where there is any."""
     now = node.now
     holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
     confirmed: list[Value] = list(job.confirmed or [])
     waits: Value = max(job.qtime - now, 0) if job.qtime else None
     wakes: Value = max(job.awake - now, 0) if job.awake else None
-    return [
+    fields: list[Value] = [
         b"id", job.id,
         b"queue", job.queue,
         b"state", STATE_NAMES[job.state],
@@ -252,6 +261,8 @@ def describe(node: Node, job: Job) -> Value:
         b"next-awake-within", wakes,
         b"body", job.body,
     ]  # fmt: skip
+    trailer = node.store.trailers.of(job)
+    return fields if trailer is None else fields + describe_trailer(trailer)
 
 
 def loadjob(node: Node, client: Client, args: list[bytes]) -> None:

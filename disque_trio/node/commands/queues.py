@@ -2,7 +2,8 @@
 
 from itertools import islice
 
-from disque_trio.node.core.node import Node, job_entry
+from disque_trio.node.core.entries import job_entry
+from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.protocol.serialjob import PAUSE_NAMES
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
@@ -25,7 +26,7 @@ def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
         client.out.append(EMPTY_ARRAY)
         return
     jobs = queue.oldest_first() if count > 0 else queue.newest_first()
-    entries = [job_entry(job, queue, False) for job in islice(jobs, min(abs(count), queue.length))]
+    entries = [job_entry(job, queue) for job in islice(jobs, min(abs(count), queue.length))]
     client.out.append(b"*%d\r\n" % len(entries) + b"".join(entries))
 
 

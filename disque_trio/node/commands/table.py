@@ -26,9 +26,12 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
-    "[TTL seconds] [MAXLEN count] [ASYNC]"
+    "[TTL seconds] [MAXLEN count] [ASYNC] [HEADERS count name value [name value ...]]"
 )
-_GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+_GETJOB: Final = (
+    "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] "
+    "FROM queue [queue ...]"
+)
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
     "[MAXIDLE seconds]"

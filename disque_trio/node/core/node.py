@@ -14,6 +14,7 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.dispatcher import Dispatcher
+from disque_trio.node.core.entries import job_entry, job_entry_with
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
@@ -23,7 +24,7 @@ from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
-from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.queue import PAUSED_OUT
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.redrives import Redrives
 from disque_trio.node.core.replicas import Replicas
@@ -315,11 +316,11 @@ class Node(Machine):
             if len(found) == before:
                 return found
 
-    def block(self, client: Client, names: list[bytes], timeout: int, withcounters: bool) -> None:
+    def block(self, client: Client, names: list[bytes], timeout: int, details: int) -> None:
         """Block ``client`` until one of the queues ``names`` has a job, ``timeout`` ms (0: for
-        ever)."""
+        ever). ``details`` as of ``job_entry_with``."""
         self.begin_wait(client, names, timeout)
-        client.withcounters = withcounters
+        client.details = details
         queues = self.queues
         for name in names:
             queue = queues.by_name.get(name)
@@ -341,7 +342,11 @@ class Node(Machine):
                 self.client = client
                 job = self.store.take_job(queue)
                 self.client = None
-                self.unblock(client, b"*1\r\n" + job_entry(job, queue, client.withcounters))
+                if client.details:
+                    entry = job_entry_with(job, queue, client.details, self.store.trailers)
+                else:
+                    entry = job_entry(job, queue)
+                self.unblock(client, b"*1\r\n" + entry)
                 if self.journaling and job.retry == 0 and client.out:
                     self.uncommitted.append((client, len(client.out) - 1, len(client.out)))
             imports = queue.imports
@@ -414,16 +419,3 @@ class Node(Machine):
         self.journal.clear()
         self.flushed = True
         self.store.flush()
-
-
-def job_entry(job: Job, queue: Queue, withcounters: bool) -> bytes:
-    """``job`` as GETJOB gives it: queue, id and body, and the counters if asked for."""
-    body = job.body
-    if body is None:
-        body = b""
-    if withcounters:
-        return (
-            b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n"
-            b"$21\r\nadditional-deliveries\r\n:%d\r\n"
-        ) % (queue.reply_head, job.id, len(body), body, job.nacks, job.deliveries)
-    return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.reply_head, job.id, len(body), body)

@@ -63,9 +63,11 @@ class Trailers:
 
     def carried(self, job: Job) -> bytes:
         """What stands behind the body of ``job`` in files and on its way to other nodes; empty:
-        nothing, since it has no trailer, or since C nodes are to read it."""
+        nothing. What clients were allowed to give to the job goes everywhere; what nodes note of it
+        does only where no C node can see it."""
+        peers = self._peers
         trailer = self.of(job)
-        if trailer is None or not self._peers.extended:
+        if trailer is None or peers.plain or not (peers.extended or trailer.is_of_clients()):
             return b""
         if job.state == ACKED and trailer.ending is None:
             return b""  # nobody will want it

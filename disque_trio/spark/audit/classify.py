@@ -9,6 +9,7 @@ from disque_trio.spark.audit.gaps import FOR_EVER, Gap
 from disque_trio.spark.audit.redelivery import BY_CLIENTS, Redeliveries
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
+    DEAD,
     EXPIRED,
     EXPIRED_UNACKED,
     LOG_END,
@@ -21,6 +22,7 @@ from disque_trio.spark.audit.rules import (
     TWICE,
     UNDELIVERED_ACK,
     UNKNOWN_JOB,
+    WAITING_LETTER,
     WITH_WORKER,
     Rules,
 )
@@ -79,6 +81,10 @@ class Classifier:
         """All of it."""
         row = self._row
         yield from self._unfinished() if self._delivered else self._undelivered()
+        died = [step for step in self._steps if step.kind == tr.DEAD]
+        if died:
+            why = next((step for step in died if step.code != tr.DEAD_PEER), died[0])
+            yield self._finding(DEAD, why, self._delivered_how_often(), why.reason)
         nacks = max(_int(row["nacks_said"]), _int(row["nacks"]))
         if nacks > self._rules.poison:
             said = [step for step in self._steps if step.kind == tr.NACKED]
@@ -106,7 +112,10 @@ class Classifier:
             return
         until = self._over(added, _int(self._row["delay"]))
         if until is not None:
-            yield self._lost(self._blind(added, until) if said else self._no_line)
+            found = self._lost(self._blind(added, until) if said else self._no_line)
+            if any(step.code == tr.QUEUED_DEATH for step in self._steps) and ended is None:
+                found = found._replace(kind=WAITING_LETTER)  # that is what its queue is for
+            yield found
 
     def _why_undelivered(self, done: list[Step]) -> str | None:
         """How it may be that a job is done that nobody got."""
@@ -126,7 +135,7 @@ class Classifier:
     def _unfinished(self) -> Iterator[Finding]:
         """A job that was delivered, and that nobody said is done."""
         first, last = self._delivered[0], self._delivered[-1]
-        ends = [step for step in self._steps if step.kind in (tr.ACKED, tr.DELETED)]
+        ends = [step for step in self._steps if step.kind in (*tr.DONE, tr.DELETED)]
         # A copy that came when there were enough is deleted before anybody gets the job. Or a
         # client had the job deleted, where the log does not say so.
         if any(step.code != tr.DELETED_PEER or step.time >= first.time for step in ends):
@@ -162,6 +171,8 @@ class Classifier:
 
     def _delivered_how_often(self) -> str:
         times = len(self._delivered)
+        if not times:
+            return "never delivered"
         text = "delivered once" if times == 1 else f"delivered {times} times"
         if self._row["ended"] == schema.EVICTED:
             text += "; evicted, since memory was short"
@@ -200,7 +211,7 @@ class Classifier:
         codes = [step.code for step in self._steps]
         # A node that has no room, or is leaving, makes jobs for others to have; and clients may
         # acknowledge a job where it is not.
-        without = (tr.ADDED, tr.REPLICATED, tr.ACKED, tr.DELETED)
+        without = (tr.ADDED, tr.REPLICATED, *tr.DONE, tr.DELETED)
         holders = {step.node for step in self._steps if step.kind not in without}
         moves = [code for code in codes if code in (tr.EXPORTED, tr.IMPORTED)]
         # It is, or may have got, where the log does not say so.
@@ -210,7 +221,10 @@ class Classifier:
             or len(holders) < _int(self._row["copies"])
             # A client had it ended, and who was told so does not say it.
             or tr.DELETED_PEER in codes
-            or (tr.ACKED_PEER in codes and tr.ACKED not in codes)
+            or (
+                any(peer in codes for peer in tr.DONE_BY_PEER)
+                and not any(code in codes for code in tr.DONE_HERE)
+            )
         )
         if self._is_a_log_missing and (anywhere or self._is_origin_missing()):
             return LOG_MISSING
@@ -246,12 +260,13 @@ class Classifier:
         return self._finding(NEVER_DELIVERED, last, detail, reason)
 
     def _deliveries(self) -> Iterator[Finding]:
-        acks = [step for step in self._steps if step.code == tr.ACKED]
-        acks = acks or [step for step in self._steps if step.code == tr.ACKED_PEER]
+        acks = [step for step in self._steps if step.code in tr.DONE_HERE]
+        acks = acks or [step for step in self._steps if step.code in tr.DONE_BY_PEER]
         after = [step for step in self._delivered if acks and self._is_after(step, acks[0])]
         if after:
             gap = after[0].time - acks[0].time
-            detail = f"{gap} ms after it was acknowledged"
+            ended = {tr.DEAD: "died", tr.CANCELLED: "was cancelled"}
+            detail = f"{gap} ms after it {ended.get(acks[0].kind, 'was acknowledged')}"
             yield self._finding(AFTER_ACK, after[0], detail, self._why_after(after))
         late = set(after)
         reasons: dict[str, list[Step]] = {}
@@ -273,7 +288,7 @@ class Classifier:
                 step
                 for step in self._steps
                 if step.node == delivery.node
-                and step.kind == tr.ACKED
+                and step.kind in tr.DONE
                 and step.time < delivery.time
                 and not self._came(delivery.node, step.time, delivery.time)
             ]

@@ -55,10 +55,11 @@ def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
     ended = column("ended")
     open_end = pc.or_kleene(pc.is_null(ended), pc.is_in(ended, _NOT_DONE))
     late = pa.array(_late(column("trace"), logs.offsets))
+    dead = pc.equal(ended, schema.DEAD)
     poison = pc.greater(pc.max_element_wise(column("nacks_said"), column("nacks")), rules.poison)
     suspect = pc.or_kleene(
         pc.or_(pc.or_(never, open_end), pc.greater(delivered, 1)),
-        pc.or_kleene(late, poison),
+        pc.or_kleene(pc.or_kleene(late, dead), poison),
     )
     suspects = batch.select(NEEDED).filter(pc.fill_null(suspect, False))
     return [
@@ -69,16 +70,16 @@ def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
 
 
 def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:
-    """Whether a delivery of each job may have been after its acknowledge."""
+    """Whether a delivery of each job may have been after its acknowledge, or other end."""
     events, _, starts = tr.flat(traces)
     times = tr.times(events) - np.array(offsets, np.int64)[tr.nodes(events)]
     codes = tr.codes(events)
 
-    def first(code: int) -> Numbers:
-        return np.minimum.reduceat(np.where(codes == code, times, FOR_EVER), starts)
+    def first(any_of: Sequence[int]) -> Numbers:
+        return np.minimum.reduceat(np.where(np.isin(codes, any_of), times, FOR_EVER), starts)
 
-    acked = first(tr.ACKED)
-    acked = np.where(acked == FOR_EVER, first(tr.ACKED_PEER), acked)
+    acked = first(tr.DONE_HERE)
+    acked = np.where(acked == FOR_EVER, first(tr.DONE_BY_PEER), acked)
     late: np.ndarray = acked < np.maximum.reduceat(
         np.where(codes == tr.DELIVERED, times, 0), starts
     )

@@ -13,7 +13,14 @@ from pyspark.sql import functions as f
 
 from disque_trio.aof.format import AofError
 from disque_trio.protocol.serialjob import SerialJobError, decode_job
-from disque_trio.spark.audit.rules import HELD, LOST, NEVER_ACKED, NEVER_DELIVERED, NOT_REQUEUED
+from disque_trio.spark.audit.rules import (
+    HELD,
+    LOST,
+    NEVER_ACKED,
+    NEVER_DELIVERED,
+    NOT_REQUEUED,
+    WAITING_LETTER,
+)
 from disque_trio.spark.audit.stages import tasks
 from disque_trio.spark.datasources.aof import find_files, live_records
 from disque_trio.spark.datasources.pushdown import STATES
@@ -128,10 +135,14 @@ def with_held_jobs(found: DataFrame, held: DataFrame, end: int, all_nodes: bool)
     """
     alive = held.where((f.col("state") != "acked") & (f.unix_millis("expires") > end))
     waits = alive.select("job").distinct().withColumn("waits", f.lit(True))
-    never = f.col("kind").isin(NEVER_DELIVERED, NOT_REQUEUED, NEVER_ACKED)
+    never = f.col("kind").isin(NEVER_DELIVERED, NOT_REQUEUED, NEVER_ACKED, WAITING_LETTER)
     lost = never & f.col("reason").isNull() & f.lit(all_nodes)
     # That it is in a file does not say that it was not queued again where the log has a gap.
     sure = (f.col("kind") != NOT_REQUEUED) | f.col("reason").isNull()
     reason = f.when(never & f.col("waits") & sure, HELD).when(lost, LOST).otherwise(f.col("reason"))
-    columns = [reason.alias("reason") if name == "reason" else name for name in found.columns]
+    # A letter that nobody has waits no more.
+    is_gone = (f.col("kind") == WAITING_LETTER) & (reason == LOST)
+    kind = f.when(is_gone, NEVER_DELIVERED).otherwise(f.col("kind"))
+    changed = {"reason": reason.alias("reason"), "kind": kind.alias("kind")}
+    columns = [changed.get(name, f.col(name)) for name in found.columns]
     return found.join(waits, "job", "left").select(*columns)

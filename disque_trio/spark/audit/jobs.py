@@ -42,7 +42,17 @@ _REQUEUES = {
     "requeues_enqueue": tr.QUEUED_ENQUEUE,
 }
 _COUNTS = ("deliveries", *_REQUEUES, "nacks_said")
-_ENDS = pa.array([schema.ACKED, schema.EXPIRED, schema.DELETED, schema.EVICTED, None])
+_ENDS = pa.array(
+    [
+        schema.ACKED,
+        schema.DEAD,
+        schema.CANCELLED,
+        schema.EXPIRED,
+        schema.DELETED,
+        schema.EVICTED,
+        None,
+    ]
+)
 
 JOB_SCHEMA = pa.schema(
     [
@@ -147,6 +157,8 @@ class Trace:
         acked = self._first(self._codes == tr.ACKED)
         heard = self._first(self._codes == tr.ACKED_PEER)
         acked = np.where(acked == _NEVER, heard, acked)
+        dead = self._first(self._kinds == tr.DEAD)
+        cancelled = self._first(self._kinds == tr.CANCELLED)
         expired = self._first(self._kinds == tr.EXPIRED)
         deleted = self._first(
             (self._kinds == tr.DELETED)
@@ -154,9 +166,9 @@ class Trace:
             & (self._codes != tr.DELETED_PEER)
         )
         evicted = self._first(self._kinds == tr.EVICTED)
-        ends = [acked, expired, deleted, evicted]
+        ends = [acked, dead, cancelled, expired, deleted, evicted]
         ended = np.select([end != _NEVER for end in ends], ends, _NEVER)
-        how = np.select([end != _NEVER for end in ends], [0, 1, 2, 3], 4)
+        how = np.select([end != _NEVER for end in ends], list(range(len(ends))), len(ends))
         processed = self._last(delivered & (self._times <= acked[self._job]))
         moments = {
             "added_at": added,
@@ -173,7 +185,8 @@ class Trace:
         columns["ended"] = _ENDS.take(pa.array(how))
         forgotten = np.isin(self._kinds, (tr.DELETED, tr.EXPIRED, tr.EVICTED))
         everywhere = self._on(np.ones(len(self.events), bool))
-        alone = (everywhere == 1) & (acked != _NEVER)  # such a job ends with the acknowledge
+        done = np.minimum(np.minimum(acked, dead), cancelled)
+        alone = (everywhere == 1) & (done != _NEVER)  # such a job ends with the acknowledge
         columns["complete"] = pa.array((self._on(forgotten) == everywhere) | alone)
         columns["wait_ms"] = _between(queued, first)
         columns["processing_ms"] = _between(processed, acked)

@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from disque_trio.eventlog.schema import BY_ADD, BY_DELAY, BY_ENQUEUE, BY_IMPORT, BY_NACK, BY_RETRY
+from disque_trio.eventlog.schema import (
+    BY_ADD,
+    BY_DEATH,
+    BY_DELAY,
+    BY_ENQUEUE,
+    BY_IMPORT,
+    BY_NACK,
+    BY_REDRIVE,
+    BY_RETRY,
+)
 from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.gaps import Gap
 from disque_trio.spark.audit.rules import LOG_GAP
@@ -14,7 +23,7 @@ from disque_trio.spark.audit.trace import Step
 _time = attrgetter("time")
 # Why a job that was in a queue comes into one again.
 BY_CLIENTS: Sequence[str] = (BY_NACK, BY_ENQUEUE)
-_AGAIN = (BY_RETRY, *BY_CLIENTS)
+_AGAIN = (BY_RETRY, BY_REDRIVE, *BY_CLIENTS)
 
 
 class Redeliveries:
@@ -156,4 +165,4 @@ class _Entries(NamedTuple):
 
 def _is_new(entry: Step | None) -> bool:
     """Whether the job came into the queue because it was added."""
-    return entry is not None and entry.reason in (BY_ADD, BY_DELAY)
+    return entry is not None and entry.reason in (BY_ADD, BY_DELAY, BY_DEATH)

@@ -13,6 +13,8 @@ NEVER_ACKED = "never-acknowledged"
 WITH_WORKER = "lost-with-worker"
 EXPIRED_UNACKED = "expired-unacknowledged"
 UNDELIVERED_ACK = "acknowledged-undelivered"
+DEAD = "dead"
+WAITING_LETTER = "letter-waiting"
 # Of jobs that nobody has done, as far as the log says, or that nodes have not treated as promised.
 SERIOUS = (
     NEVER_DELIVERED,
@@ -24,7 +26,7 @@ SERIOUS = (
     EXPIRED_UNACKED,
     UNDELIVERED_ACK,
 )
-KINDS = (*SERIOUS, TWICE, POISON, CLOCK_SKEW)
+KINDS = (*SERIOUS, TWICE, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
 
 # Why it may be otherwise than the log says.
 LOG_GAP = "log-gap"

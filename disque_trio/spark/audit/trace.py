@@ -27,6 +27,7 @@ MAX_TIME = (1 << 63 - TIME_SHIFT) - 1  # ms, in the year 2527
 ADDED, COPIED, REPLICATED, IMPORTED, NACKED = 10, 20, 30, 40, 50
 QUEUED, DELIVERED, WORKING, EXPORTED, DEQUEUED = 60, 70, 80, 90, 100
 ACKED, EXPIRED, EVICTED, DELETED = 110, 120, 130, 140
+DEAD, CANCELLED, UPDATED = 150, 160, 170
 _KINDS: dict[schema.Kind, int] = {
     schema.ADDED: ADDED,
     schema.COPIED: COPIED,
@@ -42,6 +43,9 @@ _KINDS: dict[schema.Kind, int] = {
     schema.EXPIRED: EXPIRED,
     schema.EVICTED: EVICTED,
     schema.DELETED: DELETED,
+    schema.DEAD: DEAD,
+    schema.CANCELLED: CANCELLED,
+    schema.UPDATED: UPDATED,
 }
 # By "kind:reason". The ones of a code are the place of the reason; the number behind the last place
 # is for a line that gives none.
@@ -65,9 +69,18 @@ ACKED_PEER = code(schema.ACKED, schema.BY_PEER)
 FASTACKED = code(schema.DELETED, schema.BY_FASTACK)
 DELETED_PEER = code(schema.DELETED, schema.BY_PEER)
 DELETED_COLLECTED = code(schema.DELETED, schema.BY_COLLECTION)
+QUEUED_DEATH = code(schema.QUEUED, schema.BY_DEATH)
+DEAD_PEER = code(schema.DEAD, schema.BY_PEER)
+CANCELLED_PEER = code(schema.CANCELLED, schema.BY_PEER)
+
+# The job is done, as somebody said: nobody is to get it any more. By whom a node was told: by a
+# client (or it saw to it itself), or by another node.
+DONE = (ACKED, DEAD, CANCELLED)
+DONE_BY_PEER = (ACKED_PEER, DEAD_PEER, CANCELLED_PEER)
+DONE_HERE = (ACKED, *range(DEAD, DEAD_PEER), CANCELLED)
 
 # What a node does with a job that is in its queue, so that it is not any more.
-LEAVES = (DELIVERED, EXPORTED, DEQUEUED, ACKED, EXPIRED, EVICTED, DELETED)
+LEAVES = (DELIVERED, EXPORTED, DEQUEUED, *DONE, EXPIRED, EVICTED, DELETED)
 
 
 class Step(NamedTuple):

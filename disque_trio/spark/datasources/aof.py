@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from disque_trio.aof.format import AofError, RecordReader
 from disque_trio.protocol.serialjob import SerialJobError, decode_job, read_pause, split_nodes
+from disque_trio.protocol.trailer import FLAG_TRAILER, split_body
 from disque_trio.spark.datasources.pushdown import STATES
 from disque_trio.spark.options import arrow_schema, batch_of, choice, number, paths_of, text
 
@@ -28,6 +29,8 @@ AOF_SCHEMA = """
 BATCH_BYTES = 4 << 20
 MOST_HOLDERS = 10_000  # sets of nodes that are remembered
 _ID_AT = 4  # in a serialised job
+_FLAGS_AT = 45
+_TRAILER = bytes([FLAG_TRAILER])  # the highest bit of a byte
 _ID_LENGTH = 40
 
 
@@ -154,8 +157,11 @@ def live_records(file: BinaryIO) -> Iterator[tuple[int, bytes, bytes]]:
             if name == b"DELJOB":
                 live.pop(data, None)
             else:
-                # As a node that loads the file: a job that it has is not taken again.
-                live.setdefault(_id_of(data), offset)
+                # As a node that loads the file: a job that it has is not taken again, unless
+                # the record may say what became of it.
+                id = _id_of(data)
+                if id not in live or data[_FLAGS_AT : _FLAGS_AT + 1] >= _TRAILER:
+                    live[id] = offset
     except AofError as problem:
         failure = problem
         end = problem.offset
@@ -199,6 +205,8 @@ class _Batch:
         """Add a LOADJOB. Raises AofError when its job cannot be read."""
         try:
             job = decode_job(data)
+            if job.flags & FLAG_TRAILER:
+                job.body, _ = split_body(job.body)
         except SerialJobError as problem:
             raise AofError(offset, str(problem), False) from problem
         self.rows.append(

@@ -103,7 +103,7 @@ class _Report:
             f.count_if(f.col("deliveries") > 1).alias("delivered_again"),
             *[
                 f.count_if(ended == how).alias(how)
-                for how in ("acked", "expired", "deleted", "evicted")
+                for how in ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
             ],
             f.count_if(ended.isNull()).alias("open"),
             f.sum("size").alias("bytes"),

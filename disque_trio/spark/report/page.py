@@ -48,6 +48,8 @@ _MEANING = {
     "delivered-twice": "More than one delivery, for the reason that is given.",
     "expired-undelivered": "The time to live was over before anybody got it.",
     "poison": "Workers refuse it again and again.",
+    "dead": "It ended as a dead letter, which has an id of its own, for the reason that is given.",
+    "letter-waiting": "It is a dead letter, and nobody has taken it yet.",
     "clock-skew": "The clocks of two nodes are apart: times of the one cannot be compared with"
     " those of the other.",
 }
@@ -147,6 +149,7 @@ def _summary(numbers: Numbers) -> str:
             ("not ended", number(jobs["open"])),
             ("delivered again", number(jobs["delivered_again"])),
             ("expired", number(jobs["expired"])),
+            *[(how, number(jobs[how])) for how in ("dead", "cancelled") if jobs.get(how)],
             ("wait p50 / p99", _pair(jobs, "wait")),
             ("processing p50 / p99", _pair(jobs, "processing")),
         ]

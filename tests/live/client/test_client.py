@@ -61,6 +61,18 @@ async def test_a_job_is_added_fetched_and_acknowledged(shared_node: LiveNode) ->
         assert await client.show(id) is None
 
 
+async def test_headers_go_with_a_job(shared_node: LiveNode) -> None:
+    async with connect(at(shared_node)) as client:
+        id = await client.add("q", "body", headers={"content-type": "text/plain", "n": b"\xff"})
+        shown = await client.show(id)
+        assert shown is not None
+        assert shown["headers"] == ["content-type", "text/plain", "n", "\udcff"]
+        assert [job.body for job in await client.qpeek("q", 5)] == [b"body"]
+        [job] = await client.get("q", withheaders=True)
+        assert job.headers == {"content-type": b"text/plain", "n": b"\xff"}
+        await client.ack(id)
+
+
 async def test_names_may_be_any_bytes(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         await client.add(b"\xff\x00 q", "é")

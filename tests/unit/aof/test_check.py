@@ -19,7 +19,9 @@ from disque_trio.aof.check import main
 from disque_trio.aof.format import CHUNK, deljob, loadjob
 from disque_trio.aof.scanner import Scanner, skim
 from disque_trio.protocol.serialjob import JobWriter, SerialJobError, decode_job
+from disque_trio.protocol.trailer import CANCELLED, Ending, Trailer
 from tests.support import ROOT
+from tests.support.trailers import full_trailer, job_with
 
 NODE = b"dcb833cf" + b"0" * 32
 SCRIPT = ROOT / "tools" / "disque-check-aof"
@@ -577,3 +579,86 @@ def test_the_script_in_a_checkout_does_the_same(aof: Path) -> None:
         [SCRIPT, aof], capture_output=True, env={**os.environ, "PYTHON": sys.executable}
     )
     assert (done.returncode, done.stdout.decode().splitlines()) == lines_of(aof)
+
+
+# ---- jobs with trailers -------------------------------------------------------------------------
+
+FULL = full_trailer().pack()
+
+
+def with_trailer(number: int, tail: bytes = FULL, body: bytes = b"body") -> bytes:
+    return loadjob(job_with(tail, 1 << 31, [NODE], body, id=job_id(number)))
+
+
+def write(directory: Path, *parts: bytes) -> Path:
+    path = directory / "aof"
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def test_jobs_with_trailers_are_counted_where_there_are_any(tmp_path: Path) -> None:
+    path = write(tmp_path, load(1), with_trailer(2), load(3), with_trailer(4), deljob(job_id(4)))
+    status, lines = lines_of(path)
+    assert (status, lines[0]) == (0, "Good records: jobs=4, queues=2, deletes=1, trailers=2")
+    assert lines_of(write(tmp_path, *THREE))[1][0] == "Good records: jobs=2, queues=2, deletes=1"
+
+
+def test_trailers_are_listed_with_all_but_the_values_of_headers(tmp_path: Path) -> None:
+    path = write(tmp_path, load(1), with_trailer(2), with_trailer(3, b"\0\0\0\0\1"))
+    status, lines = lines_of("--trailers", path)
+    first = "D-00000000-aaaaaaaaaaaaaaaaaaaaaaaa-05a3"
+    assert status == 0
+    assert lines[:2] == [
+        f"Trailer: offset={len(load(1))} id={job_id(2).decode()} queue='q' "
+        "headers='content-type','traceparent' key='order 17' key-until=1800000000000 updated=3 "
+        "attempts=3 last-reason='try later' dead-from='mail' dead-why=refused dead-attempts=4 "
+        f"dead-reason='no such address' first-id={first} unknown fields=200",
+        f"Trailer: offset={len(load(1) + with_trailer(2))} id={job_id(3).decode()} queue='q'",
+    ]
+    assert "text/plain" not in "\n".join(lines)
+    assert lines_of(path)[1] == lines[2:]
+
+
+def test_what_is_listed_cannot_disturb_a_terminal(tmp_path: Path) -> None:
+    trailer = Trailer()
+    trailer.key = b"\x1b[2J\n\xff"
+    (line, *_) = lines_of("--trailers", write(tmp_path, with_trailer(1, trailer.pack())))[1]
+    assert line.endswith(r"key='\x1b[2J\n\\xff'")
+
+
+def test_a_trailer_of_a_later_version_and_an_ending_are_listed(tmp_path: Path) -> None:
+    trailer = Trailer()
+    trailer.ending = Ending(CANCELLED)
+    later = b"later\5\0\0\0\2"
+    path = write(tmp_path, with_trailer(1, trailer.pack()), with_trailer(2, later))
+    lines = lines_of("--trailers", path)[1]
+    assert lines[0].endswith("ending=cancelled")
+    assert lines[1].endswith("version=2 (5 bytes of a later version of disque-trio)")
+
+
+@pytest.mark.parametrize("lie", [b"\xff\xff\xff\xff\1", b"\0\0\0\0\0", b"\1\0\0\6\0\0\0\1"])
+def test_a_malformed_trailer_is_damage_at_its_offset_and_alone(tmp_path: Path, lie: bytes) -> None:
+    bad = with_trailer(2, lie, b"")
+    path = write(tmp_path, load(1), bad, with_trailer(3), load(4))
+    status, lines = lines_of(path)
+    start, end = len(load(1)), len(load(1) + bad)
+    assert status == 1
+    assert lines[0] == "Good records: jobs=3, queues=2, deletes=0, trailers=1"
+    assert lines[1].startswith(f"First bad record: offset={start} ")
+    assert "trailer" in lines[1]
+    assert lines[2].startswith(f"Damaged: {start}..{end} ")
+    status, lines = lines_of("--salvage", tmp_path / "new", "--trailers", path)
+    assert status == 0
+    assert len([line for line in lines if line.startswith("Trailer: ")]) == 1
+    assert (tmp_path / "new").read_bytes() == load(1) + with_trailer(3) + load(4)
+
+
+@pytest.mark.parametrize("size", [10, CHUNK + 10])
+def test_jobs_with_trailers_are_found_behind_damage_of_any_kind(tmp_path: Path, size: int) -> None:
+    good = with_trailer(2, body=b"x" * size)
+    path = write(tmp_path, load(1), b"garbage\r\n", good, load(3))
+    status, lines = lines_of(path)
+    assert status == 1
+    assert lines[0] == "Good records: jobs=3, queues=2, deletes=0, trailers=1"
+    start = len(load(1))
+    assert lines[2].startswith(f"Damaged: {start}..{start + 9} ")

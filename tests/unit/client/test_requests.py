@@ -1,5 +1,7 @@
 """How Python values become the arguments of commands."""
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 from disque_trio.client.requests import addjob, jscan, milliseconds
@@ -33,3 +35,38 @@ def test_jscan_takes_several_states() -> None:
     assert jscan(10, "q", ["active", "queued"]) == [
         *("COUNT", 10, "QUEUE", "q", "STATE", "active", "STATE", "queued")
     ]
+
+
+def test_what_c_nodes_do_not_know_is_sent_behind_what_they_know() -> None:
+    command = addjob("q", "b", 1, 2, headers={"n": "v", "m": b"\xff"}, key="k", kept=1.5)
+    assert command == [
+        *("ADDJOB", "q", "b", 1000, "REPLICATE", 2, "UNIQUE", "k", "FOR", 2),
+        *("HEADERS", 2, "n", "v", "m", b"\xff"),
+    ]
+
+
+def test_headers_may_be_pairs_since_names_may_repeat() -> None:
+    pairs = iter([("n", "1"), (b"n", b"2")])
+    command = addjob("q", "b", None, headers=pairs)
+    assert command[4:] == ["HEADERS", 2, "n", "1", b"n", b"2"]
+    assert addjob("q", "b", None, headers={})[4:] == []
+
+
+@pytest.mark.parametrize(
+    ("delay", "sent"), [(3, 3), (3.0, 3), (0.5, "0.500"), (1.2345, "1.234"), (0, 0)]
+)
+def test_a_delay_may_have_decimals(delay: float, sent: int | str) -> None:
+    assert addjob("q", "b", None, delay=delay)[4:] == ["DELAY", sent]
+
+
+def test_a_time_is_sent_in_ms() -> None:
+    when = datetime(2026, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    for at in (when, when.timestamp()):
+        assert addjob("q", "b", None, at=at)[4:] == ["AT", 1_767_261_600_000]
+
+
+def test_a_time_that_may_be_anywhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        addjob("q", "b", None, at=datetime(2026, 1, 1))
+    with pytest.raises(ValueError, match="either"):
+        addjob("q", "b", None, at=1.0, delay=1)

@@ -25,6 +25,23 @@ Found = set[tuple[str, str | None]]
 ADDED: list[Step] = [(1000, A, "added:"), (1000, A, "queued:add")]
 
 
+def job_table(steps: Sequence[Step], **facts: int) -> pa.Table:
+    """The job as a row of the table."""
+    columns: dict[str, object] = {
+        "id": [ID] * len(steps),
+        "queue": ["q"] * len(steps),
+        "event": [at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in steps],
+    }
+    for name in FACTS:
+        columns[name] = pa.array([facts.get(name)] * len(steps), pa.int64())
+    return jobs_of(fold(pa.table(columns)), NODES)
+
+
+def job_row(steps: Sequence[Step]) -> dict[str, object]:
+    (row,) = job_table(steps).to_pylist()
+    return dict(row)
+
+
 def judged(
     steps: Sequence[Step],
     gaps: Sequence[Gap] = (),
@@ -33,14 +50,7 @@ def judged(
     **facts: int,
 ) -> Found:
     """Kind and reason of all that is found."""
-    columns: dict[str, object] = {
-        "id": [ID] * len(steps),
-        "queue": ["q"] * len(steps),
-        "event": [at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in steps],
-    }
-    for name in FACTS:
-        columns[name] = pa.array([facts.get(name)] * len(steps), pa.int64())
-    table = jobs_of(fold(pa.table(columns)), NODES)
+    table = job_table(steps, **facts)
     doubts = [[0 if one == other else doubt for one in range(3)] for other in range(3)]
     (batch,) = table.combine_chunks().to_batches()
     found = found_in(batch, RULES, Logs(NODES, offsets, END, gaps, doubts))
@@ -340,3 +350,79 @@ def test_a_clock_that_was_set_is_found() -> None:
     assert clock_findings(clocks, Rules(skew=2000), NODES) == []
     (found,) = clock_findings(clocks, Rules(skew=1500), NODES)
     assert (found.reason, found.nodes) == ("set", [NODES[A], NODES[B]])
+
+
+# ---- jobs that end in another way ---------------------------------------------------------------
+
+DELIVERED: Step = (2000, A, "delivered:")
+
+
+@pytest.mark.parametrize("why", ["attempts", "expired", "refused"])
+def test_a_job_that_died_is_done_and_says_why(why: str) -> None:
+    end: Step = (3000, A, f"dead:{why}")
+    assert judged([*ADDED, DELIVERED, end], retry=10, ttl=100) == {("dead", why)}
+    assert judged([*ADDED, end], retry=10, ttl=100) == {("dead", why)}
+
+
+def test_a_job_that_expired_and_died_of_it_is_no_expired_one() -> None:
+    end: list[Step] = [(3000, A, "dead:expired"), (3000, A, "expired:"), (4000, B, "expired:")]
+    assert judged([*ADDED, *end], retry=10, ttl=2) == {("dead", "expired")}
+    assert judged([*ADDED, DELIVERED, *end], retry=10, ttl=2) == {("dead", "expired")}
+
+
+def test_where_only_others_say_that_a_job_died_the_reason_is_unknown() -> None:
+    steps: list[Step] = [*ADDED, (1100, B, "copied:"), DELIVERED, (3000, B, "dead:peer")]
+    assert judged(steps, copies=2, retry=10) == {("dead", "peer")}
+
+
+@pytest.mark.parametrize("who", ["client", "peer"])
+def test_a_cancelled_job_is_no_finding(who: str) -> None:
+    end: Step = (3000, A, f"cancelled:{who}")
+    assert judged([*ADDED, end]) == set()
+    assert judged([*ADDED, DELIVERED, end], retry=10) == set()
+    assert judged([(2000, A, "updated:client"), *ADDED, DELIVERED, end], retry=10) == set()
+
+
+@pytest.mark.parametrize("how", ["cancelled:client", "dead:refused", "cancelled:peer"])
+def test_who_delivers_a_job_that_it_knows_to_be_over_is_found(how: str) -> None:
+    steps: list[Step] = [*ADDED, (1500, A, how), DELIVERED]
+    assert ("delivered-after-ack", "heard") in judged(steps)
+
+
+def test_a_dead_letter_that_nobody_takes_waits() -> None:
+    letter: list[Step] = [(1000, A, "added:"), (1000, A, "queued:death")]
+    assert judged(letter) == {("letter-waiting", None)}
+    assert judged(letter, [Gap(A, 2000, 3000)]) == {("letter-waiting", "log-gap")}
+    taken = [*letter, (2000, A, "delivered:"), (2001, A, "acked:client")]
+    assert judged(taken) == set()
+    expired = [*letter, (2000, A, "expired:")]
+    assert judged(expired, ttl=1) == {("expired-undelivered", None)}
+
+
+def test_a_letter_that_two_nodes_made_is_delivered_twice_by_a_partition() -> None:
+    letter: list[Step] = [
+        (1000, A, "queued:death"), (1000, B, "queued:death"), (1000, A, "added:"),
+        (2000, A, "delivered:"), (5000, B, "delivered:"), (6000, A, "acked:client"),
+    ]  # fmt: skip
+    assert judged(letter) == {("delivered-twice", "partition")}
+
+
+def test_a_redriven_job_is_delivered_again_since_it_was_redriven() -> None:
+    steps: list[Step] = [
+        *ADDED, DELIVERED, (3000, A, "queued:redrive"), (4000, A, "delivered:"),
+        (5000, A, "acked:client"),
+    ]  # fmt: skip
+    assert judged(steps) == {("delivered-twice", "redrive")}
+
+
+@pytest.mark.parametrize(
+    ("how", "ended"),
+    [("acked:client", "acked"), ("dead:attempts", "dead"), ("cancelled:client", "cancelled")],
+)
+def test_how_a_job_ended_is_in_the_table(how: str, ended: str) -> None:
+    steps: list[Step] = [*ADDED, DELIVERED, (3000, A, how)]
+    row = job_row(steps)
+    assert (row["ended"], row["complete"]) == (ended, True)
+    assert row["ended_at"] == row["last_event"]
+    again = job_row([*steps, (3000, A, "deleted:collected"), (3001, A, "expired:")])
+    assert again["ended"] == ended

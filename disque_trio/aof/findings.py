@@ -1,0 +1,104 @@
+"""What ``disque-check-aof`` has found in a file, and how it says so."""
+
+import os
+import shlex
+from pathlib import Path
+
+from disque_trio.aof.format import AofError
+from disque_trio.aof.scanner import MAX_QUEUES, Scanner, Stretch
+
+_LISTED = 20  # damaged places that are listed one by one
+
+
+class Findings:
+    """The result of checking a file.
+
+    Attributes:
+        damage: the first of the damaged stretches.
+        places: how many there are.
+        bad: bytes in all of them.
+        first: what is wrong with the first, None: the file is valid.
+        before: jobs, deletes, pauses before the first.
+    """
+
+    def __init__(self, scanner: Scanner) -> None:
+        self.scanner = scanner
+        self.damage: list[Stretch] = []
+        self.places = 0
+        self.bad = 0
+        self.first: AofError | None = None
+        self.before = (0, 0, 0)
+
+    @property
+    def ok_up_to(self) -> int:
+        """The offset of the first bad record, or of the end of the file."""
+        return self.scanner.size if self.first is None else self.first.offset
+
+    @property
+    def _counts(self) -> tuple[int, int, int]:
+        return self.scanner.jobs, self.scanner.deletes, self.scanner.pauses
+
+    def add(self, stretch: Stretch) -> None:
+        if stretch.error is None:
+            return
+        if self.first is None:
+            self.first = stretch.error
+            self.before = self._counts
+        self.places += 1
+        self.bad += stretch.end - stretch.start
+        if len(self.damage) < _LISTED:
+            self.damage.append(stretch)
+
+    def show(self, path: Path, out: Path | None, program: str) -> None:
+        """Print everything but the lines that Disque's tool prints as well."""
+        scanner = self.scanner
+        queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
+        print(
+            f"Good records: {scanner.taken}={scanner.jobs}, queues={queues}, "
+            f"{scanner.ended}={scanner.deletes}{_pauses(scanner.pauses)}"
+            f"{f', trailers={scanner.trailers}' if scanner.trailers else ''}"
+        )
+        if self.first is not None:
+            self._show_damage(self.first, path, out, program)
+        if out is not None:
+            print(
+                f"Salvaged {sum(self._counts)} records, {scanner.size - self.bad} bytes,"
+                f" into {shown_path(out)}; skipped {self.bad} bytes in {self.places} places"
+            )
+
+    def _show_damage(self, first: AofError, path: Path, out: Path | None, program: str) -> None:
+        size = self.scanner.size
+        print(f"First bad record: offset={first.offset} (0x{first.offset:x}): {first.reason}")
+        for start, end, error in self.damage:
+            reason = error.reason if error is not None else ""
+            print(f"Damaged: {start}..{end} ({end - start} bytes): {reason}")
+        if self.places > _LISTED:
+            print(f"Damaged: {self.places - _LISTED} more places")
+        jobs, deletes, pauses = behind = [
+            now - before for now, before in zip(self._counts, self.before, strict=True)
+        ]
+        lost = f"--fix cuts off {size - first.offset} bytes"
+        if first.truncated:
+            print(f"Truncated tail, as a crash leaves it. {lost}, no good record among them.")
+        elif not any(behind):
+            print(f"Damage up to the end of the file. {lost}, no good record among them.")
+        else:
+            print(
+                f"Damage in the middle. {lost}, among them good records:"
+                f" {self.scanner.taken}={jobs}, {self.scanner.ended}={deletes}{_pauses(pauses)}."
+            )
+        quoted = shlex.quote(shown_path(path))
+        if out is None and any(behind):
+            print(f"To keep them: {program} --salvage NEWFILE {quoted}")
+        elif out is None:
+            print(f"To repair it: {program} --fix {quoted}")
+
+
+def _pauses(count: int) -> str:
+    """Most files have none."""
+    return f", pauses={count}" if count else ""
+
+
+def shown_path(path: Path) -> str:
+    """``path`` as it is printed, whatever bytes it has."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -1,0 +1,44 @@
+"""What ``disque-check-aof --trailers`` prints of a job with a trailer.
+
+Values of headers are left out: they may be long, and secret.
+"""
+
+from disque_trio.protocol.serialjob import SerialJob
+from disque_trio.protocol.trailer import DEATH_NAMES, ENDING_NAMES, Trailer
+
+
+def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
+    """The line about the trailer of ``job``, whose record begins at the offset ``at``."""
+    found = [f"offset={at}", f"id={_shown(job.id)[1:-1]}", f"queue={_shown(job.queue)}"]
+    if trailer.whole is not None:
+        data, version = trailer.whole
+        found.append(f"version={version} ({len(data)} bytes of a later version of disque-trio)")
+    if trailer.headers:
+        found.append(f"headers={','.join(map(_shown, trailer.headers[::2]))}")
+    if trailer.key:
+        found.append(f"key={_shown(trailer.key)}")
+    if trailer.key_until:
+        found.append(f"key-until={trailer.key_until}")
+    if trailer.updated:
+        found.append(f"updated={trailer.updated}")
+    if trailer.attempts:
+        found.append(f"attempts={sum(trailer.attempts.values())}")
+    if trailer.reason:
+        found.append(f"last-reason={_shown(trailer.reason)}")
+    letter = trailer.letter
+    if letter is not None:
+        why = DEATH_NAMES[letter.why].decode()
+        found.append(f"dead-from={_shown(letter.queue)} dead-why={why}")
+        found.append(f"dead-attempts={letter.attempts} dead-reason={_shown(letter.reason)}")
+        found.append(f"first-id={_shown(letter.first)[1:-1]}")
+    if trailer.ending is not None:
+        found.append(f"ending={ENDING_NAMES[trailer.ending.kind].decode()}")
+    if trailer.unknown:
+        types = sorted({type for type, _ in trailer.unknown})
+        found.append(f"unknown fields={','.join(map(str, types))}")
+    return f"Trailer: {' '.join(found)}"
+
+
+def _shown(text: bytes) -> str:
+    """``text`` quoted, so that nothing in it moves the cursor of a terminal."""
+    return ascii(text.decode("utf-8", "backslashreplace"))

@@ -1,0 +1,316 @@
+"""Disque's commands as methods with types, on the node in use."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import trio
+
+from disque_trio.client import replies, requests
+from disque_trio.client.jobs import Job
+from disque_trio.client.nodes import Hello, parse_hello
+from disque_trio.client.router import Router
+from disque_trio.client.session import Session
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import ConnectionLost, LeavingError
+from disque_trio.respclient.values import Name, elements, integer, text
+
+
+class Commands:
+    """The commands about jobs by their ids and about queues: what needs no worker loop."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    # Settling jobs by id
+
+    async def ack(self, *ids: str, result: Name | None = None) -> int:
+        """Acknowledge jobs (ACKJOB); returns how many the node knew as not yet acknowledged.
+
+        ``result`` is what ``wait`` gives for each of them.
+        """
+        return integer(await self._control(*requests.ackjob(ids, result)))
+
+    async def fastack(self, *ids: str) -> int:
+        """Acknowledge jobs at less cost and with less guarantee; returns how many it deleted."""
+        return integer(await self._control("FASTACK", *ids))
+
+    async def nack(self, *ids: str, delay: float | None = None, reason: Name | None = None) -> int:
+        """Give jobs back, counting that; returns how many.
+
+        Args:
+            delay: seconds until they are queued; None: at once, or as the policy of their queue
+                says.
+            reason: why, which SHOW shows.
+        """
+        return integer(await self._control(*requests.nack(ids, delay, reason)))
+
+    async def dead(self, *ids: str, reason: Name | None = None) -> int:
+        """Refuse jobs for good: they go to the dead letters of their queues. Returns how many.
+
+        Raises:
+            ReplyError: there are no dead letters for a queue.
+        """
+        return integer(await self._control(*requests.dead(ids, reason)))
+
+    async def wait(
+        self,
+        ids: str | Sequence[str],
+        timeout: float | None = None,  # noqa: ASYNC109 - the node's
+    ) -> list[replies.Outcome]:
+        """Wait until all the jobs have ended, and tell how, in the order of ``ids`` (WAITJOB).
+
+        It uses a connection of its own. Those that had not ended in time are ``pending``.
+
+        Args:
+            timeout: seconds; None waits for ever.
+        """
+        if isinstance(ids, str):
+            ids = [ids]
+        deadline = None if timeout is None else trio.current_time() + timeout
+        retry = self._router.retry()
+
+        async def attempt() -> list[replies.Outcome]:
+            session = await self._router.session(retry)
+            left = 0
+            if deadline is not None:
+                left = requests.milliseconds(deadline - trio.current_time())
+            try:
+                reply = await session.blocking.execute(["WAITJOB", left, *ids], _ignore)
+            except LeavingError:
+                self._router.leave(session)
+                raise
+            return replies.outcomes(reply)
+
+        return await retry.run(
+            attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
+        )
+
+    async def cancel(self, *ids: str) -> int:
+        """End jobs, so that nobody gets them any more (CANCEL); returns how many the node held.
+
+        A worker that has one of them finds it ``lost`` at its next WORKING.
+        """
+        return integer(await self._control("CANCEL", *ids))
+
+    async def update(
+        self,
+        id: str,
+        *,
+        body: Name | None = None,
+        delay: float | None = None,
+        ttl: int | None = None,
+        retry: int | None = None,
+    ) -> None:
+        """Change a job that is not delivered (UPDATEJOB); what is None stays as it is.
+
+        Raises:
+            ReplyError: the job cannot be changed.
+        """
+        wait = None if delay is None else requests.seconds(delay)
+        changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry)
+        await self._control("UPDATEJOB", id, *changes)
+
+    async def working(self, id: str) -> int:
+        """Postpone the job's next delivery; returns its retry time in seconds.
+
+        Raises:
+            NoJobError: the node does not know the job.
+            TooLateError: half of its TTL is over.
+        """
+        return integer(await self._control("WORKING", id))
+
+    async def enqueue(self, *ids: str) -> int:
+        """Queue jobs now; returns how many were queued."""
+        return integer(await self._control("ENQUEUE", *ids))
+
+    async def dequeue(self, *ids: str) -> int:
+        """Take jobs out of their queue; they come back after their retry time. Returns how many."""
+        return integer(await self._control("DEQUEUE", *ids))
+
+    async def deljob(self, *ids: str) -> int:
+        """Delete jobs on the node in use, and only there; returns how many."""
+        return integer(await self._control("DELJOB", *ids))
+
+    # Looking
+
+    async def show(self, id: str) -> replies.Record | None:
+        """All fields of a job under the names that SHOW uses; None if the node does not know it.
+
+        The body is bytes, other texts are str, times are as SHOW gives them.
+        """
+        return replies.record(await self._control("SHOW", id))
+
+    async def qlen(self, queue: Name) -> int:
+        """How many jobs are queued, on the node in use."""
+        return integer(await self._control("QLEN", queue))
+
+    async def qpeek(self, queue: Name, count: int) -> list[Job]:
+        """The first ``count`` jobs of a queue, the newest first if negative; none is taken."""
+        return replies.jobs(await self._control("QPEEK", queue, count))
+
+    async def qstat(self, queue: Name) -> replies.Record | None:
+        """The fields of QSTAT; None if the node does not know the queue."""
+        return replies.record(await self._control("QSTAT", queue))
+
+    async def qscan(
+        self,
+        *,
+        count: int | None = None,
+        minlen: int | None = None,
+        maxlen: int | None = None,
+        importrate: int | None = None,
+    ) -> AsyncIterator[str]:
+        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate.
+
+        A name may come twice; what is there throughout comes at least once.
+        """
+        filters = requests.options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
+        async for name in self._scan("QSCAN", filters):
+            yield text(name)
+
+    async def jscan(
+        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
+    ) -> AsyncIterator[str]:
+        """The ids of all jobs of a node, of one queue or of some states if given.
+
+        An id may come twice; what is there throughout comes at least once.
+        """
+        async for id in self._scan("JSCAN", requests.jscan(count, queue, states)):
+            yield text(id)
+
+    async def jscan_full(
+        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
+    ) -> AsyncIterator[replies.Record]:
+        """Like ``jscan``, but yields what ``show`` says of each job."""
+        filters = [*requests.jscan(count, queue, states), "REPLY", "all"]
+        async for fields in self._scan("JSCAN", filters):
+            record = replies.record(fields)
+            if record is not None:
+                yield record
+
+    # The rest
+
+    async def pause(self, queue: Name, *options: str) -> str:
+        """Pause a queue (``in``, ``out``, ``all``, ``none``, ``state``, ``bcast``).
+
+        Returns:
+            Its new state.
+        """
+        return text(await self._control("PAUSE", queue, *options))
+
+    async def info(self, section: str | None = None) -> dict[str, str]:
+        """The fields of INFO."""
+        arguments = [] if section is None else [section]
+        return replies.info(await self._control("INFO", *arguments))
+
+    async def hello(self) -> Hello:
+        """The nodes that the node in use knows."""
+        used = (await self._router.session(self._router.retry())).address
+        return parse_hello(await self._control("HELLO"), used)
+
+    async def execute(self, *arguments: Argument) -> Reply:
+        """Run any other command that does not block, and return its reply as it is.
+
+        It is not repeated when the connection is lost and it may have run. MONITOR cannot be used,
+        and a blocking command would hold up everything else: ``get`` and ``add`` are for these.
+        """
+        return await self._router.run_one("control", arguments, repeat=False)
+
+    # Policies of queues, and dead letters
+
+    async def set_policy(
+        self,
+        queue: Name,
+        *,
+        attempts: int | None = None,
+        dead: Name | None = None,
+        backoff: tuple[float, float] | None = None,
+        dead_ttl: int | None = None,
+        ttl: int | None = None,
+        retry: int | None = None,
+        replicate: int | None = None,
+    ) -> None:
+        """Set options of the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
+
+        What is None stays as it was. 0 unsets an option, the empty name ``dead``, -1 ``retry``.
+
+        Args:
+            attempts: how often a job is delivered before it goes to the queue ``dead``.
+            backoff: the shortest and the longest pause before a job is queued again, s.
+            dead_ttl: how long a dead letter lives, s.
+            ttl, retry, replicate: what ``add`` takes where it is not told.
+
+        Raises:
+            NoExtError: a node of the cluster does not know this.
+        """
+        command: list[Argument] = ["QSET", queue]
+        command += requests.options(ATTEMPTS=attempts, DEAD=dead, DEADTTL=dead_ttl)
+        again = "" if retry is not None and retry < 0 else retry
+        command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate)
+        await self._control(*command, *requests.backoff(backoff))
+
+    async def policy(self, queue: Name) -> replies.Policy | None:
+        """The policy that applies to a queue (QGET); None: none does."""
+        return replies.policy(await self._control("QGET", queue))
+
+    async def policies(self) -> list[replies.Policy]:
+        """All policies, by name."""
+        found = map(replies.policy, elements(await self._control("QGET")))
+        return [policy for policy in found if policy is not None]
+
+    async def delete_policy(self, queue: Name) -> bool:
+        """Delete the policy of just this name (QDEL); returns whether there was one."""
+        return integer(await self._control("QDEL", queue)) > 0
+
+    async def redrive(
+        self,
+        dead: Name,
+        *,
+        to: Name | None = None,
+        count: int | None = None,
+        ids: Sequence[str] = (),
+    ) -> int:
+        """Send dead letters back to where they come from, with counters at zero (REDRIVE).
+
+        Args:
+            dead: the queue that they are in.
+            to: send them to this queue instead.
+            count: so many at most.
+            ids: only these.
+
+        Returns:
+            How many went.
+        """
+        match = ["MATCH", *ids] if ids else []
+        options = requests.options(TO=to, COUNT=count)
+        return integer(await self._control("REDRIVE", dead, *options, *match))
+
+    async def _control(self, *command: Argument) -> Reply:
+        return await self._router.run_one("control", command, repeat=True)
+
+    async def _scan(self, command: str, options: list[Argument]) -> AsyncIterator[Reply]:
+        session: Session | None = None
+        cursor: Argument = 0
+        retry = self._router.retry()
+        while True:
+            now_at = await self._router.session(retry)
+            if now_at is not session:
+                # Cursors mean nothing to another node: begin again there.
+                session, cursor = now_at, 0
+            connection = await session.connection("control")
+            try:
+                reply = await connection.execute(command, cursor, *options)
+            except ConnectionLost:
+                if not await retry.again():
+                    raise
+                continue
+            retry = self._router.retry()
+            cursor, page = replies.page(reply)
+            for element in page:
+                yield element
+            if cursor == b"0":
+                return
+
+
+async def _ignore(reply: Reply) -> None:
+    """Nothing is lost with a reply that nobody waits for any more."""

@@ -1,0 +1,76 @@
+"""Jobs as GETJOB and QPEEK give them, and what SHOW says of their trailers."""
+
+from typing import Final
+
+from disque_trio.node.core.job import FLAG_TRAILER, Job
+from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.protocol.trailer import DEATH_NAMES, Trailer
+from disque_trio.resp.reply import Value, encode
+
+# What GETJOB is asked to add to its entries.
+WITH_COUNTERS: Final = 1
+WITH_HEADERS: Final = 2
+
+
+def job_entry(job: Job, queue: Queue) -> bytes:
+    """``job`` as GETJOB gives it: queue, id and body."""
+    body = job.body
+    if body is None:
+        body = b""
+    return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.reply_head, job.id, len(body), body)
+
+
+def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> bytes:
+    """``job`` as GETJOB gives it with ``details``: WITH_COUNTERS, WITH_HEADERS or both."""
+    body = job.body
+    if body is None:
+        body = b""
+    if details == WITH_COUNTERS and not job.flags & FLAG_TRAILER:
+        return (
+            b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n"
+            b"$21\r\nadditional-deliveries\r\n:%d\r\n"
+        ) % (queue.reply_head, job.id, len(body), body, job.nacks, job.deliveries)
+    trailer = trailers.of(job)
+    more: list[Value] = []
+    if details & WITH_COUNTERS:
+        more += [b"nacks", job.nacks, b"additional-deliveries", job.deliveries]
+        if trailer is not None:
+            more += _origin(trailer)
+    if details & WITH_HEADERS:
+        more += [b"headers", [] if trailer is None else list(trailer.headers)]
+    rest = b"".join([encode(value) for value in more])
+    return b"*%d\r\n%b%b\r\n$%d\r\n%b\r\n%b" % (
+        3 + len(more),
+        queue.reply_head,
+        job.id,
+        len(body),
+        body,
+        rest,
+    )
+
+
+def _origin(trailer: Trailer) -> list[Value]:
+    """Where a dead letter comes from, names and values in turn; empty: it is none."""
+    letter = trailer.letter
+    if letter is None:
+        return []
+    return [
+        b"dead-from", letter.queue,
+        b"dead-why", DEATH_NAMES[letter.why],
+        b"dead-attempts", letter.attempts,
+        b"dead-reason", letter.reason,
+        b"first-id", letter.first,
+    ]  # fmt: skip
+
+
+def describe_trailer(trailer: Trailer) -> list[Value]:
+    """What SHOW says of it, names and values in turn: only what there is."""
+    found: list[Value] = []
+    if trailer.headers:
+        found += [b"headers", list(trailer.headers)]
+    if trailer.attempts:
+        found += [b"attempts", sum(trailer.attempts.values())]
+    if trailer.reason:
+        found += [b"last-reason", trailer.reason]
+    return found + _origin(trailer)

@@ -1,0 +1,84 @@
+"""Extensions in a cluster with a C node: refused, or carried by it."""
+
+from disque_trio.protocol import bus
+from disque_trio.protocol.serialjob import JobWriter, decode_job
+from tests.support.mesh import Mesh
+
+C_NODE = 2
+HEADERS = ["HEADERS", 1, "n", "v"]
+
+
+def mixed(setting: str = "auto") -> Mesh:
+    """Two nodes and one that stands for a C node."""
+    mesh = Mesh(3)
+    mesh.c_nodes = {C_NODE}
+    for peers in mesh.peers:
+        peers.judge_extensions()
+        if setting != "auto":
+            peers.extended = setting == "yes"
+            peers.plain = setting == "no"
+    return mesh
+
+
+def copy_for(mesh: Mesh, target: int) -> bytes:
+    """The job that is on its way to ``target``."""
+    mesh[0].node.commit()
+    (job,) = [
+        job
+        for _, to, packet in mesh.moving
+        if to == target and bus.packet_type(packet) == bus.REPLJOB
+        for job in bus.read_jobs(packet).jobs
+    ]
+    return job
+
+
+def test_options_that_need_extensions_are_refused_and_all_others_served() -> None:
+    for setting in ("auto", "no"):
+        mesh = mixed(setting)
+        assert mesh[0].error("ADDJOB", "q", "b", 0, *HEADERS).startswith("NOEXT ")
+        id = mesh.add(0, "REPLICATE", 3)
+        assert mesh.holders(id) == [0, 1, 2]
+
+
+def test_a_c_node_carries_a_trailer_behind_the_body_and_gives_it_back() -> None:
+    mesh = mixed("yes")
+    mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", 0, "REPLICATE", 3, *HEADERS)
+    carried = copy_for(mesh, C_NODE)
+    (id,) = [job.id for job in mesh[0].node.store.jobs.values()]
+    mesh.moving.clear()
+    found = decode_job(carried)
+    assert found.body.startswith(b"body")
+    # What C writes into its file, and what it gives to others: the same flags and the same body.
+    state, retry, repl = 2, found.retry, found.repl
+    given = JobWriter().encode(
+        id, state, found.flags, repl, found.etime, found.ctime, 0, retry, 0, 0, b"q", found.body,
+        found.nodes,
+    )  # fmt: skip
+    packet = mesh[C_NODE].node.packets.jobs(bus.YOURJOBS, [given])
+    mesh[1].node.receive(mesh.ids[C_NODE], packet, mesh[1].now)
+    assert mesh[1]("GETJOB", "WITHHEADERS", "FROM", "q") == [
+        [b"q", id, b"body", b"headers", [b"n", b"v"]]
+    ]
+
+
+def test_what_a_plain_job_sends_and_writes_is_the_same_with_each_setting() -> None:
+    sent = []
+    for setting in ("auto", "yes", "no"):
+        mesh = mixed(setting)
+        mesh[0].node.journaling = True
+        mesh[0].send(mesh[0].me, "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 7)
+        sent.append(copy_for(mesh, C_NODE))
+        mesh.settle()
+        sent.append(b"".join(mesh[0].node.journal))
+    assert sent[:2] == sent[2:4] == sent[4:]
+
+
+def test_a_job_that_has_a_trailer_goes_to_other_nodes_without_it_once_a_c_node_joins() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 1, *HEADERS)
+    mesh.c_nodes = {C_NODE}
+    for peers in mesh.peers:
+        peers.judge_extensions()
+    mesh[1].send(mesh[1].me, "GETJOB", "WITHHEADERS", "FROM", "q")
+    mesh.advance(1)
+    assert mesh[1].replies(mesh[1].me) == [[[b"q", id, b"body", b"headers", []]]]

@@ -19,7 +19,9 @@ DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
-MAX_HEADERS: Final = 64 * 1024  # bytes of all names and values of a job
+MAX_HEADERS: Final = 1_000
+MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
+MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -104,13 +106,15 @@ class AddOptions:
         if trailer.headers:
             raise CommandError("ERR HEADERS is given twice")
         count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
+        if count > MAX_HEADERS:
+            raise CommandError(f"ERR HEADERS may be {MAX_HEADERS} at most")
         start = at + 1
         if count > (len(args) - start) // 2:
             raise CommandError("ERR HEADERS has fewer names and values than its count says")
         end = start + 2 * count
         headers = args[start:end]
-        if sum([len(text) for text in headers]) > MAX_HEADERS:
-            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS} bytes in all")
+        if sum([len(text) for text in headers]) > MAX_HEADERS_SIZE:
+            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS_SIZE} bytes in all")
         if b"" in headers[::2]:
             raise CommandError("ERR the name of a header is empty")
         trailer.headers = headers
@@ -200,7 +204,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         )
     external = _is_external(node)
     if repl > 1 or external:
-        if len(args[1]) + len(args[2]) > MAX_JOB - (0 if trailer is None else 2 * MAX_HEADERS):
+        if len(args[1]) + len(args[2]) > MAX_JOB - (0 if trailer is None else MAX_TRAILER):
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     name = args[1]

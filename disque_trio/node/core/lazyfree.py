@@ -9,6 +9,7 @@ from typing import Final
 
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.queue import Queue
+from disque_trio.protocol.trailer import Trailer
 
 FREED_AT_ONCE: Final = 1_000  # entries; a fraction of a millisecond
 
@@ -18,7 +19,7 @@ class LazyFree:
 
     def __init__(self) -> None:
         self._lists: list[list[Job]] = []
-        self._jobs: list[dict[bytes, Job]] = []
+        self._jobs: list[dict[bytes, Job] | dict[bytes, Trailer]] = []
         self._queues: list[dict[bytes, Queue]] = []
 
     def add(
@@ -31,6 +32,11 @@ class LazyFree:
         self._lists += lists
         self._jobs += [shard for shard in jobs if shard]
         self._queues += [shard for shard in queues if shard]
+
+    def add_trailers(self, trailers: dict[bytes, Trailer]) -> None:
+        """Add trailers of jobs by id."""
+        if trailers:
+            self._jobs.append(trailers)
 
     def free(self, count: int) -> bool:
         """Free ``count`` entries. False when nothing is left."""

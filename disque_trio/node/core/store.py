@@ -388,7 +388,7 @@ class JobStore:
         """Forget all jobs and queues; no client may be waiting."""
         freeing = self.freeing = self.freeing or LazyFree()
         jobs = [*self.jobs.hand_over(), self.evictable]
-        self.trailers.hand_over()
+        freeing.add_trailers(self.trailers.hand_over())
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
         self.evictable = {}
         self._memory.clear()

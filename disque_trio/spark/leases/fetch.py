@@ -135,7 +135,8 @@ def job_rows(
     """Rows of ``schema``, of what GETJOB gave. ``ctimes``: microseconds since the epoch."""
     rows = [
         (_text(id), _text(queue), body, nacks, additional, node, ctime)
-        for (queue, id, body, _, nacks, _, additional), ctime in zip(
+        # A dead letter has more than these.
+        for (queue, id, body, _, nacks, _, additional, *_), ctime in zip(
             jobs, ctimes or repeat(None, len(jobs)), strict=True
         )
     ]

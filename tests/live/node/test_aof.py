@@ -358,3 +358,27 @@ def test_a_torn_record_is_cut_off_whatever_its_body_looks_like(
     path = node.log.parent / "disque.aof"
     path.write_bytes(path.read_bytes()[:-500])
     assert held(restart(node, disque_server).wire()) == {id}
+
+
+def test_headers_survive_a_kill_a_rewrite_and_another_kill(disque_server: NodeFactory) -> None:
+    node = disque_server(*AOF, "--appendfsync", "always")
+    wire = node.wire()
+    id = wire("ADDJOB", "q", "body", 0, "RETRY", 1, "HEADERS", 2, "a", "1", "b", "\xff")
+    plain = wire("ADDJOB", "q", "plain", 0, "RETRY", 1)
+    node.kill()
+    node = restart(node, disque_server)
+    wire = node.wire()
+    assert held(wire) == {id, plain}
+    wire("BGREWRITEAOF")
+    wait_until(lambda: node.info("persistence")["aof_rewrite_in_progress"] == "0")
+    node.kill()
+    node = restart(node, disque_server)
+    wire = node.wire()
+    assert held(wire) == {id, plain}
+    wait_until(lambda: wire("QLEN", "q") == 2)
+    reply = wire("GETJOB", "COUNT", 2, "WITHHEADERS", "FROM", "q")
+    assert isinstance(reply, list)
+    assert {entry[1]: entry[2:] for entry in reply} == {
+        id: [b"body", b"headers", [b"a", b"1", b"b", "\xff".encode()]],
+        plain: [b"plain", b"headers", []],
+    }

@@ -19,7 +19,7 @@ from disque_trio.aof.check import main
 from disque_trio.aof.format import CHUNK, deljob, loadjob
 from disque_trio.aof.scanner import Scanner, skim
 from disque_trio.protocol.serialjob import JobWriter, SerialJobError, decode_job
-from disque_trio.protocol.trailer import CANCELLED, Ending, Trailer
+from disque_trio.protocol.trailer import CANCELLED, FLAG_TRAILER, Ending, Trailer
 from tests.support import ROOT
 from tests.support.trailers import full_trailer, job_with
 
@@ -449,7 +449,9 @@ def test_the_quick_check_takes_no_job_that_the_decoder_refuses(
     record = loadjob(bytes(changed))
     names: set[bytes] = set()
     try:
-        expected = {decode_job(bytes(changed)).queue}
+        found = decode_job(bytes(changed))
+        # What has a trailer is for the careful check.
+        expected = set() if found.flags & FLAG_TRAILER else {found.queue}
     except SerialJobError:
         expected = set()
     assert skim(record, 0, len(record), names) == ((len(record), 1, 0) if expected else (0, 0, 0))

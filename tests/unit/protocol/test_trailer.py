@@ -91,7 +91,7 @@ LIES = {
     "a letter of nothing": tail(pack_fields([(5, b"")])),
     "a letter with a short id": tail(pack_fields([(5, pack_texts([b"D-", b"q", bytes(16), b""]))])),
     "a letter of an unknown cause": tail(
-        pack_fields([(5, pack_texts([ID, b"q", pack_number(4) + bytes(8), b""]))])
+        pack_fields([(5, pack_texts([ID, b"q", pack_number(5) + bytes(8), b""]))])
     ),
     "a letter of no cause": tail(pack_fields([(5, pack_texts([ID, b"q", bytes(16), b""]))])),
     "attempts of 15 bytes": tail(pack_fields([(7, bytes(15))])),

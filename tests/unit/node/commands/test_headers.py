@@ -121,7 +121,7 @@ def test_a_count_that_is_none_is_refused(bench: Bench, count: str | int) -> None
 
 
 @pytest.mark.parametrize(
-    "words", [[1], [1, "n"], [2, "n", "v"], [2, "n", "v", "m"], [2**62, "n", "v"], [2**63 - 1]]
+    "words", [[1], [1, "n"], [2, "n", "v"], [2, "n", "v", "m"], [1000, "n", "v"]]
 )
 def test_fewer_headers_than_their_count_are_refused(bench: Bench, words: list[str | int]) -> None:
     error = bench.error("ADDJOB", "q", "b", 0, "HEADERS", *words)
@@ -134,6 +134,8 @@ def test_fewer_headers_than_their_count_are_refused(bench: Bench, words: list[st
         ([], "ERR syntax error"),
         ([1, "n", "v", "m", "w"], "ERR syntax error"),
         ([1, "n", "v", "HEADERS", 1, "m", "w"], "ERR HEADERS is given twice"),
+        ([1001, "n", "v"], "ERR HEADERS may be 1000 at most"),
+        ([2**63 - 1], "ERR HEADERS may be 1000 at most"),
         ([2, "n", "v", "", "w"], "ERR the name of a header is empty"),
         ([1, "n", "x" * 65_536], "ERR HEADERS are longer than 65536 bytes in all"),
     ],
@@ -147,6 +149,12 @@ def test_other_wrong_headers_are_refused(bench: Bench, words: list[str | int], e
 def test_headers_may_have_64_kilobytes(bench: Bench) -> None:
     id = bench.add("q", "b", "HEADERS", 1, "n", "x" * 65_535)
     assert bench.show(id)[b"headers"] == [b"n", b"x" * 65_535]
+
+
+def test_a_job_may_have_a_thousand_headers(bench: Bench) -> None:
+    pairs = ["n", "v"] * 1000
+    id = bench.add("q", "b", "HEADERS", 1000, *pairs)
+    assert bench.show(id)[b"headers"] == [text.encode() for text in pairs]
 
 
 def test_a_refused_job_leaves_nothing(bench: Bench) -> None:

@@ -72,3 +72,15 @@ def test_no_step_frees_more_than_it_may() -> None:
     # Each job is there three times.
     assert 3000 // 50 <= steps <= 3000 // 50 + 10
     assert before - sys.getrefcount(job) == 3
+
+
+def test_trailers_of_flushed_jobs_are_freed_in_steps_as_well(bench: Bench) -> None:
+    for _ in range(MANY):
+        bench.add("q", "body", "HEADERS", 1, "n", "v")
+    trailer = bench.node.store.trailers.of(next(iter(bench.node.store.jobs.values())))
+    held = sys.getrefcount(trailer)
+    assert bench("DEBUG", "FLUSHALL") == b"OK"
+    assert sys.getrefcount(trailer) == held
+    while bench.node.next_wake():
+        bench.node.tick(bench.now)
+    assert sys.getrefcount(trailer) == held - 1

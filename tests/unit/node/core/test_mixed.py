@@ -73,7 +73,7 @@ def test_what_a_plain_job_sends_and_writes_is_the_same_with_each_setting() -> No
     assert sent[:2] == sent[2:4] == sent[4:]
 
 
-def test_a_job_that_has_a_trailer_goes_to_other_nodes_without_it_once_a_c_node_joins() -> None:
+def test_what_a_client_gave_to_a_job_goes_with_it_also_once_a_c_node_joins() -> None:
     mesh = Mesh(3)
     id = mesh.add(0, "REPLICATE", 1, *HEADERS)
     mesh.c_nodes = {C_NODE}
@@ -81,4 +81,4 @@ def test_a_job_that_has_a_trailer_goes_to_other_nodes_without_it_once_a_c_node_j
         peers.judge_extensions()
     mesh[1].send(mesh[1].me, "GETJOB", "WITHHEADERS", "FROM", "q")
     mesh.advance(1)
-    assert mesh[1].replies(mesh[1].me) == [[[b"q", id, b"body", b"headers", []]]]
+    assert mesh[1].replies(mesh[1].me) == [[[b"q", id, b"body", b"headers", [b"n", b"v"]]]]

@@ -418,3 +418,14 @@ def test_an_ending_that_this_node_does_not_hold_finds_those_that_do(mesh: Mesh) 
     kinds = [event[1] for event in mesh[1].node.notes.events if isinstance(event, tuple)]
     assert "cancelled" in kinds
     assert [used_beside_queues(mesh[i]) for i in range(3)] == [0, 0, 0]
+
+
+def test_with_extensions_switched_off_a_new_file_is_as_c_nodes_read_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    id = bench.add("q", "body", *HEADERS)
+    bench.node.peers.extended = False
+    bench.node.peers.plain = True
+    again = loaded(dumped(bench), tmp_path / "aof")
+    assert again.show(id)[b"body"] == b"body"
+    assert b"headers" not in again.show(id)

@@ -210,6 +210,8 @@ class Policies:
 
     def _matching(self, queue: bytes) -> Policy:
         """The policy of the most specific pattern that ``queue`` matches."""
+        if len(queue) > MAX_NAME:  # a name of a megabyte would take seconds
+            return self.named(b"*") or NO_POLICY
         if self._globs is None:
             found = [policy for policy in self.all() if policy.is_pattern()]
             found.sort(key=_generality)

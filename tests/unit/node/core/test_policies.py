@@ -57,6 +57,16 @@ def test_of_patterns_with_as_many_literal_characters_the_first_by_name_applies()
     assert policies.of(b"bb").ttl == 1
 
 
+def test_a_name_that_is_too_long_for_patterns_has_the_default() -> None:
+    policies = Policies()
+    put(policies, b"q*", 1)
+    name = b"q" * (MAX_NAME + 1)
+    assert policies.of(name) is NO_POLICY
+    put(policies, b"*", 2)
+    assert policies.of(name).ttl == 2
+    assert policies.of(name[1:]).ttl == 1
+
+
 def test_a_queue_without_a_policy_has_none() -> None:
     policies = Policies()
     assert policies.of(b"q") is NO_POLICY

@@ -253,6 +253,26 @@ def test_the_counters_know_what_was_run(bench: Bench) -> None:
     assert fields["cmdstat_exec"].startswith("calls=1,")
 
 
+def test_a_command_that_breaks_ends_the_connection_but_not_the_node(bench: Bench) -> None:
+    def breaks(node: object, client: object, args: list[bytes]) -> None:
+        raise ZeroDivisionError
+
+    bench.node.commands[b"time"].handler = breaks
+    client = bench.client()
+    for line in ("MULTI", "PING", "TIME", "ADDJOB q b 0"):
+        bench.send(client, *line.split())
+    with pytest.raises(ZeroDivisionError):
+        bench.send(client, "EXEC")
+    # Nobody could tell where the array ends.
+    assert client.close
+    assert not bench.node.in_group
+    assert bench.number_queued() == 0
+    assert group(bench, "PING") == [b"PONG"]
+    waiting = bench.block("q")
+    id = bench.add()
+    assert bench.got(waiting) == id
+
+
 # ---- limits ---------------------------------------------------------------------------------
 
 

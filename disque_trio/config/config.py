@@ -44,6 +44,7 @@ class Config(Settings):
     rename_commands: dict[str, str]
     maxmemory: int
     maxmemory_policy: str
+    result_ttl: int
     maxmemory_samples: int
     maxmemory_clients: MemoryLimit
     client_output_buffer_limit: OutputBufferLimit

@@ -199,6 +199,7 @@ class Server(Product):
     def apply(self, names: Sequence[str]) -> None:
         config = self.config
         self.node.store.evicts = config.maxmemory_policy == "acks"
+        self.node.store.outcomes.result_ttl = config.result_ttl
         self.cluster.apply()
         if "dir" in names:
             os.chdir(config.dir)

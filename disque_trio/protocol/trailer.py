@@ -50,6 +50,10 @@ BY_EXPIRY: Final = 2
 BY_WORKER: Final = 3
 DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused"]
 
+# Fields of ENDJOB.
+_ENDJOB_ABOUT: Final = 1  # id of the job, number of holders known, the set of them in 16 bits
+_ENDJOB_ENDING: Final = 2
+
 _NODE_LENGTH: Final = 8  # of a node's id, as in job ids
 
 
@@ -121,6 +125,27 @@ class Ending:
         letter = b"" if self.letter is None else self.letter.pack()
         numbers = pack_number(self.kind) + pack_number(self.ttl)
         return pack_texts([numbers, self.result, self.to, letter])
+
+
+def endjob(id: bytes, holders: int, mark: int, ending: Ending) -> list[Field]:
+    """The fields of ENDJOB: the job ``id`` ended so; the sender knows of so many ``holders``, and
+    ``mark`` is the set of them in 16 bits, 0: not told."""
+    about = [id, pack_number(holders), pack_number(mark)]
+    return [(_ENDJOB_ABOUT, pack_texts(about)), (_ENDJOB_ENDING, ending.pack())]
+
+
+def read_endjob(fields: list[Field]) -> tuple[bytes, int, int, Ending]:
+    """What ENDJOB says: id, number of holders, their mark, ending. Raises FieldsError."""
+    about: list[bytes] = []
+    ending: Ending | None = None
+    for type, value in fields:
+        if type == _ENDJOB_ABOUT:
+            about = unpack_texts(value)
+        elif type == _ENDJOB_ENDING:
+            ending = unpack_ending(value)
+    if len(about) != 3 or ending is None:
+        raise FieldsError("malformed ENDJOB")
+    return about[0], unpack_number(about[1]), unpack_number(about[2]) & 0xFFFF, ending
 
 
 def unpack_ending(value: bytes) -> Ending:

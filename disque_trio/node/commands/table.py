@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.node.commands import addjob, cluster, jobs, queues, scan
+from disque_trio.node.commands import addjob, cluster, endings, jobs, queues, scan
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -37,10 +37,14 @@ def _commands() -> list[Command[Node]]:
                 "Add a job to a queue; answers its id.", "jobs"),
         Command("getjob", -2, "write fast", jobs.getjob, _GETJOB,
                 "Take jobs from queues, waiting for one if there is none.", "jobs"),
-        Command("ackjob", -1, "write fast", jobs.ackjob, _IDS,
+        Command("ackjob", -1, "write fast", jobs.ackjob, f"{_IDS} [RESULT result]",
                 "Say that jobs were processed, so that they are never delivered again.", "jobs"),
         Command("fastack", -1, "write fast", jobs.fastack, _IDS,
                 "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs"),
+        Command("cancel", -2, "write fast", jobs.cancel, _IDS,
+                "End jobs, so that they are not delivered any more.", "jobs"),
+        Command("waitjob", -3, "readonly", endings.waitjob, f"ms-timeout {_IDS}",
+                "Wait until jobs have ended; answers how, with their results.", "jobs"),
         Command("nack", -1, "write denyoom fast", jobs.nack, _IDS,
                 "Say that jobs could not be processed: they are queued again now.", "jobs"),
         Command("working", 2, "write fast", jobs.working, "id",

@@ -25,31 +25,29 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
-from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_TRAILER, QUEUED, WAIT_REPL, Job
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_TRAILER,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    id_minutes,
+)
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
-from disque_trio.protocol.fields import (
-    Field,
-    FieldsError,
-    pack_number,
-    pack_texts,
-    unpack_number,
-    unpack_texts,
-)
-from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending, unpack_ending
+from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
+from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending, endjob, read_endjob
 from disque_trio.rng import Rng
 
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
 _SPREAD: Final = 500  # ms; half of it to either side
-
-# Fields of ENDJOB.
-_ABOUT: Final = 1  # id of the job, number of holders known, the set of them in 16 bits
-_ENDING: Final = 2
 
 
 class AckGc:
@@ -99,6 +97,7 @@ class AckGc:
             self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.total_acked += 1
+            store.outcomes.acked(job)
             store.delete(job)  # the only copy
             return True
         if news:
@@ -115,10 +114,15 @@ class AckGc:
         store = self._store
         if self._notes.eventing:
             self._notes.note(_event_of(ending), job, reason)
+        if ending.kind == CANCELLED:
+            store.total_cancelled += 1
+        elif ending.kind == ENDED_ACKED:
+            store.total_acked += 1
+        self._set_ending(job, ending)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
+            store.outcomes.acked(job)
             store.delete(job)  # the only copy
             return True
-        self._set_ending(job, ending)
         store.mark_acked(job)
         if self._machine.journaling and self._peers.extended:
             self._aof_codec.note(job)  # so that it is told to the others after a restart, too
@@ -140,11 +144,13 @@ class AckGc:
         """Remember that a client acknowledged the job ``id``, or ended it as ``ending`` says, which
         this node does not hold, for the nodes that do. Does nothing for the acknowledge of an
         at-most-once job, and on a node that is alone or leaving."""
-        try:
-            minutes = int(id[36:40], 16)
-        except ValueError:
-            return
-        if self._peers.size == 1 or self._peers.leaving or not (minutes & 1 or ending):
+        minutes = id_minutes(id)
+        if (
+            minutes < 0
+            or self._peers.size == 1
+            or self._peers.leaving
+            or not (minutes & 1 or ending)
+        ):
             return
         store = self._store
         now = self._machine.now
@@ -156,6 +162,8 @@ class AckGc:
         store.register(job)
         if ending is not None:
             self._set_ending(job, ending)
+            if self._machine.journaling and self._peers.extended:
+                self._aof_codec.note(job)
         if self._notes.eventing:
             self._notes.note(_event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
@@ -189,9 +197,7 @@ class AckGc:
         ending = self._ending(job)
         if ending is None:
             return None
-        about = [job.id, pack_number(holders), pack_number(mark)]
-        fields: list[Field] = [(_ABOUT, pack_texts(about)), (_ENDING, ending.pack())]
-        return self._packets.fields(bus.ENDJOB, fields)
+        return self._packets.fields(bus.ENDJOB, endjob(job.id, holders, mark, ending))
 
     def _collect_later(self, job: Job) -> None:
         """Schedule the next attempt to collect ``job``, later each time."""
@@ -244,16 +250,14 @@ class AckGc:
     def on_endjob(self, sender: bytes, fields: list[Field]) -> None:
         """Handle ENDJOB: another node knows how the job ended. Raises PacketError."""
         try:
-            about = unpack_texts(_field(fields, _ABOUT))
-            ending = unpack_ending(_field(fields, _ENDING))
-            if len(about) != 3:
-                raise FieldsError("malformed ENDJOB")
-            id = about[0]
-            holders, mark = unpack_number(about[1]), unpack_number(about[2]) & 0xFFFF
+            id, holders, mark, ending = read_endjob(fields)
         except FieldsError as problem:
             raise PacketError(f"malformed ENDJOB: {problem}") from problem
         job = self._store.jobs.get(id)
-        if job is not None and job.state != ACKED:
+        if job is None:
+            if holders and ending.kind == CANCELLED:
+                self._store.outcomes.heard_cancelled(id)  # a copy may be on its way here
+        elif job.state != ACKED:
             self._set_ending(job, ending)
         self.on_setack(sender, JobMessage(id, holders, 0, mark))
 
@@ -277,6 +281,8 @@ class AckGc:
                 # Both know of it now, and the sender ends it when it hears so.
                 if job.state != ACKED and self._notes.eventing:
                     self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
+                if job.state != ACKED:
+                    store.outcomes.acked(job)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
                 self._end(job)
                 return
@@ -388,11 +394,3 @@ def _event_of(ending: Ending | None) -> schema.Kind:
     if ending is not None and ending.kind == CANCELLED:
         return schema.CANCELLED
     return schema.ACKED
-
-
-def _field(fields: list[Field], type: int) -> bytes:
-    """The value of the first field of ``type``. Raises FieldsError."""
-    for found, value in fields:
-        if found == type:
-            return value
-    raise FieldsError(f"field {type} is missing")

@@ -26,6 +26,7 @@ FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued a
 FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
 FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``trailers``)
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
+FLAG_WATCHED: Final = 512  # somebody waits for its end (see ``job_waits``)
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
 FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes
@@ -167,6 +168,14 @@ class JobIds:
             start = 0
         self._used = start + 24
         return b"%b%b%b" % (self._prefix, self._pool[start : start + 24], self._ending)
+
+
+def id_minutes(id: bytes) -> int:
+    """The time to live of a job, rounded down to minutes, from its id; -1: it has none."""
+    try:
+        return int(id[36:40], 16)
+    except ValueError:
+        return -1
 
 
 def _id_ending(ttl: int, retry: int) -> bytes:

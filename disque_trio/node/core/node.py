@@ -16,7 +16,9 @@ from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.info import counts
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
+from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.questions import Questions
@@ -29,10 +31,7 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.waits import ReplicationWaits
-from disque_trio.protocol.bus import (
-    PacketError,
-    PacketWriter,
-)
+from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, Command
@@ -74,6 +73,7 @@ class Node(Machine):
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
+        job_waits: who waits for the end of jobs.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -105,25 +105,21 @@ class Node(Machine):
         aof_codec = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
         placement = Placement(peers, replicas, rng)
-        tombstones = Tombstones(peers, packets)
+        tombstones = Tombstones(peers, packets, store.outcomes)
         exports = self.exports = Exports(store, codec, peers, packets)
         self.replication = Replication(
             store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
         )
-        self.requeue = Requeue(store, exports, peers, packets)
+        self.requeue = Requeue(store, exports, tombstones, peers, packets)
         self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
-        self.questions = Questions(self, peers, packets)
+        questions = self.questions = Questions(self, peers, packets)
+        self.job_waits = JobWaits(store, questions, notices, peers)
         self.bad_packets = 0
         self._entropy = entropy
+        federation = self.federation
         self._dispatcher = Dispatcher(
-            self.replication,
-            self.requeue,
-            self.ack_gc,
-            self.federation,
-            exports,
-            notices,
-            self.questions,
+            self.replication, self.requeue, self.ack_gc, federation, exports, notices, questions
         )
 
     @property
@@ -176,6 +172,9 @@ class Node(Machine):
             self.exports.offer_due(now)
         if self.questions.open:
             self.questions.end_due(now)
+        job_waits = self.job_waits
+        if job_waits.due and job_waits.due <= now:
+            job_waits.ask_due(now)
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -214,6 +213,9 @@ class Node(Machine):
         if self.questions.open:
             over = self.questions.next_due()
             due = min(due or over, over)
+        asked = self.job_waits.due
+        if asked and (due == 0 or asked < due):
+            due = asked
         if self.store.freeing is not None:
             return self.now
         return due
@@ -224,6 +226,7 @@ class Node(Machine):
         self.federation.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
+        self.store.outcomes.cron(now)
 
     def rest(self) -> int:
         rest = super().rest()
@@ -325,19 +328,31 @@ class Node(Machine):
                 self.federation.runs_low(queue, imports)
 
     def end_wait(self, client: Client) -> None:
-        """End the wait of ``client``, which must be blocked, without a job."""
-        self.unblock(client, LEAVING if self.peers.leaving else null_array(client.resp))
+        """End the wait of ``client``, which must be blocked, without what it waits for."""
+        if self.peers.leaving:
+            self.unblock(client, LEAVING)
+        else:
+            self.time_out(client)
 
     def time_out(self, client: Client) -> None:
-        self.unblock(client, null_array(client.resp))
+        wait = self.job_waits.by_client.get(client)
+        if wait is None:
+            self.unblock(client, null_array(client.resp))
+        else:
+            self.unblock(client, wait.reply(client.resp))
 
     def unblock_all(self) -> None:
         """End all waits: with an error when the node is leaving, else empty."""
         for queue in self.queues.index.values():
             for client in list(queue.waiters):
                 self.end_wait(client)
+        for client in list(self.job_waits.by_client):
+            self.end_wait(client)
 
     def stop_waiting(self, client: Client) -> None:
+        if client in self.job_waits.by_client:
+            self.job_waits.forget(client)
+            return
         for name in client.waits_for:
             self.queues.by_name[name].waiters.pop(client, None)
 
@@ -354,20 +369,7 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        store = self.store
-        return {
-            "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-            "jobs": {"registered_jobs": store.jobs.count},
-            "queues": {"registered_queues": self.queues.index.count},
-            "stats": {
-                "total_jobs_added": store.total_added,
-                "total_jobs_delivered": store.total_delivered,
-                "total_jobs_acked": store.total_acked,
-                "total_jobs_requeued": store.total_requeued,
-                "total_jobs_expired": store.total_expired,
-                "total_jobs_evicted": store.total_evicted,
-            },
-        }
+        return counts(self.store, self.queues)
 
     def reset_stats(self) -> None:
         super().reset_stats()
@@ -379,6 +381,7 @@ class Node(Machine):
         self.federation.flush()
         self.replication.flush()
         self.questions.flush()
+        self.job_waits.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

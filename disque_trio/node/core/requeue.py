@@ -25,6 +25,7 @@ from disque_trio.node.core.job import (
 )
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import WARNING_TIME, JobStore
+from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketWriter
 
@@ -35,18 +36,25 @@ class Requeue:
     Args:
         store: the jobs.
         exports: those that other nodes want.
+        tombstones: the jobs that have ended.
         peers: the rest of the cluster.
         packets: makes this node's packets.
     """
 
     def __init__(
-        self, store: JobStore, exports: Exports, peers: Peers, packets: PacketWriter
+        self,
+        store: JobStore,
+        exports: Exports,
+        tombstones: Tombstones,
+        peers: Peers,
+        packets: PacketWriter,
     ) -> None:
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
         self._replicas = store.replicas
         self._exports = exports
+        self._tombstones = tombstones
         self._peers = peers
         self._packets = packets
 
@@ -117,10 +125,13 @@ class Requeue:
 
     def _living_job(self, sender: bytes, id: bytes) -> Job | None:
         """Find the unfinished job ``id`` that a packet of ``sender`` about its queue refers to.
-        ``sender`` holds it as well; if it does not know that the job was acknowledged, this node
-        tells it."""
+        ``sender`` holds it as well; if it does not know that the job was acknowledged, or
+        cancelled, this node tells it."""
         job = self._store.jobs.get(id)
-        if job is None or job.state == WAIT_REPL:
+        if job is None:
+            self._tombstones.refuse_cancelled(sender, id)
+            return None
+        if job.state == WAIT_REPL:
             return None
         if job.state == ACKED:
             self._replicas.tell_acked(sender, job)

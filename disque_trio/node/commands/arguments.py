@@ -1,13 +1,15 @@
-"""Parses job ids, which several commands take."""
+"""Parses job ids and times, which several commands take."""
 
 from typing import Final
 
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.serialjob import is_job_id
+from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
+_BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 
 
 def check_ids(ids: list[bytes]) -> None:
@@ -35,3 +37,24 @@ def find_job(node: Node, id: bytes) -> Job | None:
     if not is_job_id(id):
         raise CommandError(BAD_ID)
     return node.store.jobs.get(id)
+
+
+def require_extensions(node: Node) -> None:
+    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
+    member."""
+    if not node.peers.extended:
+        raise CommandError(
+            "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
+        )
+
+
+def parse_delay(text: bytes) -> int:
+    """A number of seconds, with or without decimals, in ms, rounded up."""
+    whole, point, part = text.partition(b".")
+    if (part or point) and not part.isdigit():
+        raise CommandError(_BAD_DELAY)
+    seconds = parse_int(whole) if whole or not point else 0
+    if seconds is None or seconds < 0 or (whole[:1] == b"-" and part):
+        raise CommandError(_BAD_DELAY)
+    ms = part[:3].ljust(3, b"0")
+    return seconds * 1000 + int(ms) + (1 if part[3:].strip(b"0") else 0)

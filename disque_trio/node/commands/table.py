@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.node.commands import addjob, cluster, endings, jobs, queues, scan
+from disque_trio.node.commands import addjob, cluster, endings, jobs, queues, scan, updatejob
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import diagnostics, server
@@ -43,6 +43,9 @@ def _commands() -> list[Command[Node]]:
                 "As ACKJOB with fewer messages between nodes and a weaker guarantee.", "jobs"),
         Command("cancel", -2, "write fast", jobs.cancel, _IDS,
                 "End jobs, so that they are not delivered any more.", "jobs"),
+        Command("updatejob", -4, "write denyoom", updatejob.updatejob,
+                "id [BODY job] [DELAY seconds] [TTL seconds] [RETRY seconds]",
+                "Change a job that is not delivered.", "jobs"),
         Command("waitjob", -3, "readonly", endings.waitjob, f"ms-timeout {_IDS}",
                 "Wait until jobs have ended; answers how, with their results.", "jobs"),
         Command("nack", -1, "write denyoom fast", jobs.nack, _IDS,

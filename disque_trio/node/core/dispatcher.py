@@ -10,6 +10,7 @@ from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.protocol.fields import Field
@@ -34,6 +35,7 @@ class Dispatcher:
         exports: Exports,
         notices: Notices,
         questions: Questions,
+        updates: Updates,
     ) -> None:
         self._notices = notices
         self._replication = replication
@@ -41,7 +43,7 @@ class Dispatcher:
         self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
             bus.ENQUEUE: replication.on_enqueue,
             bus.QUEUED: requeue.on_queued,
-            bus.WILLQUEUE: requeue.on_willqueue,
+            bus.WILLQUEUE: updates.on_willqueue,
             bus.WORKING: requeue.on_working,
         }
         self._about_queue: dict[int, Callable[[bytes, QueueMessage], None]] = {
@@ -51,6 +53,7 @@ class Dispatcher:
         self._with_jobs: dict[int, Callable[[bytes, JobsMessage], None]] = {
             bus.REPLJOB: replication.on_repljob,
             bus.YOURJOBS: federation.on_yourjobs,
+            bus.UPDATEJOB: updates.on_updatejob,
         }
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,

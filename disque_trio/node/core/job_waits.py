@@ -185,8 +185,7 @@ class JobWaits(Watch):
                     if not self._watch(id):
                         self._ask_at(awaited, self._machine.now)
                 awaited.clients[client] = wait
-        if self.due and self.due <= self._machine.now:
-            self.ask_due(self._machine.now)
+        self.tick(self._machine.now)
 
     def _watch(self, id: bytes) -> bool:
         """See to it that the end of the job ``id`` is told; False: this node does not hold it."""
@@ -244,8 +243,10 @@ class JobWaits(Watch):
         if self.due == 0 or due < self.due:
             self.due = due
 
-    def ask_due(self, now: int) -> None:
+    def tick(self, now: int) -> None:
         """Ask about the jobs whose time has come."""
+        if self.due == 0 or self.due > now:
+            return
         ids: list[bytes] = []
         self.due = 0
         recent = self._outcomes.recent()

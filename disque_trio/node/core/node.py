@@ -30,6 +30,7 @@ from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -73,7 +74,7 @@ class Node(Machine):
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
-        job_waits: who waits for the end of jobs.
+        job_waits: who waits for the end of jobs. updates: changes jobs.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -102,24 +103,28 @@ class Node(Machine):
         store = self.store = JobStore(
             self, self.notes, self.queues, replicas, self.waits, trailers, entropy, rng
         )
-        aof_codec = self.aof_codec = AofCodec(store)
+        aof = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
         placement = Placement(peers, replicas, rng)
         tombstones = Tombstones(peers, packets, store.outcomes)
         exports = self.exports = Exports(store, codec, peers, packets)
-        self.replication = Replication(
-            store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
-        )
-        self.requeue = Requeue(store, exports, tombstones, peers, packets)
-        self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
-        self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         questions = self.questions = Questions(self, peers, packets)
         self.job_waits = JobWaits(store, questions, notices, peers)
+        requeue = self.requeue = Requeue(store, exports, tombstones, peers, packets)
+        updates = self.updates = Updates(
+            store, aof, codec, requeue, questions, notices, peers, packets
+        )
+        replication = self.replication = Replication(
+            store, aof, codec, placement, exports, tombstones, updates, notices, peers, packets
+        )
+        ack_gc = self.ack_gc = AckGc(store, aof, tombstones, notices, peers, packets, rng)
+        federation = self.federation = Federation(
+            store, aof, codec, exports, tombstones, updates, notices, peers
+        )
         self.bad_packets = 0
         self._entropy = entropy
-        federation = self.federation
         self._dispatcher = Dispatcher(
-            self.replication, self.requeue, self.ack_gc, federation, exports, notices, questions
+            replication, requeue, ack_gc, federation, exports, notices, questions, updates
         )
 
     @property
@@ -172,9 +177,8 @@ class Node(Machine):
             self.exports.offer_due(now)
         if self.questions.open:
             self.questions.end_due(now)
-        job_waits = self.job_waits
-        if job_waits.due and job_waits.due <= now:
-            job_waits.ask_due(now)
+        self.job_waits.tick(now)
+        self.updates.tick(now)
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -196,26 +200,15 @@ class Node(Machine):
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
-        due = self.store.timers.next_due()
-        end = self.next_wait_end()
-        if end and (due == 0 or end < due):
-            due = end
+        due = _sooner(self.store.timers.next_due(), self.next_wait_end())
         if self.waits.attempts:
-            attempt = self.waits.next_due()
-            if attempt and (due == 0 or attempt < due):
-                due = attempt
-        questions = self.federation.questions
-        if questions and (due == 0 or questions[0][0] < due):
-            due = questions[0][0]
-        offer = self.exports.next_due()
-        if offer and (due == 0 or offer < due):
-            due = offer
+            due = _sooner(due, self.waits.next_due())
+        if self.federation.questions:
+            due = _sooner(due, self.federation.questions[0][0])
+        due = _sooner(due, self.exports.next_due())
         if self.questions.open:
-            over = self.questions.next_due()
-            due = min(due or over, over)
-        asked = self.job_waits.due
-        if asked and (due == 0 or asked < due):
-            due = asked
+            due = _sooner(due, self.questions.next_due())
+        due = _sooner(_sooner(due, self.job_waits.due), self.updates.due)
         if self.store.freeing is not None:
             return self.now
         return due
@@ -382,9 +375,15 @@ class Node(Machine):
         self.replication.flush()
         self.questions.flush()
         self.job_waits.flush()
+        self.updates.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()
+
+
+def _sooner(due: int, other: int) -> int:
+    """The earlier of two times, of which 0 is never."""
+    return other if other and (due == 0 or other < due) else due
 
 
 def job_entry(job: Job, queue: Queue, withcounters: bool) -> bytes:

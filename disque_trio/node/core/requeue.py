@@ -148,6 +148,8 @@ class Requeue:
             job.nacks = min(job.nacks + 1, UINT16_MAX)
         if message.flags & bus.INCR_DELIVERIES:
             job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+        if job.retry:
+            job.flags &= ~FLAG_DELIVERED  # whoever had it has lost it
         if job.state == QUEUED and self._keeps(job, sender):
             # It has to hear that it was not the only one.
             self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id))

@@ -1,7 +1,10 @@
 """WAITJOB, results and CANCEL among several nodes."""
 
+from io import BytesIO
+
 import pytest
 
+from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.job_waits import MOST_IDS
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
@@ -330,27 +333,9 @@ def test_a_crash_does_not_undo_the_cancelling(mesh: Mesh, at: int) -> None:
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 20) if at == 0 else alone(mesh, 0, "RETRY", 20)
     mesh.isolate(at)
     mesh[at]("CANCEL", id)
-    records = b"".join(mesh[at].node.journal)
-    other = Mesh(2)
-    restarted = other[0].node
-    end, _, _ = restarted.load_usual(records, 0, 100, False)
-    while end < len(records):
-        record, end = next_record(records, end)
+    restarted = Mesh(2)[0].node
+    for record in RecordReader(BytesIO(b"".join(mesh[at].node.journal))):
         restarted.load_record(record, False)
     job = restarted.store.jobs.get(id)
     assert job is not None
     assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]
-
-
-def next_record(data: bytes, at: int) -> tuple[list[bytes], int]:
-    """The record of a file that begins at ``at``, and where the next one does."""
-    words = []
-    end = data.index(b"\r\n", at)
-    count = int(data[at + 1 : end])
-    at = end + 2
-    for _ in range(count):
-        end = data.index(b"\r\n", at)
-        size = int(data[at + 1 : end])
-        words.append(data[end + 2 : end + 2 + size])
-        at = end + 2 + size + 2
-    return words, at

@@ -179,6 +179,7 @@ class Server(Product):
             nursery.start_soon(self._watch_supervisor)
 
     def loaded(self) -> None:
+        self.node.updates.resume()
         if self._requeue:
             self._reset_once()
 

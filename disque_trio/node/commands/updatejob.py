@@ -3,7 +3,7 @@
 from typing import Final
 
 from disque_trio.node.commands.arguments import find_job, parse_delay, require_extensions
-from disque_trio.node.core.contents import Contents
+from disque_trio.node.core.contents import Contents, is_delivered
 from disque_trio.node.core.job import ACKED, UINT32_MAX, WAIT_REPL
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.updates import DELIVERED
@@ -35,7 +35,7 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
     require_extensions(node)
     if job is None or job.state in (WAIT_REPL, ACKED):
         raise CommandError("NOJOB Job not known in the context of this node.")
-    if node.updates.is_delivered(job):
+    if is_delivered(job):
         raise CommandError(DELIVERED)
     contents = Contents(job)
     if retry >= 0:

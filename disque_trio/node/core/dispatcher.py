@@ -42,7 +42,7 @@ class Dispatcher:
         self._ack_gc = ack_gc
         self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
             bus.ENQUEUE: replication.on_enqueue,
-            bus.QUEUED: requeue.on_queued,
+            bus.QUEUED: updates.on_queued,
             bus.WILLQUEUE: updates.on_willqueue,
             bus.WORKING: requeue.on_working,
         }

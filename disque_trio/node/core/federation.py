@@ -181,7 +181,7 @@ class Federation:
         replicas = self._replicas
         job = store.jobs.get(new.id)
         if job is not None and job.state == ACKED:
-            replicas.tell_acked(sender, job)
+            replicas.tell_acked(sender, job, store.trailers.of(job))
             return False
         if job is None and self._tombstones.refuse(sender, new.id):
             return False

@@ -134,7 +134,7 @@ class Requeue:
         if job.state == WAIT_REPL:
             return None
         if job.state == ACKED:
-            self._replicas.tell_acked(sender, job)
+            self._replicas.tell_acked(sender, job, self._store.trailers.of(job))
             return None
         self._replicas.add(job, sender)
         return job

@@ -3,9 +3,11 @@
 A change has a version: the time of the node in ms and 16 bits of its id, and more than any that the
 node knows of this job. The newest wins on every holder, in whatever order changes arrive. The
 holders are sent the whole job (UPDATEJOB) and confirm (news of the kind UPDATED); who does not is
-told again, ever more slowly, and a holder that is about to queue the job again without having heard
-of the change is told so by any other. A holder that has given the job to a worker says so; then
-the client gets an error, and the job gets its former contents back, as a further change.
+told again, ever more slowly. A holder that says that it queues the job is told by the others which
+change they have, and may ask for it; and after a restart a node tells the changes that it has.
+
+A holder that has given the job to a worker says so; then the client gets an error, and the job gets
+its former contents back, as a further change.
 """
 
 from typing import Final
@@ -14,20 +16,24 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.contents import PATIENCE, Contents, Spread
+from disque_trio.node.core.contents import (
+    PATIENCE,
+    Contents,
+    ContentsSetter,
+    Spread,
+    is_delivered,
+)
 from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
-    FLAG_QUEUED_BEFORE,
-    FLAG_WILLQUEUE,
+    FLAG_TRAILER,
     QUEUED,
     WAIT_REPL,
     Job,
 )
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import UPDATED, Questions
-from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol import bus
@@ -55,6 +61,9 @@ _HAS_IT: Final = 0
 _WAS_DELIVERED: Final = 1  # before the change came
 _NOT_HELD: Final = 2
 _HAS_ENDED: Final = 3
+# What holders say by themselves.
+_OFFERED: Final = 4  # it has this change
+_WANTED: Final = 5  # it has not
 
 DELIVERED: Final = "DELIVERED Job was delivered, it is not changed."
 _ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
@@ -100,6 +109,7 @@ class Updates:
         self._aof_codec = aof_codec
         self._codec = codec
         self._requeue = requeue
+        self._setter = ContentsSetter(store, requeue)
         self._questions = questions
         self._notices = notices
         self._peers = peers
@@ -128,10 +138,6 @@ class Updates:
         spread.replies.append(reply)
         spread.deadline = machine.now + PATIENCE
 
-    def is_delivered(self, job: Job) -> bool:
-        """Whether a client of this node has ``job``."""
-        return job.state == ACTIVE and job.flags & FLAG_DELIVERED != 0
-
     def version(self, job: Job) -> int:
         """The version of the last change of ``job``; 0: there was none."""
         trailer = self._trailers.of(job)
@@ -145,7 +151,7 @@ class Updates:
 
     def _commit(self, job: Job, contents: Contents, version: int, reason: schema.Reason) -> None:
         """Let ``job`` have ``contents``, as the change ``version`` says."""
-        self._set(job, contents)
+        self._setter.set(job, contents)
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
@@ -154,53 +160,7 @@ class Updates:
         if self._machine.journaling and job.state != WAIT_REPL:
             self._aof_codec.note(job)
 
-    # ---- what it means ----------------------------------------------------------------------
-
-    def _set(self, job: Job, contents: Contents) -> None:
-        """Change the fields of ``job``, and when it is looked at."""
-        store = self._store
-        body = contents.body
-        self._machine.memory.used += len(body) - len(job.body or b"")
-        job.body = body
-        job.etime = contents.etime
-        retry_changed = job.retry != contents.retry
-        job.retry = contents.retry
-        created = job.ctime // 1_000_000
-        delay = max(contents.due - created + 999, 0) // 1000
-        delay_changed = delay != job.delay
-        job.delay = delay
-        if job.state == WAIT_REPL:
-            return
-        if delay_changed and not self.is_delivered(job):
-            self._delay(job, contents.due)
-        elif retry_changed and job.qtime and job.flags & FLAG_QUEUED_BEFORE:
-            store.postpone(job)
-        else:
-            store.schedule(job)
-
-    def _delay(self, job: Job, due: int) -> None:
-        """``job`` is to be queued first at ``due`` (ms), here or where it was added."""
-        store = self._store
-        now = self._machine.now
-        if job.state == QUEUED and due > now:
-            store.dequeue(job)
-            if self._notes.eventing:
-                self._notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)
-            job.flags &= ~FLAG_WILLQUEUE
-            if job.nacks == 0 and job.deliveries == 0:
-                job.flags &= ~FLAG_QUEUED_BEFORE
-            job.qtime = due
-        elif job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE:
-            queue = store.queues.by_name.get(job.queue)
-            job.qtime = max(due, now)
-            if due <= now and (queue is None or not queue.paused & PAUSED_IN):
-                self._requeue.enqueue(job, False, schema.BY_DELAY)
-                return
-        elif job.state == ACTIVE and job.retry:
-            # A copy: whoever queues it first has a retry time for it.
-            job.flags |= FLAG_WILLQUEUE
-            job.qtime = store.retry_time(job) + max(due - now, 0)
-        store.schedule(job)
+    # ---- what other nodes have ---------------------------------------------------------------
 
     def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
         """Take what the job ``new`` of another node, which has this ``trailer``, says of ``job``,
@@ -218,7 +178,7 @@ class Updates:
             contents.retry = int(job.retry)
         if new.delay == job.delay:
             contents.due = job.ctime // 1_000_000 + int(job.delay) * 1000
-        if self.is_delivered(job):
+        if is_delivered(job):
             if len(self._late) >= MANY_LATE:
                 del self._late[next(iter(self._late))]
             self._late[job.id] = version
@@ -256,8 +216,9 @@ class Updates:
                 self._notices.fields.append((id, packet))
 
     def _awaited(self, spread: Spread) -> bool:
-        """Whether a node that can be reached has not confirmed the change."""
-        return any(self._peers.linked(id) for id in spread.missing)
+        """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
+        peers = self._peers
+        return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
 
     def _look_at(self, due: int) -> None:
         if self.due == 0 or due < self.due:
@@ -327,12 +288,10 @@ class Updates:
             if not self.take(job, new, trailer):
                 self._send(job, [sender])  # it has missed a newer one
             if self._late.get(job.id) == trailer.updated or (
-                job.retry == 0 and self.is_delivered(job) and self.version(job) < trailer.updated
+                job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
             ):
                 said = _WAS_DELIVERED
-        about = [new.id, pack_number(trailer.updated), pack_number(said)]
-        packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
-        self._notices.fields.append((sender, packet))
+        self._say(sender, new.id, trailer.updated, said)
 
     def _on_updated(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """A holder says what became of a change. Raises FieldsError."""
@@ -346,6 +305,14 @@ class Updates:
 
     def _heard(self, sender: bytes, id: bytes, version: int, said: int) -> None:
         """``sender`` says so of the change ``version`` of the job ``id``."""
+        if said in (_OFFERED, _WANTED):
+            job = self._store.jobs.get(id)
+            if job is not None and job.state in (ACTIVE, QUEUED):
+                if said == _WANTED:
+                    self._send(job, [sender])
+                elif self.version(job) < version:
+                    self._say(sender, id, version, _WANTED)
+            return
         spread = self._spreads.get(id)
         if spread is None or spread.version != version or sender not in spread.missing:
             return
@@ -369,9 +336,32 @@ class Updates:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job; it may not know
         the last change."""
         self._requeue.on_willqueue(sender, message)
-        job = self._store.jobs.get(message.id)
-        if job is not None and job.state in (ACTIVE, QUEUED) and self.version(job):
-            self._send(job, [sender])
+        self._offer(sender, message.id)
+
+    def on_queued(self, sender: bytes, message: JobMessage) -> None:
+        """Handle QUEUED: another holder has the job in its queue; the same holds."""
+        self._requeue.on_queued(sender, message)
+        self._offer(sender, message.id)
+
+    def _offer(self, sender: bytes, id: bytes) -> None:
+        """Tell ``sender``, which holds the job ``id``, which change of it this node has."""
+        job = self._store.jobs.get(id)
+        if job is not None and job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED):
+            version = self.version(job)
+            if version and self._peers.understands(sender):
+                self._say(sender, id, version, _OFFERED)
+
+    def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
+        """Tell ``node`` so of the change ``version`` of the job ``id``."""
+        about = [id, pack_number(version), pack_number(said)]
+        packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
+        self._notices.fields.append((node, packet))
+
+    def resume(self) -> None:
+        """After a restart: not all holders may have the changes that this node has."""
+        for job in self._store.jobs.values():
+            if job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED) and self.version(job):
+                self._spread(job, Contents(job))
 
     def flush(self) -> None:
         """Forget all changes, and the jobs: clients hear that these are gone."""

@@ -282,6 +282,17 @@ def test_a_holder_that_nobody_knew_of_is_told_before_it_queues_the_job(mesh: Mes
     assert mesh[2].number_queued() == 0
 
 
+def test_who_queues_a_cancelled_job_is_told_what_became_of_it(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 30)
+    mesh.isolate(2)
+    mesh[0]("CANCEL", id)
+    mesh.advance(20)
+    mesh.rejoin(2)
+    assert mesh[2]("NACK", id) == 1
+    mesh.settle()
+    assert heard(mesh, 2, waiting(mesh, 2, id)) == [[id, b"cancelled", None]]
+
+
 def test_a_late_copy_of_a_cancelled_job_is_refused(mesh: Mesh) -> None:
     held = []
     mesh.lose = lambda source, target, packet: (

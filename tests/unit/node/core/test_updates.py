@@ -43,6 +43,13 @@ def reply(mesh: Mesh, index: int, client: Client) -> str:
     return found.decode() if isinstance(found, bytes) else str(found)
 
 
+def isolate(mesh: Mesh, index: int) -> None:
+    """No packets between one node and any other, and all know it."""
+    mesh.isolate(index)
+    for peers in mesh.peers:
+        peers.reachable = [id for id in peers.everyone() if id not in peers.away]
+
+
 def bodies(mesh: Mesh, id: bytes) -> list[object]:
     return [mesh[index].show(id)[b"body"] for index in mesh.holders(id)]
 
@@ -290,9 +297,50 @@ def test_a_holder_that_does_not_answer_is_told_of_and_told_again(mesh: Mesh) -> 
     assert bodies(mesh, id) == [b"new"] * 3
 
 
+def test_a_node_that_is_thought_to_be_there_is_waited_for(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh.isolate(2)
+    client = update(mesh, 0, id, "BODY", "new")
+    assert client.blocked
+    mesh.rejoin(2)
+    mesh.advance(1)
+    assert reply(mesh, 0, client) == "OK"
+    mesh.isolate(2)
+    client = update(mesh, 0, id, "BODY", "newer")
+    mesh.advance(3)
+    assert reply(mesh, 0, client).startswith("NOREPL")
+
+
+def test_a_restarted_node_tells_the_changes_that_it_has(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 1000)
+    mesh[0].node.journaling = True
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    isolate(mesh, 0)
+    records = b"".join(mesh[0].node.journal)
+    mesh[0]("DEBUG", "FLUSHALL")
+    for record in RecordReader(BytesIO(records)):
+        mesh[0].node.load_record(record, False)
+    mesh.rejoin(2)
+    mesh[0].node.updates.resume()
+    mesh.advance(2)
+    assert bodies(mesh, id)[1:] == [b"new"] * (len(mesh.holders(id)) - 1)
+
+
+def test_who_queues_an_old_job_is_told_of_the_change(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 1000)
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    isolate(mesh, 0)
+    mesh.join(1, 2)
+    assert mesh[2]("NACK", id) == 1
+    mesh.settle()
+    assert taken(mesh[2]) == (id, b"new")
+
+
 def test_a_holder_that_was_away_hears_of_it_when_it_is_back(mesh: Mesh) -> None:
     id = mesh.add(0, "RETRY", 1000)
-    mesh.isolate(2)
+    isolate(mesh, 2)
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
     mesh.rejoin(2)
     mesh.advance(10)
@@ -305,11 +353,11 @@ def test_a_holder_that_was_away_hears_of_it_when_it_is_back(mesh: Mesh) -> None:
 
 def test_a_holder_hears_of_it_before_it_queues_the_job_again(mesh: Mesh) -> None:
     id = mesh.add(0, "RETRY", 30)
-    mesh.isolate(2)
+    isolate(mesh, 2)
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
     assert taken(mesh[0]) == (id, b"new")
     mesh.settle()
-    mesh.isolate(0)
+    isolate(mesh, 0)
     mesh.join(1, 2)
     mesh.advance(40)
     found = [taken(mesh[index]) for index in (1, 2)]
@@ -318,7 +366,7 @@ def test_a_holder_hears_of_it_before_it_queues_the_job_again(mesh: Mesh) -> None
 
 def test_the_newest_wins_when_a_partition_is_over(mesh: Mesh) -> None:
     id = mesh.add(0)
-    mesh.isolate(2)
+    isolate(mesh, 2)
     assert reply(mesh, 2, update(mesh, 2, id, "BODY", "far")) == "OK"
     mesh.advance(0.01)
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "near")) == "OK"
@@ -387,9 +435,9 @@ def test_the_wait_ends_with_the_job(mesh: Mesh) -> None:
 def test_a_copy_or_a_gift_with_a_newer_change_counts(mesh: Mesh) -> None:
     id = mesh.add(0, "REPLICATE", 2)
     (other,) = [index for index in mesh.holders(id) if index]
-    mesh.cut(0, other)
+    isolate(mesh, other)
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
-    mesh.join(0, other)
+    mesh.rejoin(other)
     mesh[other]("DEQUEUE", id)
     consumer = mesh[other].client()
     mesh[other].send(consumer, "GETJOB", "FROM", "q")

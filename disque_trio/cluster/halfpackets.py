@@ -12,6 +12,7 @@ from disque_trio.process.logs import Log
 from disque_trio.protocol.bus import (
     MAX_CONTROL_PACKET,
     REPLJOB,
+    UPDATEJOB,
     PacketError,
     first_job_id,
     packet_length,
@@ -96,7 +97,7 @@ class LargePackets:
         if not self._knows(sender):
             raise PacketError("a large packet of a stranger")
         most = self._holdings.limit
-        if packet_type(start) == REPLJOB:
+        if packet_type(start) in (REPLJOB, UPDATEJOB):
             if not self._wants_copy(first_job_id(start)):
                 self._stats.cluster_packets_refused += 1
                 return False

@@ -44,6 +44,7 @@ class Config(Settings):
     rename_commands: dict[str, str]
     maxmemory: int
     maxmemory_policy: str
+    result_ttl: int
     maxmemory_samples: int
     queue_max_idle_time: int
     maxmemory_clients: MemoryLimit

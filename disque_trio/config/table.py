@@ -273,6 +273,17 @@ TABLE = make_table(
             settable=True,
         ),
         _limits(
+            "result-ttl",
+            Int(0),
+            "60",
+            "How long the results of jobs (ACKJOB with RESULT) are kept for WAITJOB, by each node "
+            "that held the job. They may take a tenth of maxmemory, or 64 MiB without one; then "
+            "the oldest go. 0 keeps none: only those hear of a result who wait for it. "
+            "Not in Disque.",
+            unit="seconds",
+            settable=True,
+        ),
+        _limits(
             "maxmemory-samples",
             Int(1),
             "5",

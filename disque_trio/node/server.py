@@ -185,6 +185,7 @@ class Server(Product):
             nursery.start_soon(self._watch_supervisor)
 
     def loaded(self) -> None:
+        self.node.updates.resume()
         if self._requeue:
             self._reset_once()
 
@@ -208,6 +209,7 @@ class Server(Product):
         config = self.config
         self.node.store.evicts = config.maxmemory_policy == "acks"
         self.node.queues.max_idle = config.queue_max_idle_time * 1000
+        self.node.store.outcomes.result_ttl = config.result_ttl
         self.cluster.apply()
         if "dir" in names:
             os.chdir(config.dir)

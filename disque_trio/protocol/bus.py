@@ -32,7 +32,8 @@ NEEDJOBS: Final = 12
 YOURJOBS: Final = 13
 WORKING: Final = 14
 PAUSE: Final = 15
-# Only for nodes that announce extensions; their data are fields (see ``fields``).
+# Only for nodes that announce extensions; their data are fields (see ``fields``), but for
+# UPDATEJOB, which is made like REPLJOB.
 ENDJOB: Final = 16
 REQUEUED: Final = 17
 UPDATEJOB: Final = 18
@@ -66,7 +67,7 @@ EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
 MAX_PACKET: Final = 1 << 30  # bytes; a job of 512 MiB with its holders fits
-MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but the two that carry jobs
+MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but those that carry jobs
 MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
 MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
 MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for 100 at most
@@ -244,8 +245,8 @@ class PacketWriter:
         return self.packet(type, pack_fields(fields))
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
-        """REPLJOB (one job, or several for a node that is known to read it) or YOURJOBS with
-        serialised ``jobs``."""
+        """REPLJOB (one job, or several for a node that is known to read it), YOURJOBS or UPDATEJOB
+        with serialised ``jobs``."""
         data = jobs[0] if len(jobs) == 1 else b"".join(jobs)
         return b"".join(
             (
@@ -396,7 +397,7 @@ def read_about_queue(packet: bytes) -> QueueMessage:
 
 
 def read_jobs(packet: bytes) -> JobsMessage:
-    """Read a REPLJOB or YOURJOBS.
+    """Read a REPLJOB, YOURJOBS or UPDATEJOB.
 
     Raises:
         PacketError: the lengths do not fit.

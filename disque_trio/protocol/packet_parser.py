@@ -10,6 +10,7 @@ from disque_trio.protocol.bus import (
     MAX_PACKET,
     REPLJOB,
     SIGNATURE,
+    UPDATEJOB,
     YOURJOBS,
     PacketError,
     read_u32,
@@ -68,7 +69,7 @@ class PacketParser:
                 break
             if wanted > MAX_CONTROL_PACKET and not begun:
                 type = data[at + 12] << 8 | data[at + 13]
-                if type not in (REPLJOB, YOURJOBS):
+                if type not in (REPLJOB, YOURJOBS, UPDATEJOB):
                     raise PacketError(f"a packet of type {type} cannot have {wanted} bytes")
                 if size - at < LARGE_START:
                     wanted = 0

@@ -52,6 +52,7 @@ BY_WORKER: Final = 3
 BY_REDRIVE: Final = 4  # it is none any more, it was sent back
 DEATH_NAMES: Final = [b"", b"attempts", b"expired", b"refused", b"redriven"]
 
+
 _NODE_LENGTH: Final = 8  # of a node's id, as in job ids
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import check_ids, find_job, find_jobs
+from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
     WITH_HEADERS,
@@ -14,12 +16,15 @@ from disque_trio.node.core.entries import (
 )
 from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, Job
 from disque_trio.node.core.node import LEAVING, Node
+from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
+
+_CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
 
 def getjob(node: Node, client: Client, args: list[bytes]) -> None:
@@ -86,8 +91,17 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ACKJOB id ...: acknowledge jobs; answers how many were newly acknowledged by this node."""
     if len(args) == 2:  # nearly always; the shorter way takes a tenth less
         client.out.append(integer(_ack_one(node, args[1])))
+    elif has_result(args):
+        work = partial(end_jobs, ack_ending(args[-1]))
+        answer_count(node, client, args[:-2], 1, work)
     else:
         answer_count(node, client, args, 1, _ack)
+
+
+def cancel(node: Node, client: Client, args: list[bytes]) -> None:
+    """CANCEL id ...: end jobs so that they are not delivered any more; answers how many of them
+    this node held and did not know to have ended."""
+    answer_count(node, client, args, 1, partial(end_jobs, Ending(CANCELLED)))
 
 
 def answer_count(
@@ -164,6 +178,7 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
             deleted += 1
             if counted and job.state != ACKED:
                 node.store.total_acked += 1
+                node.store.outcomes.acked(job)
             if node.notes.eventing:
                 node.notes.note(
                     schema.DELETED, job, schema.BY_FASTACK if counted else schema.BY_COMMAND
@@ -215,8 +230,13 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
     """WORKING id: postpone the next delivery by the retry time, which is the answer in s."""
     job = find_job(node, args[1])
     if job is None:
+        if node.store.outcomes.is_cancelled(args[1]):
+            raise CommandError(_CANCELLED)
         raise CommandError("NOJOB Job not known in the context of this node.")
     if job.state == ACKED:
+        outcome = node.store.outcomes.of_held(job)
+        if outcome is not None and outcome.kind == CANCELLED:
+            raise CommandError(_CANCELLED)
         raise CommandError("ACKED Job already acknowledged, there is nothing to postpone.")
     created = job.ctime // 1_000_000
     if node.now - created > (job.etime * 1000 - created) // 2:

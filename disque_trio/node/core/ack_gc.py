@@ -25,7 +25,15 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
-from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_TRAILER, QUEUED, WAIT_REPL, Job
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_TRAILER,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    id_minutes,
+)
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
@@ -34,6 +42,7 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
 from disque_trio.protocol.endjob import EndJob, unpack_endjob
 from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.rng import Rng
 
@@ -93,6 +102,7 @@ class AckGc:
             self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.total_acked += 1
+            store.outcomes.acked(job)
             store.delete(job)  # the only copy
             return True
         if news:
@@ -109,10 +119,15 @@ class AckGc:
         store = self._store
         if self._notes.eventing:
             self._notes.note(_event_of(ending), job, reason)
+        if ending.kind == CANCELLED:
+            store.total_cancelled += 1
+        elif ending.kind == ENDED_ACKED:
+            store.total_acked += 1
+        self._set_ending(job, ending)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
+            store.outcomes.acked(job)
             store.delete(job)  # the only copy
             return True
-        self._set_ending(job, ending)
         store.mark_acked(job)
         if self._machine.journaling and self._peers.extended:
             self._aof_codec.note(job)  # so that it is told to the others after a restart, too
@@ -134,11 +149,13 @@ class AckGc:
         """Remember that a client acknowledged the job ``id``, or ended it as ``ending`` says, which
         this node does not hold, for the nodes that do. Does nothing for the acknowledge of an
         at-most-once job, and on a node that is alone or leaving."""
-        try:
-            minutes = int(id[36:40], 16)
-        except ValueError:
-            return
-        if self._peers.size == 1 or self._peers.leaving or not (minutes & 1 or ending):
+        minutes = id_minutes(id)
+        if (
+            minutes < 0
+            or self._peers.size == 1
+            or self._peers.leaving
+            or not (minutes & 1 or ending)
+        ):
             return
         store = self._store
         now = self._machine.now
@@ -150,6 +167,8 @@ class AckGc:
         store.register(job)
         if ending is not None:
             self._set_ending(job, ending)
+            if self._machine.journaling and self._peers.extended:
+                self._aof_codec.note(job)
         if self._notes.eventing:
             self._notes.note(_event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
@@ -241,7 +260,11 @@ class AckGc:
             raise PacketError(f"malformed ENDJOB: {problem}") from problem
         ending = message.ending
         job = self._store.jobs.get(message.id)
-        if job is not None and job.state != ACKED:
+        if job is None:
+            if message.holders and ending.kind == CANCELLED:
+                # A copy may be on its way here.
+                self._store.outcomes.heard_cancelled(message.id)
+        elif job.state != ACKED:
             if ending.letter is not None and job.body is not None and job.state != WAIT_REPL:
                 self._successors.make(job, ending, False)
             self._set_ending(job, ending)
@@ -267,6 +290,8 @@ class AckGc:
                 # Both know of it now, and the sender ends it when it hears so.
                 if job.state != ACKED and self._notes.eventing:
                     self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
+                if job.state != ACKED:
+                    store.outcomes.acked(job)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
                 self._end(job)
                 return

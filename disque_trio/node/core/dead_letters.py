@@ -22,6 +22,7 @@ from disque_trio.node.core.job import (
     WAIT_REPL,
     Job,
 )
+from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
@@ -130,6 +131,7 @@ class DeadLetters:
         if self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
             self._successors.make(job, ending, self._is_first(job))
+            self._store.outcomes.ended(job, Outcome(DEAD))
             self.total_dead += 1
         self._store.expire(job)
 

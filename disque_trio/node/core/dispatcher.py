@@ -11,6 +11,7 @@ from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.protocol.fields import Field
@@ -36,14 +37,15 @@ class Dispatcher:
         notices: Notices,
         questions: Questions,
         policies: PolicySharing,
+        updates: Updates,
     ) -> None:
         self._notices = notices
         self._replication = replication
         self._ack_gc = ack_gc
         self._about_job: dict[int, Callable[[bytes, JobMessage], None]] = {
             bus.ENQUEUE: replication.on_enqueue,
-            bus.QUEUED: requeue.on_queued,
-            bus.WILLQUEUE: requeue.on_willqueue,
+            bus.QUEUED: updates.on_queued,
+            bus.WILLQUEUE: updates.on_willqueue,
             bus.WORKING: requeue.on_working,
         }
         self._about_queue: dict[int, Callable[[bytes, QueueMessage], None]] = {
@@ -53,6 +55,7 @@ class Dispatcher:
         self._with_jobs: dict[int, Callable[[bytes, JobsMessage], None]] = {
             bus.REPLJOB: replication.on_repljob,
             bus.YOURJOBS: federation.on_yourjobs,
+            bus.UPDATEJOB: updates.on_updatejob,
         }
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.job import FLAG_DELIVERED
 from disque_trio.node.core.need_jobs import ALL_MAX, COUNT_MAX, SOURCES_MAX, WINDOW
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.store import TIME_ERROR, JobStore
@@ -197,6 +198,7 @@ class Exports:
             if job.retry == 0:
                 job.delivered = self._replicas.sets.of((id,))
             else:
+                job.flags &= ~FLAG_DELIVERED  # to a client
                 # Whoever collects the job here will know that it may be there as well.
                 self._replicas.add(job, id)
             jobs.append(self._codec.encode(job))

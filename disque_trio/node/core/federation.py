@@ -18,6 +18,7 @@ from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
 
@@ -31,6 +32,7 @@ class Federation:
         codec: reads those of other nodes.
         exports: the jobs that others want.
         tombstones: the jobs that have ended.
+        updates: changes of jobs that are known.
         notices: knows which nodes are no C nodes.
         peers: the rest of the cluster.
 
@@ -46,6 +48,7 @@ class Federation:
         codec: BusCodec,
         exports: Exports,
         tombstones: Tombstones,
+        updates: Updates,
         notices: Notices,
         peers: Peers,
     ) -> None:
@@ -59,6 +62,7 @@ class Federation:
         self._codec = codec
         self._exports = exports
         self._tombstones = tombstones
+        self._updates = updates
         self._notices = notices
         self._peers = peers
         self._question_number = 0
@@ -177,7 +181,7 @@ class Federation:
         replicas = self._replicas
         job = store.jobs.get(new.id)
         if job is not None and job.state == ACKED:
-            replicas.tell_acked(sender, job)
+            replicas.tell_acked(sender, job, store.trailers.of(job))
             return False
         if job is None and self._tombstones.refuse(sender, new.id):
             return False
@@ -191,6 +195,8 @@ class Federation:
         else:
             for id in new.delivered or ():
                 replicas.add(job, id)
+            if self._codec.trailer is not None:
+                self._updates.take(job, new, self._codec.trailer)
             if job.state != ACTIVE or job.retry == 0:
                 return False
         if job.retry:

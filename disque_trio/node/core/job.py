@@ -28,6 +28,7 @@ FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``traile
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
 FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others were told
 FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
+FLAG_WATCHED: Final = 2048  # somebody waits for its end (see ``job_waits``)
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
 FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes
@@ -169,6 +170,14 @@ class JobIds:
             start = 0
         self._used = start + 24
         return b"%b%b%b" % (self._prefix, self._pool[start : start + 24], self._ending)
+
+
+def id_minutes(id: bytes) -> int:
+    """The time to live of a job, rounded down to minutes, from its id; -1: it has none."""
+    try:
+        return int(id[36:40], 16)
+    except ValueError:
+        return -1
 
 
 def _id_ending(ttl: int, retry: int) -> bytes:

@@ -18,7 +18,9 @@ from disque_trio.node.core.entries import job_entry, job_entry_with
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.info import counts
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
+from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
@@ -34,6 +36,7 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -81,6 +84,7 @@ class Node(Machine):
         questions: what other nodes were asked.
         redrives: dead letters that are being sent back.
         policy_sharing: tells other nodes of the policies.
+        job_waits: who waits for the end of jobs. updates: changes jobs.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -118,29 +122,43 @@ class Node(Machine):
             entropy,
             rng,
         )
-        aof_codec = self.aof_codec = AofCodec(store)
+        aof = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
         placement = Placement(peers, replicas, rng)
-        tombstones = Tombstones(peers, packets)
+        tombstones = Tombstones(peers, packets, store.outcomes)
         exports = self.exports = Exports(store, codec, peers, packets)
-        replication = self.replication = Replication(
-            store, aof_codec, codec, placement, exports, tombstones, notices, peers, packets
-        )
-        successors = Successors(
-            store, policies, aof_codec, codec, exports, tombstones, notices, peers, packets
-        )
-        ack_gc = AckGc(store, aof_codec, successors, tombstones, notices, peers, packets, rng)
-        self.ack_gc = ack_gc
-        dead_letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
-        requeue = self.requeue = Requeue(store, exports, dead_letters, peers, packets, rng)
-        self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         questions = self.questions = Questions(self, peers, packets)
-        self.redrives = Redrives(self, dead_letters, questions, peers)
+        self.job_waits = JobWaits(store, questions, notices, peers)
+        successors = Successors(
+            store, policies, aof, codec, exports, tombstones, notices, peers, packets
+        )
+        ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
+        self.ack_gc = ack_gc
+        letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
+        requeue = self.requeue = Requeue(store, exports, letters, tombstones, peers, packets, rng)
+        updates = self.updates = Updates(
+            store, aof, codec, requeue, questions, notices, peers, packets
+        )
+        replication = self.replication = Replication(
+            store, aof, codec, placement, exports, tombstones, updates, notices, peers, packets
+        )
+        federation = self.federation = Federation(
+            store, aof, codec, exports, tombstones, updates, notices, peers
+        )
+        self.redrives = Redrives(self, letters, questions, peers)
         sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            replication, requeue, ack_gc, self.federation, exports, notices, questions, sharing
+            replication,
+            requeue,
+            ack_gc,
+            federation,
+            exports,
+            notices,
+            questions,
+            sharing,
+            updates,
         )
 
     @property
@@ -195,6 +213,8 @@ class Node(Machine):
             self.questions.end_due(now)
         if self.redrives.waiting:
             self.redrives.do_slice()
+        self.job_waits.tick(now)
+        self.updates.tick(now)
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -219,23 +239,15 @@ class Node(Machine):
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
-        due = self.store.timers.next_due()
-        end = self.wait_ends.next_due()
-        if end and (due == 0 or end < due):
-            due = end
+        due = _sooner(self.store.timers.next_due(), self.wait_ends.next_due())
         if self.waits.attempts:
-            attempt = self.waits.next_due()
-            if attempt and (due == 0 or attempt < due):
-                due = attempt
-        questions = self.federation.questions
-        if questions and (due == 0 or questions[0][0] < due):
-            due = questions[0][0]
-        offer = self.exports.next_due()
-        if offer and (due == 0 or offer < due):
-            due = offer
+            due = _sooner(due, self.waits.next_due())
+        if self.federation.questions:
+            due = _sooner(due, self.federation.questions[0][0])
+        due = _sooner(due, self.exports.next_due())
         if self.questions.open:
-            over = self.questions.next_due()
-            due = min(due or over, over)
+            due = _sooner(due, self.questions.next_due())
+        due = _sooner(_sooner(due, self.job_waits.due), self.updates.due)
         if self.store.freeing is not None or self.redrives.waiting:
             return self.now
         return due
@@ -247,6 +259,7 @@ class Node(Machine):
         self.policy_sharing.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
+        self.store.outcomes.cron(now)
 
     def rest(self) -> int:
         rest = super().rest()
@@ -354,19 +367,31 @@ class Node(Machine):
                 self.federation.runs_low(queue, imports)
 
     def end_wait(self, client: Client) -> None:
-        """End the wait of ``client``, which must be blocked, without a job."""
-        self.unblock(client, LEAVING if self.peers.leaving else null_array(client.resp))
+        """End the wait of ``client``, which must be blocked, without what it waits for."""
+        if self.peers.leaving:
+            self.unblock(client, LEAVING)
+        else:
+            self.time_out(client)
 
     def time_out(self, client: Client) -> None:
-        self.unblock(client, null_array(client.resp))
+        wait = self.job_waits.by_client.get(client)
+        if wait is None:
+            self.unblock(client, null_array(client.resp))
+        else:
+            self.unblock(client, wait.reply(client.resp))
 
     def unblock_all(self) -> None:
         """End all waits: with an error when the node is leaving, else empty."""
         for queue in self.queues.index.values():
             for client in list(queue.waiters):
                 self.end_wait(client)
+        for client in list(self.job_waits.by_client):
+            self.end_wait(client)
 
     def stop_waiting(self, client: Client) -> None:
+        if client in self.job_waits.by_client:
+            self.job_waits.forget(client)
+            return
         for name in client.waits_for:
             self.queues.by_name[name].waiters.pop(client, None)
 
@@ -383,25 +408,11 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        store = self.store
-        return {
-            "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-            "jobs": {"registered_jobs": store.jobs.count},
-            "queues": {
-                "registered_queues": self.queues.index.count,
-                "policies": self.policies.count,
-            },
-            "stats": {
-                "total_jobs_added": store.total_added,
-                "total_jobs_delivered": store.total_delivered,
-                "total_jobs_acked": store.total_acked,
-                "total_jobs_requeued": store.total_requeued,
-                "total_jobs_expired": store.total_expired,
-                "total_jobs_evicted": store.total_evicted,
-                "total_jobs_dead": self.dead_letters.total_dead,
-                "total_jobs_redriven": self.dead_letters.total_redriven,
-            },
-        }
+        found = counts(self.store, self.queues)
+        found["queues"]["policies"] = self.policies.count
+        found["stats"]["total_jobs_dead"] = self.dead_letters.total_dead
+        found["stats"]["total_jobs_redriven"] = self.dead_letters.total_redriven
+        return found
 
     def reset_stats(self) -> None:
         super().reset_stats()
@@ -416,6 +427,13 @@ class Node(Machine):
         self.replication.flush()
         self.redrives.flush()
         self.questions.flush()
+        self.job_waits.flush()
+        self.updates.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()
+
+
+def _sooner(due: int, other: int) -> int:
+    """The earlier of two times, of which 0 is never."""
+    return other if other and (due == 0 or other < due) else due

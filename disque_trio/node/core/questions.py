@@ -18,7 +18,10 @@ OUTCOME: Final = 1  # how did this job end?
 UPDATE: Final = 2  # take this change of a job
 CLAIM: Final = 3  # may this job have this key?
 LENGTH: Final = 4  # how many jobs has this queue?
-REDRIVE: Final = 5  # send dead letters back
+REDRIVE: Final = 7  # send dead letters back
+# News, to which there is no answer.
+ENDED: Final = 5  # what became of this job
+UPDATED: Final = 6  # this change of a job is known here
 
 _TICKET: Final = 1  # the type of the field with number and kind; those of what is asked are higher
 
@@ -91,6 +94,11 @@ class Questions:
         for id in reached:
             peers.send(id, packet)
         return question
+
+    def news(self, kind: int, fields: list[Field]) -> bytes:
+        """The packet that tells ``fields`` to a node, and wants no answer."""
+        ticket = (_TICKET, pack_number(0) + pack_number(kind))
+        return self._packets.fields(bus.QUESTION, [ticket, *fields])
 
     def close(self, question: Question) -> None:
         """Wait no longer for answers."""

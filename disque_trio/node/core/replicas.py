@@ -6,7 +6,9 @@ from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.replica_sets import ReplicaSets
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.endjob import EndJob
 from disque_trio.protocol.serialjob import JobWriter
+from disque_trio.protocol.trailer import Trailer
 
 
 class Replicas:
@@ -124,11 +126,17 @@ class Replicas:
                 # Not at once: a copy of the job may be about to leave.
                 self._notices.add(node, bus.DELJOB, id, 0, 0)
 
-    def tell_acked(self, id: bytes, job: Job) -> None:
-        """Tell the node ``id``, which does not know it, that ``job`` was acknowledged."""
+    def tell_acked(self, id: bytes, job: Job, trailer: Trailer | None) -> None:
+        """Tell the node ``id``, which does not know it, that ``job`` was acknowledged, or ended as
+        its ``trailer`` says."""
         holders = self.of(job)
         mark = self.sets.mark(holders) if holders else 0
-        packet = self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
+        ending = None if trailer is None else trailer.ending
+        if ending is not None and self._peers.understands(id):
+            fields = EndJob(job.id, len(holders), mark, ending).pack()
+            packet = self._packets.fields(bus.ENDJOB, fields)
+        else:
+            packet = self._packets.about_job(bus.SETACK, job.id, len(holders), 0, mark)
         self._peers.send(id, packet)
 
     def tell_of_queue(self, nodes: list[bytes], type: int, queue: bytes, aux: int) -> None:

@@ -27,6 +27,7 @@ from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.waits import RETRY_GAP, ReplicationWait
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
@@ -51,6 +52,7 @@ class Replication:
         placement: chooses nodes.
         exports: the jobs that other nodes want.
         tombstones: the jobs that have ended.
+        updates: changes of jobs that are known.
         notices: what other nodes are told at the end of the turn.
         peers: the rest of the cluster.
         packets: makes this node's packets.
@@ -64,6 +66,7 @@ class Replication:
         placement: Placement,
         exports: Exports,
         tombstones: Tombstones,
+        updates: Updates,
         notices: Notices,
         peers: Peers,
         packets: PacketWriter,
@@ -78,6 +81,7 @@ class Replication:
         self._placement = placement
         self._exports = exports
         self._tombstones = tombstones
+        self._updates = updates
         self._notices = notices
         self._peers = peers
         self._packets = packets
@@ -275,7 +279,9 @@ class Replication:
             if machine.journaling:
                 self._aof_codec.note(new)
         else:
-            # All else is as it came first, here as on a C node.
+            # All else is as it came first, here as on a C node, unless it was changed on purpose.
+            if self._codec.trailer is not None:
+                self._updates.take(job, new, self._codec.trailer)
             for id in new.delivered or ():
                 self._replicas.add(job, id)
             if confirm:

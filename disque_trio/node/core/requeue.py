@@ -37,6 +37,7 @@ from disque_trio.node.core.job import (
 )
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import TIME_ERROR, WARNING_TIME, JobStore
+from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError
@@ -57,6 +58,7 @@ class Requeue:
         store: the jobs.
         exports: those that other nodes want.
         dead_letters: what jobs become that are not queued again.
+        tombstones: the jobs that have ended.
         peers: the rest of the cluster.
         packets: makes this node's packets.
         rng: for pauses that are spread on purpose.
@@ -67,6 +69,7 @@ class Requeue:
         store: JobStore,
         exports: Exports,
         dead_letters: DeadLetters,
+        tombstones: Tombstones,
         peers: Peers,
         packets: PacketWriter,
         rng: Rng,
@@ -80,6 +83,7 @@ class Requeue:
         self._dead_letters = dead_letters
         self._random = rng.random
         self._exports = exports
+        self._tombstones = tombstones
         self._peers = peers
         self._packets = packets
 
@@ -262,13 +266,16 @@ class Requeue:
 
     def _living_job(self, sender: bytes, id: bytes) -> Job | None:
         """Find the unfinished job ``id`` that a packet of ``sender`` about its queue refers to.
-        ``sender`` holds it as well; if it does not know that the job was acknowledged, this node
-        tells it."""
+        ``sender`` holds it as well; if it does not know that the job was acknowledged, or
+        cancelled, this node tells it."""
         job = self._store.jobs.get(id)
-        if job is None or job.state == WAIT_REPL:
+        if job is None:
+            self._tombstones.refuse_cancelled(sender, id)
+            return None
+        if job.state == WAIT_REPL:
             return None
         if job.state == ACKED:
-            self._replicas.tell_acked(sender, job)
+            self._replicas.tell_acked(sender, job, self._store.trailers.of(job))
             return None
         self._replicas.add(job, sender)
         return job
@@ -283,6 +290,8 @@ class Requeue:
 
     def _hear_queued(self, job: Job, sender: bytes, flags: int) -> None:
         """The node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
+        if job.retry:
+            job.flags &= ~FLAG_DELIVERED  # whoever had it has lost it
         if job.state == QUEUED and self._keeps(job, sender):
             if not flags & bus.NOREPLY:
                 # It has to hear that it was not the only one. If it sees that in another way, which

@@ -21,6 +21,7 @@ from disque_trio.node.core.job import (
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
+    FLAG_WATCHED,
     FLAG_WILLQUEUE,
     GONE,
     JOB_OVERHEAD,
@@ -31,6 +32,7 @@ from disque_trio.node.core.job import (
     JobIds,
 )
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
+from disque_trio.node.core.outcomes import Outcomes
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
@@ -68,14 +70,15 @@ class JobStore:
 
     Attributes:
         jobs: all jobs. timers: when to look at which.
+        outcomes: how jobs ended.
         ids: makes the ids of new jobs.
         evictable: jobs that may be deleted without breaking a promise, the longest known first:
             acknowledged ones, and at-most-once ones that were delivered.
         evicts: maxmemory-policy is acks (else noeviction).
         freeing: what was flushed and still takes memory; None: nothing.
         dump_number: of the dump that is under way, or of the last one (see ``aof_codec``).
-        total_added, total_delivered, total_acked, total_requeued, total_expired, total_evicted:
-            what INFO stats shows.
+        total_added, total_delivered, total_acked, total_requeued, total_expired, total_evicted,
+            total_cancelled, total_updated: what INFO stats shows.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class JobStore:
         self.waits = waits
         self.trailers = trailers
         self.policies = policies
+        self.outcomes = Outcomes(machine, trailers)
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
         self.ids = JobIds(replicas.own, entropy)
@@ -120,6 +124,8 @@ class JobStore:
         self.total_requeued = 0
         self.total_expired = 0
         self.total_evicted = 0
+        self.total_cancelled = 0
+        self.total_updated = 0
 
     # ---- jobs: in ---------------------------------------------------------------------------
 
@@ -293,6 +299,7 @@ class JobStore:
             self.machine.journal.append(deljob(job.id))
         if job.state == QUEUED:
             self.dequeue(job)
+        self.outcomes.acked(job)
         job.state = ACKED
         job.confirmed = None
         self.evictable[job.id] = job
@@ -317,14 +324,17 @@ class JobStore:
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
         if self.evictable:
             self.evictable.pop(id, None)
-        if job.flags & FLAG_TRAILER:
+        if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
             self.trailers.drop(job)
+            if job.flags & FLAG_WATCHED:
+                self.outcomes.lost(job)
 
     def expire(self, job: Job) -> None:
         """Forget ``job``, since its time to live is over."""
         self.total_expired += 1
         if self.notes.eventing:
             self.notes.note(schema.EXPIRED, job)
+        self.outcomes.expired(job)
         self.delete(job)
 
     # ---- time -------------------------------------------------------------------------------
@@ -392,6 +402,7 @@ class JobStore:
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
         self.evictable = {}
         self._memory.clear()
+        self.outcomes.flush()
         self.free_some()
 
     def free_some(self) -> None:

@@ -7,8 +7,11 @@ bring its job back.
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.outcomes import Outcomes
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.endjob import EndJob
+from disque_trio.protocol.trailer import CANCELLED, Ending
 
 MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
 
@@ -19,14 +22,16 @@ class Tombstones:
     Args:
         peers: the rest of the cluster.
         packets: makes this node's packets.
+        outcomes: which jobs were cancelled.
     """
 
-    def __init__(self, peers: Peers, packets: PacketWriter) -> None:
+    def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
         # To take the oldest one out of a dict is to look for it behind all that were there before.
         self._ids: dict[bytes, None] = {}
         self._older: dict[bytes, None] = {}
         self._peers = peers
         self._packets = packets
+        self._outcomes = outcomes
 
     def add(self, id: bytes) -> None:
         """Remember that the job ``id`` ended on all nodes."""
@@ -42,7 +47,21 @@ class Tombstones:
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
+        if self.refuse_cancelled(sender, id):
+            return True
         if not self.has(id):
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
+        return True
+
+    def refuse_cancelled(self, sender: bytes, id: bytes) -> bool:
+        """Whether the job ``id``, which ``sender`` holds and this node does not, was cancelled;
+        tells ``sender`` so."""
+        if not self._outcomes.is_cancelled(id):
+            return False
+        if self._peers.understands(sender):
+            fields = EndJob(id, 1, 0, Ending(CANCELLED)).pack()
+            self._peers.send(sender, self._packets.fields(bus.ENDJOB, fields))
+        else:
+            self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

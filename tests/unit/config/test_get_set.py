@@ -24,7 +24,7 @@ max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-link-sen
 tls-cluster tls-cert-file tls-key-file tls-ca-cert-file event-log event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
 event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
-enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time
+enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl
 """
 DISQUE_SET = """
 requirepass maxclients appendonly dir client-output-buffer-limit aof-rewrite-incremental-fsync

@@ -8,6 +8,7 @@ from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench
 
 
 @pytest.fixture
@@ -261,7 +262,7 @@ def test_a_node_that_cannot_write_does_not_confirm_an_acknowledge(mesh: Mesh) ->
 
 
 def test_the_jobs_that_ended_last_are_remembered() -> None:
-    remembered = Tombstones(Peers(), PacketWriter(b"a" * 40, 7711))
+    remembered = Tombstones(Peers(), PacketWriter(b"a" * 40, 7711), Bench().node.store.outcomes)
     ids = [b"%040d" % number for number in range(2 * MAX_TOMBSTONES + 1)]
     for id in ids:
         remembered.add(id)

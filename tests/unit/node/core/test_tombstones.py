@@ -3,10 +3,11 @@
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones
 from disque_trio.protocol.bus import PacketWriter
+from tests.support.node_bench import Bench
 
 
 def test_the_latest_are_remembered_and_the_oldest_forgotten() -> None:
-    tombstones = Tombstones(Peers(), PacketWriter(b"0" * 40, 7711))
+    tombstones = Tombstones(Peers(), PacketWriter(b"0" * 40, 7711), Bench().node.store.outcomes)
     ids = [b"D-%037d1" % number for number in range(4 * MAX_TOMBSTONES)]
     for id in ids:
         tombstones.add(id)

@@ -1,0 +1,76 @@
+"""UPDATEJOB: its options, and what it is refused for."""
+
+from typing import Final
+
+from disque_trio.node.commands.arguments import (
+    BAD_DELAY,
+    find_job,
+    parse_seconds,
+    require_extensions,
+)
+from disque_trio.node.core.contents import Contents, is_delivered
+from disque_trio.node.core.job import ACKED, UINT32_MAX, WAIT_REPL
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.updates import DELIVERED
+from disque_trio.protocol.bus import MAX_JOB
+from disque_trio.resp.ints import parse_int
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX
+
+_OPTIONS: Final = (b"body", b"delay", b"ttl", b"retry")
+
+
+def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
+    """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s]: change a job that is not delivered."""
+    options: dict[bytes, bytes] = {}
+    if len(args) % 2:
+        raise CommandError(SYNTAX)
+    for i in range(2, len(args), 2):
+        option = args[i].lower()
+        if option not in _OPTIONS or option in options:
+            raise CommandError(SYNTAX)
+        options[option] = args[i + 1]
+    if not options:
+        raise CommandError(SYNTAX)
+    retry = _number(options.get(b"retry"), 0, "ERR RETRY time must be a non negative number")
+    ttl = _number(options.get(b"ttl"), 1, "ERR TTL must be a number > 0")
+    delay = -1 if b"delay" not in options else parse_seconds(options[b"delay"], BAD_DELAY)
+    job = find_job(node, args[1])
+    require_extensions(node)
+    if job is None or job.state in (WAIT_REPL, ACKED):
+        raise CommandError("NOJOB Job not known in the context of this node.")
+    if is_delivered(job):
+        raise CommandError(DELIVERED)
+    contents = Contents(job)
+    if retry >= 0:
+        if (retry == 0) != (job.retry == 0):
+            raise CommandError(
+                "ERR RETRY cannot be changed from or to 0: the id of the job says which it is"
+            )
+        contents.retry = min(retry, UINT32_MAX)
+    if ttl >= 0:
+        contents.etime = min(node.now // 1000 + ttl, UINT32_MAX)
+    if delay >= 0:
+        contents.due = node.now + delay
+    if contents.due > node.now and contents.due >= contents.etime * 1000:
+        raise CommandError(
+            "ERR The specified DELAY is greater than TTL. Job refused since would never "
+            "be delivered"
+        )
+    body = options.get(b"body")
+    if body is not None:
+        if job.delivered is not None and len(job.queue) + len(body) > MAX_JOB:
+            raise CommandError("ERR the job is too large to be sent to other nodes")
+        contents.body = body
+    node.updates.change(client, job, contents)
+
+
+def _number(text: bytes | None, least: int, problem: str) -> int:
+    """The number in ``text``, -1 if it is None. Raises CommandError with the text ``problem``."""
+    if text is None:
+        return -1
+    value = parse_int(text)
+    if value is None or value < least:
+        raise CommandError(problem)
+    return value

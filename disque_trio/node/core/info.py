@@ -1,0 +1,26 @@
+"""The figures of a node's jobs and queues that INFO shows."""
+
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.store import JobStore
+
+
+def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | float]]":
+    """Its sections and fields, of the jobs of ``store`` and of ``queues``."""
+    return {
+        "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
+        "jobs": {
+            "registered_jobs": store.jobs.count,
+            "results_kept": len(store.outcomes.kept.by_id),
+        },
+        "queues": {"registered_queues": queues.index.count},
+        "stats": {
+            "total_jobs_added": store.total_added,
+            "total_jobs_delivered": store.total_delivered,
+            "total_jobs_acked": store.total_acked,
+            "total_jobs_requeued": store.total_requeued,
+            "total_jobs_expired": store.total_expired,
+            "total_jobs_evicted": store.total_evicted,
+            "total_jobs_cancelled": store.total_cancelled,
+            "total_jobs_updated": store.total_updated,
+        },
+    }

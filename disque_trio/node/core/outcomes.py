@@ -1,0 +1,228 @@
+"""Remembers how the jobs of one node ended, for WAITJOB and for holders that were away.
+
+Of a job that was just acknowledged, or has expired, nothing is kept but its id, in a ring of fixed
+size: that costs a few instructions, and the memory of 16384 ids. Results, and other endings that
+somebody may ask for, are kept for ``result-ttl``. That a job was cancelled is kept until its time
+to live is over, so that a holder that was away does not deliver it. Both are bounded and in the
+memory account; what would be forgotten first anyway makes room.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.node.core.job import ACKED, FLAG_TRAILER, FLAG_WATCHED, Job, id_minutes
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.protocol import trailer as endings
+from disque_trio.respserver.machine import Machine
+
+RING: Final = 16_384  # ids of jobs that were acknowledged last, or expired
+DEFAULT_RESULT_TTL: Final = 60  # s
+MOST_BYTES: Final = 64 << 20  # of results, and as many of the rest, where maxmemory is not set
+_OVERHEAD: Final = 400  # bytes that one entry takes beside its result
+_RING_MASK: Final = RING - 1
+
+
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        kind: ACKED, DEAD, EXPIRED, CANCELLED or GONE of ``protocol.trailer``.
+        result: what its worker left; None: nothing.
+    """
+
+    __slots__ = ("kind", "result")
+
+    def __init__(self, kind: int, result: bytes | None = None) -> None:
+        self.kind = kind
+        self.result = result
+
+
+GONE: Final = Outcome(endings.GONE)
+_JUST_ACKED: Final = Outcome(endings.ACKED)
+_EXPIRED: Final = Outcome(endings.EXPIRED)
+
+
+class Kept:
+    """Outcomes by the ids of their jobs, each until its time. They may take a tenth of maxmemory,
+    or 64 MiB without one; then those whose time would come first make room.
+
+    Args:
+        machine: whose memory account counts them.
+
+    Attributes:
+        by_id: the outcomes.
+        size: bytes that they take.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.by_id: dict[bytes, Outcome] = {}
+        self.size = 0
+        self._memory = machine.memory
+        self._ends: list[tuple[int, int, bytes]] = []  # heap: until when, ms, a number, the id
+        self._number = 0
+
+    def add(self, id: bytes, outcome: Outcome, until: int) -> None:
+        """Keep ``outcome`` of the job ``id`` until ``until`` (ms), if there is none yet."""
+        if id in self.by_id:
+            return
+        size = _size(outcome)
+        memory = self._memory
+        limit = memory.limit // 10 if memory.limit else MOST_BYTES
+        if size > limit:
+            return
+        while self.size + size > limit:
+            self._drop_first()
+        self.by_id[id] = outcome
+        self._number += 1
+        heappush(self._ends, (until, self._number, id))
+        self.size += size
+        memory.used += size
+
+    def forget_old(self, now: int) -> None:
+        """Forget what need not be kept any longer."""
+        while self._ends and self._ends[0][0] <= now:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        """Forget what would be forgotten first."""
+        _, _, id = heappop(self._ends)
+        size = _size(self.by_id.pop(id))
+        self.size -= size
+        self._memory.used -= size
+
+    def clear(self) -> None:
+        """Forget all, after the memory account was reset."""
+        self.by_id = {}
+        self._ends = []
+        self.size = 0
+
+
+def _size(outcome: Outcome) -> int:
+    """The bytes that ``outcome`` takes."""
+    return _OVERHEAD + len(outcome.result or b"")
+
+
+class Watch:
+    """Is told how jobs end that somebody waits for (FLAG_WATCHED). See ``job_waits``."""
+
+    def ended(self, id: bytes, outcome: Outcome) -> None:
+        """The job ``id`` has ended; GONE: it left this node, nothing else is known."""
+        raise NotImplementedError
+
+
+class Outcomes:
+    """What one node knows of jobs that have ended.
+
+    Args:
+        machine: whose time and memory account it is.
+        trailers: say how a job ended, if there is more to say than that it was acknowledged.
+
+    Attributes:
+        watch: is told of the jobs that somebody waits for.
+        result_ttl: how long results are kept, s.
+        kept: results, and other endings that somebody waited for. cancelled: the jobs that were.
+    """
+
+    def __init__(self, machine: Machine, trailers: Trailers) -> None:
+        self.watch: Watch | None = None
+        self.result_ttl = DEFAULT_RESULT_TTL
+        self.kept = Kept(machine)
+        self.cancelled = Kept(machine)
+        self._machine = machine
+        self._trailers = trailers
+        self._recent = [b""] * RING
+        self._next = 0
+        self._expired = [b""] * RING
+        self._next_expired = 0
+
+    # ---- how jobs end -----------------------------------------------------------------------
+
+    def acked(self, job: Job) -> None:
+        """``job`` was acknowledged, or ended as its trailer says."""
+        if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
+            trailer = self._trailers.of(job)
+            if trailer is not None and trailer.ending is not None:
+                ending = trailer.ending
+                is_acked = ending.kind == endings.ACKED
+                self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
+                return
+            self._tell(job, _JUST_ACKED)
+        at = self._next
+        self._recent[at] = job.id
+        self._next = (at + 1) & _RING_MASK
+
+    def expired(self, job: Job) -> None:
+        """The time to live of ``job`` is over."""
+        if job.state != ACKED:
+            self._tell(job, _EXPIRED)
+            at = self._next_expired
+            self._expired[at] = job.id
+            self._next_expired = (at + 1) & _RING_MASK
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """``job`` has ended, and not just by an acknowledge."""
+        now = self._machine.now
+        if outcome.kind == endings.CANCELLED:
+            self.cancelled.add(job.id, outcome, max(job.etime * 1000, now + 1))
+        elif self.result_ttl:
+            self.kept.add(job.id, outcome, now + self.result_ttl * 1000)
+        self._tell(job, outcome)
+
+    def heard_cancelled(self, id: bytes) -> None:
+        """The job ``id``, which this node does not hold, was cancelled elsewhere."""
+        minutes = id_minutes(id)
+        if minutes >= 0:
+            until = self._machine.now + (minutes + 1) * 60_000
+            self.cancelled.add(id, Outcome(endings.CANCELLED), until)
+
+    def lost(self, job: Job) -> None:
+        """``job``, which is watched, leaves this node; how it ended is not known here."""
+        self._tell(job, GONE)
+
+    def _tell(self, job: Job, outcome: Outcome) -> None:
+        """Tell those who wait for ``job``, if there are any."""
+        if job.flags & FLAG_WATCHED:
+            job.flags &= ~FLAG_WATCHED
+            if self.watch is not None:
+                self.watch.ended(job.id, outcome)
+
+    # ---- what is known of them --------------------------------------------------------------
+
+    def is_cancelled(self, id: bytes) -> bool:
+        """Whether the job ``id``, which this node does not hold, is known to be cancelled."""
+        return id in self.cancelled.by_id
+
+    def of_held(self, job: Job) -> Outcome | None:
+        """How ``job``, which this node still has, ended; None: it has not."""
+        if job.state != ACKED:
+            return None
+        trailer = self._trailers.of(job)
+        if trailer is None or trailer.ending is None:
+            return _JUST_ACKED
+        ending = trailer.ending
+        return Outcome(ending.kind, ending.result if ending.kind == endings.ACKED else None)
+
+    def recent(self) -> dict[bytes, Outcome]:
+        """The jobs that were acknowledged last, and those that expired last. To be made once for
+        many looks."""
+        return dict.fromkeys(self._expired, _EXPIRED) | dict.fromkeys(self._recent, _JUST_ACKED)
+
+    def of(self, id: bytes, recent: dict[bytes, Outcome]) -> Outcome | None:
+        """How the job ``id`` ended, which this node does not have any more; None: that is not
+        known. ``recent`` is what ``recent()`` gave."""
+        outcome = self.kept.by_id.get(id) or self.cancelled.by_id.get(id)
+        return outcome or recent.get(id)
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def cron(self, now: int) -> None:
+        """Forget what need not be kept any longer."""
+        self.kept.forget_old(now)
+        self.cancelled.forget_old(now)
+
+    def flush(self) -> None:
+        """Forget everything, after the memory account was reset."""
+        self.kept.clear()
+        self.cancelled.clear()
+        self._recent = [b""] * RING
+        self._expired = [b""] * RING

@@ -1,0 +1,372 @@
+"""Changes jobs that are not delivered (UPDATEJOB), on all nodes that hold them.
+
+A change has a version: the time of the node in ms and 16 bits of its id, and more than any that the
+node knows of this job. The newest wins on every holder, in whatever order changes arrive. The
+holders are sent the whole job (UPDATEJOB) and confirm (news of the kind UPDATED); who does not is
+told again, ever more slowly. A holder that says that it queues the job is told by the others which
+change they have, and may ask for it; and after a restart a node tells the changes that it has.
+
+A holder that has given the job to a worker says so; then the client gets an error, and the job gets
+its former contents back, as a further change.
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.contents import (
+    PATIENCE,
+    Contents,
+    ContentsSetter,
+    Spread,
+    is_delivered,
+)
+from disque_trio.node.core.job import (
+    ACKED,
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_TRAILER,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.questions import UPDATED, Questions
+from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.store import JobStore
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.resp.reply import OK, error
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.command import misconf
+
+MAX_GAP: Final = 60_000  # ms between attempts to tell a holder
+SLACK: Final = 2  # s by which the end of a life may differ, since nodes are told whole seconds
+MANY_LATE: Final = 1_000
+
+# What a holder says, in a field beside the ticket (1).
+_ABOUT: Final = 2
+_HAS_IT: Final = 0
+_WAS_DELIVERED: Final = 1  # before the change came
+_NOT_HELD: Final = 2
+_HAS_ENDED: Final = 3
+# What holders say by themselves.
+_OFFERED: Final = 4  # it has this change
+_WANTED: Final = 5  # it has not
+
+DELIVERED: Final = "DELIVERED Job was delivered, it is not changed."
+_ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
+_TIMEOUT: Final = error(
+    b"NOREPL Timeout reached before all nodes that hold the job had the change; they are told again"
+)
+
+
+class Updates:
+    """The changes of one node's jobs.
+
+    Args:
+        store: the jobs.
+        aof_codec: makes their records for the journal.
+        codec: serialises them.
+        requeue: queues them when their delay is over.
+        questions: hands over what other nodes say.
+        notices: what other nodes are told at the end of the turn.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+
+    Attributes:
+        due: when there is something to do next, ms; 0: never.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        aof_codec: AofCodec,
+        codec: BusCodec,
+        requeue: Requeue,
+        questions: Questions,
+        notices: Notices,
+        peers: Peers,
+        packets: PacketWriter,
+    ) -> None:
+        self.due = 0
+        self._store = store
+        self._machine = store.machine
+        self._notes = store.notes
+        self._replicas = store.replicas
+        self._trailers = store.trailers
+        self._aof_codec = aof_codec
+        self._codec = codec
+        self._requeue = requeue
+        self._setter = ContentsSetter(store, requeue)
+        self._questions = questions
+        self._notices = notices
+        self._peers = peers
+        self._packets = packets
+        self._last_ms = 0
+        self._spreads: dict[bytes, Spread] = {}
+        self._late: dict[bytes, int] = {}  # versions that came when the job was delivered
+        questions.answerers[UPDATED] = self._on_updated
+
+    # ---- what a client says -----------------------------------------------------------------
+
+    def change(self, client: Client, job: Job, contents: Contents) -> None:
+        """Give ``job``, which is not delivered, other ``contents``; ``client`` is answered when
+        the other holders have confirmed."""
+        machine = self._machine
+        before = Contents(job)
+        self._store.total_updated += 1
+        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT)
+        spread = self._spread(job, before)
+        if spread is None or not self._awaited(spread):
+            client.out.append(OK)
+            return
+        reply = Pending(client, None)
+        client.reply_queue.append(reply)
+        client.in_flight += 1
+        spread.replies.append(reply)
+        spread.deadline = machine.now + PATIENCE
+
+    def version(self, job: Job) -> int:
+        """The version of the last change of ``job``; 0: there was none."""
+        trailer = self._trailers.of(job)
+        return 0 if trailer is None else trailer.updated
+
+    def _next_version(self, job: Job) -> int:
+        ms = self._last_ms = max(
+            self._machine.now, self._last_ms + 1, (self.version(job) >> 16) + 1
+        )
+        return ms << 16 | int(self._replicas.own[:4], 16)
+
+    def _commit(self, job: Job, contents: Contents, version: int, reason: schema.Reason) -> None:
+        """Let ``job`` have ``contents``, as the change ``version`` says."""
+        self._setter.set(job, contents)
+        trailer = self._trailers.want(job)
+        trailer.updated = version
+        self._trailers.recount(trailer)
+        if self._notes.eventing:
+            self._notes.note(schema.UPDATED, job, reason)
+        if self._machine.journaling and job.state != WAIT_REPL:
+            self._aof_codec.note(job)
+
+    # ---- what other nodes have ---------------------------------------------------------------
+
+    def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
+        """Take what the job ``new`` of another node, which has this ``trailer``, says of ``job``,
+        which is the same, if it is newer. Returns whether this node has nothing newer."""
+        known = self.version(job)
+        version = 0 if trailer is None else trailer.updated
+        if version <= known or job.state == ACKED:
+            return version == known
+        if job.retry == 0 and job.flags & FLAG_DELIVERED:
+            return True  # it will never be delivered again
+        contents = Contents(new)
+        if abs(contents.etime - int(job.etime)) <= SLACK:
+            contents.etime = int(job.etime)
+        if (contents.retry == 0) != (job.retry == 0):
+            contents.retry = int(job.retry)
+        if new.delay == job.delay:
+            contents.due = job.ctime // 1_000_000 + int(job.delay) * 1000
+        if is_delivered(job):
+            if len(self._late) >= MANY_LATE:
+                del self._late[next(iter(self._late))]
+            self._late[job.id] = version
+        self._commit(job, contents, version, schema.BY_PEER)
+        spread = self._spreads.pop(job.id, None)
+        if spread is not None:
+            self._answer(spread, OK)  # a newer change has taken its place
+        return True
+
+    # ---- the other holders ------------------------------------------------------------------
+
+    def _spread(self, job: Job, before: Contents) -> Spread | None:
+        """Tell the other holders what ``job`` is like now; None: there are none."""
+        own = self._replicas.own
+        now = self._machine.now
+        missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
+        if not missing:
+            return None
+        spread = Spread(self.version(job), missing, before, now)
+        earlier = self._spreads.get(job.id)
+        if earlier is not None and earlier.replies:
+            spread.replies = earlier.replies
+            spread.before = earlier.before
+        self._spreads[job.id] = spread
+        self._send(job, missing)
+        self._look_at(spread.due)
+        return spread
+
+    def _send(self, job: Job, nodes: list[bytes]) -> None:
+        """Send ``job`` to those of ``nodes`` that are reached."""
+        reached = [id for id in nodes if self._peers.linked(id) and self._peers.understands(id)]
+        if reached:
+            packet = self._packets.jobs(bus.UPDATEJOB, [self._codec.encode(job)])
+            for id in reached:
+                self._notices.fields.append((id, packet))
+
+    def _awaited(self, spread: Spread) -> bool:
+        """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
+        peers = self._peers
+        return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
+
+    def _look_at(self, due: int) -> None:
+        if self.due == 0 or due < self.due:
+            self.due = due
+
+    def _answer(self, spread: Spread, reply: bytes) -> None:
+        """Answer the clients that wait for ``spread``."""
+        if self._machine.write_problem:
+            reply = misconf(self._machine.write_problem)
+        for pending in spread.replies:
+            pending.reply = reply
+            self._machine.answered.append(pending)
+        spread.replies = []
+
+    def tick(self, now: int) -> None:
+        """Tell those again that have not confirmed, and end waits, if it is time to."""
+        if self.due == 0 or self.due > now:
+            return
+        self.due = 0
+        for id, spread in list(self._spreads.items()):
+            job = self._store.jobs.get(id)
+            if job is None or job.state == ACKED:
+                del self._spreads[id]
+                self._answer(spread, _ENDED)
+                continue
+            if spread.replies:
+                if not self._awaited(spread):
+                    self._answer(spread, OK)
+                elif spread.deadline <= now:
+                    self._answer(spread, _TIMEOUT)
+                else:
+                    self._look_at(spread.deadline)
+            if spread.due <= now:
+                spread.missing = [node for node in spread.missing if self._peers.knows(node)]
+                if not spread.missing:
+                    del self._spreads[id]
+                    continue
+                self._send(job, spread.missing)
+                spread.gap = min(2 * spread.gap, MAX_GAP)
+                spread.due = now + spread.gap
+            self._look_at(spread.due)
+
+    # ---- what other nodes say ---------------------------------------------------------------
+
+    def on_updatejob(self, sender: bytes, message: JobsMessage) -> None:
+        """Handle UPDATEJOB: another holder has changed a job. Raises PacketError."""
+        for data in message.jobs:
+            new = self._codec.decode(data)
+            trailer = self._codec.trailer
+            if new is None or trailer is None:
+                raise PacketError("an UPDATEJOB without a change")
+            self._on_change(sender, new, trailer)
+
+    def _on_change(self, sender: bytes, new: Job, trailer: Trailer) -> None:
+        """``sender`` holds the job ``new`` with this ``trailer``."""
+        if self._machine.write_problem:
+            return  # a restart would undo it; the sender tells it again
+        job = self._store.jobs.get(new.id)
+        said = _HAS_IT
+        if job is None:
+            said = _NOT_HELD
+        elif job.state == ACKED:
+            said = _HAS_ENDED
+        else:
+            for id in new.delivered or ():
+                self._replicas.add(job, id)
+            if not self.take(job, new, trailer):
+                self._send(job, [sender])  # it has missed a newer one
+            if self._late.get(job.id) == trailer.updated or (
+                job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
+            ):
+                said = _WAS_DELIVERED
+        self._say(sender, new.id, trailer.updated, said)
+
+    def _on_updated(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """A holder says what became of a change. Raises FieldsError."""
+        for type, value in fields:
+            if type == _ABOUT:
+                about = unpack_texts(value)
+                if len(about) != 3:
+                    raise FieldsError("malformed answer to a change")
+                self._heard(sender, about[0], unpack_number(about[1]), unpack_number(about[2]))
+        return None
+
+    def _heard(self, sender: bytes, id: bytes, version: int, said: int) -> None:
+        """``sender`` says so of the change ``version`` of the job ``id``."""
+        if said in (_OFFERED, _WANTED):
+            job = self._store.jobs.get(id)
+            if job is not None and job.state in (ACTIVE, QUEUED):
+                if said == _WANTED:
+                    self._send(job, [sender])
+                elif self.version(job) < version:
+                    self._say(sender, id, version, _WANTED)
+            return
+        spread = self._spreads.get(id)
+        if spread is None or spread.version != version or sender not in spread.missing:
+            return
+        spread.missing = [node for node in spread.missing if node != sender]
+        job = self._store.jobs.get(id)
+        if job is None or job.state == ACKED or said == _HAS_ENDED:
+            self._answer(spread, _ENDED)
+        elif said == _WAS_DELIVERED and spread.replies:
+            self._answer(spread, error(DELIVERED))
+            del self._spreads[id]
+            before = spread.before
+            self._commit(job, before, self._next_version(job), schema.BY_CLIENT)
+            self._spread(job, before)
+            return
+        elif spread.replies and not self._awaited(spread):
+            self._answer(spread, OK)
+        if not spread.missing:
+            del self._spreads[id]
+
+    def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
+        """Handle WILLQUEUE: another holder asks whether it needs to queue the job; it may not know
+        the last change."""
+        self._requeue.on_willqueue(sender, message)
+        self._offer(sender, message.id)
+
+    def on_queued(self, sender: bytes, message: JobMessage) -> None:
+        """Handle QUEUED: another holder has the job in its queue; the same holds."""
+        self._requeue.on_queued(sender, message)
+        self._offer(sender, message.id)
+
+    def _offer(self, sender: bytes, id: bytes) -> None:
+        """Tell ``sender``, which holds the job ``id``, which change of it this node has."""
+        job = self._store.jobs.get(id)
+        if job is not None and job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED):
+            version = self.version(job)
+            if version and self._peers.understands(sender):
+                self._say(sender, id, version, _OFFERED)
+
+    def _say(self, node: bytes, id: bytes, version: int, said: int) -> None:
+        """Tell ``node`` so of the change ``version`` of the job ``id``."""
+        about = [id, pack_number(version), pack_number(said)]
+        packet = self._questions.news(UPDATED, [(_ABOUT, pack_texts(about))])
+        self._notices.fields.append((node, packet))
+
+    def resume(self) -> None:
+        """After a restart: not all holders may have the changes that this node has."""
+        for job in self._store.jobs.values():
+            if job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED) and self.version(job):
+                self._spread(job, Contents(job))
+
+    def flush(self) -> None:
+        """Forget all changes, and the jobs: clients hear that these are gone."""
+        spreads, self._spreads = self._spreads, {}
+        for spread in spreads.values():
+            self._answer(spread, _ENDED)
+        self._late.clear()
+        self.due = 0

@@ -1,0 +1,352 @@
+"""WAITJOB, results and CANCEL among several nodes."""
+
+from io import BytesIO
+
+import pytest
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.node.core.job_waits import MOST_IDS
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import packet_type
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.slices import do_slice
+from tests.support.mesh import Mesh
+
+UNKNOWN = b"D-12345678-ABCDEFGHIJKLMNOPQRSTUVWX-05a1"
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh(3)
+
+
+def waiting(mesh: Mesh, index: int, *ids: bytes, ms: int = 0) -> Client:
+    client = mesh[index].client()
+    mesh[index].send(client, "WAITJOB", ms, *ids)
+    mesh.settle()
+    return client
+
+
+def heard(mesh: Mesh, index: int, client: Client) -> object:
+    mesh.settle()
+    assert not client.blocked
+    (reply,) = mesh[index].replies(client)
+    return reply
+
+
+def alone(mesh: Mesh, index: int, *options: str | int) -> bytes:
+    """The id of a job that only one node holds."""
+    id = mesh.add(index, "REPLICATE", 1, *options)
+    assert mesh.holders(id) == [index]
+    return id
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("by", [0, 1, 2])
+def test_any_node_may_be_asked_wherever_the_job_is_acknowledged(
+    mesh: Mesh, copies: int, at: int, by: int
+) -> None:
+    id = mesh.add(0, "REPLICATE", copies)
+    assert mesh[0].get() == id
+    client = waiting(mesh, at, id)
+    assert client.blocked
+    mesh[by]("ACKJOB", id, "RESULT", "42")
+    assert heard(mesh, at, client) == [[id, b"acked", b"42"]]
+    for index in mesh.holders(id) or range(3):
+        late = waiting(mesh, index, id)
+        assert heard(mesh, index, late) == [[id, b"acked", b"42"]]
+    assert all(bench.node.store.jobs.count == 0 for bench in mesh.nodes)
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "FASTACK"])
+def test_a_plain_acknowledge_is_known_afterwards_as_well(mesh: Mesh, command: str) -> None:
+    id = alone(mesh, 0)
+    mesh[0](command, id)
+    mesh.settle()
+    for index in range(3):
+        assert heard(mesh, index, waiting(mesh, index, id)) == [[id, b"acked", None]]
+
+
+def test_what_no_node_knows_is_gone(mesh: Mesh) -> None:
+    client = waiting(mesh, 1, UNKNOWN)
+    mesh.advance(1)
+    assert heard(mesh, 1, client) == [[UNKNOWN, b"gone", None]]
+
+
+def test_a_silent_node_is_asked_until_it_answers_or_is_not_reachable(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    mesh.lose = lambda source, target, packet: packet_type(packet) == bus.ANSWER
+    client = waiting(mesh, 1, id)
+    mesh.advance(60)
+    assert client.blocked
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(6)
+    mesh[0]("ACKJOB", id)
+    assert heard(mesh, 1, client) == [[id, b"acked", None]]
+
+
+def test_the_node_that_holds_it_may_not_be_reachable(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    mesh.isolate(0)
+    client = waiting(mesh, 1, id)
+    mesh.advance(1)
+    assert heard(mesh, 1, client) == [[id, b"gone", None]]
+
+
+def test_lost_news_are_asked_for(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    client = waiting(mesh, 1, id)
+    mesh.lose = lambda source, target, packet: True
+    mesh[0]("ACKJOB", id, "RESULT", "x")
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(6)
+    assert heard(mesh, 1, client) == [[id, b"acked", b"x"]]
+
+
+def test_several_clients_of_several_nodes_wait_for_one_job(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    clients = [(index, waiting(mesh, index, id)) for index in (0, 1, 1, 2)]
+    mesh[0]("CANCEL", id)
+    for index, client in clients:
+        assert heard(mesh, index, client) == [[id, b"cancelled", None]]
+
+
+def test_an_expiry_is_told_to_the_node_that_waits(mesh: Mesh) -> None:
+    id = alone(mesh, 0, "TTL", 10)
+    client = waiting(mesh, 1, id)
+    mesh.advance(12)
+    assert heard(mesh, 1, client) == [[id, b"expired", None]]
+
+
+@pytest.mark.parametrize("options", [("RETRY", 0), ()])
+def test_a_job_that_moves_to_another_node_is_pending_there(
+    mesh: Mesh, options: tuple[str, int]
+) -> None:
+    id = alone(mesh, 0, *options)
+    clients = [waiting(mesh, 0, id), waiting(mesh, 2, id)]
+    consumer = mesh[1].client()
+    mesh[1].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[1].got(consumer) == id
+    mesh.advance(20)
+    assert all(client.blocked for client in clients)
+    mesh[1]("ACKJOB", id, "RESULT", "x")
+    assert heard(mesh, 0, clients[0]) == [[id, b"acked", b"x"]]
+    assert heard(mesh, 2, clients[1]) == [[id, b"acked", b"x"]]
+
+
+def test_a_job_on_its_way_is_not_gone(mesh: Mesh) -> None:
+    id = alone(mesh, 0, "RETRY", 0)
+    consumer = mesh[1].client()
+    mesh[1].send(consumer, "GETJOB", "FROM", "q")
+    held = []
+    mesh.lose = lambda source, target, packet: (
+        packet_type(packet) == bus.YOURJOBS and held.append((source, target, packet)) is None
+    )
+    mesh.settle()
+    assert mesh.holders(id) == []
+    client = waiting(mesh, 2, id)
+    assert client.blocked
+    mesh.lose = lambda source, target, packet: False
+    mesh.moving.extend(held)
+    mesh.advance(10)
+    assert client.blocked
+    mesh[1]("ACKJOB", id)
+    assert heard(mesh, 2, client) == [[id, b"acked", None]]
+
+
+def test_the_time_may_be_over_before_a_node_answers(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    client = waiting(mesh, 1, id, ms=2000)
+    mesh.advance(3)
+    assert heard(mesh, 1, client) == [[id, b"pending", None]]
+    mesh[0]("ACKJOB", id)
+    mesh.settle()
+    assert mesh[1].replies(client) == []
+
+
+def test_results_that_do_not_fit_into_one_answer_come_in_several(mesh: Mesh) -> None:
+    ids = [alone(mesh, 0) for _ in range(5)]
+    for id in ids:
+        mesh[0]("ACKJOB", id, "RESULT", id * 15_000)
+    client = waiting(mesh, 1, *ids)
+    mesh.advance(0.1)
+    assert heard(mesh, 1, client) == [[id, b"acked", id * 15_000] for id in ids]
+    largest = [alone(mesh, 0) for _ in range(3)]
+    for id in largest:
+        mesh[0]("ACKJOB", id, "RESULT", bytes(1_000_000))
+    mesh.log.clear()
+    sizes = []
+    mesh.lose = lambda source, target, packet: sizes.append(len(packet)) is not None
+    client = waiting(mesh, 1, *largest)
+    mesh.advance(0.1)
+    assert len(heard(mesh, 1, client)) == 3  # type: ignore[arg-type]
+    assert max(sizes) <= bus.MAX_CONTROL_PACKET
+
+
+def test_as_many_jobs_as_one_may_wait_for(mesh: Mesh) -> None:
+    ids = [alone(mesh, 0) for _ in range(MOST_IDS)]
+    client = waiting(mesh, 1, *ids)
+    mesh[0]("ACKJOB", *ids[:-1])
+    while mesh[0].node.batches.waiting:
+        do_slice(mesh[0].node, mesh[0].now)
+    mesh.settle()
+    assert client.blocked
+    mesh[0]("ACKJOB", ids[-1])
+    assert heard(mesh, 1, client) == [[id, b"acked", None] for id in ids]
+
+
+def test_nodes_remember_nobody_when_jobs_end_or_clients_go(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    client = waiting(mesh, 1, UNKNOWN, id)
+    mesh[1].disconnect(client)
+    mesh[0]("ACKJOB", id)
+    mesh.advance(30)
+    mesh.told()
+    mesh.advance(30)
+    assert mesh.told("question") == []
+    assert not any(bench.node.job_waits._nodes for bench in mesh.nodes)
+
+
+# ---- CANCEL -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("options", [("REPLICATE", 2), ("REPLICATE", 1, "RETRY", 0)])
+def test_a_job_may_be_cancelled_at_any_node(
+    mesh: Mesh, at: int, options: tuple[str | int, ...]
+) -> None:
+    id = mesh.add(0, "DELAY", 20, *options)
+    holders = mesh.holders(id)
+    assert mesh[at]("CANCEL", id) == (1 if at in holders else 0)
+    mesh.settle()
+    assert mesh.holders(id) == []
+    mesh.advance(1000)
+    for index in range(3):
+        assert mesh[index].get() is None
+    for index in holders:
+        assert mesh[index].error("WORKING", id).startswith("CANCELLED")
+        assert heard(mesh, index, waiting(mesh, index, id)) == [[id, b"cancelled", None]]
+
+
+def test_an_acknowledge_elsewhere_does_not_hide_that_it_was_cancelled(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    mesh[0]("CANCEL", id)
+    assert mesh[1]("ACKJOB", id) == 0
+    client = waiting(mesh, 1, id)
+    mesh.advance(1)
+    assert heard(mesh, 1, client) == [[id, b"cancelled", None]]
+
+
+def test_hearsay_is_all_that_is_known_where_the_holder_is_away(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    mesh.isolate(0)
+    mesh[1]("CANCEL", id)
+    for index in (1, 2):
+        client = waiting(mesh, index, id)
+        mesh.advance(1)
+        assert heard(mesh, index, client) == [[id, b"cancelled", None]]
+    mesh.rejoin(0)
+    mesh.advance(10)
+    assert mesh.holders(id) == []
+    assert mesh[0].get() is None
+
+
+def test_a_holder_that_was_away_hears_that_it_was_cancelled(mesh: Mesh) -> None:
+    id = mesh.add(0, "DELAY", 50, "RETRY", 100)
+    mesh.isolate(2)
+    assert mesh[0]("CANCEL", id) == 1
+    mesh.advance(100)
+    mesh.rejoin(2)
+    mesh.advance(300)
+    assert mesh.holders(id) == []
+    assert mesh[2].info("stats")["total_jobs_delivered"] == "0"
+    assert heard(mesh, 2, waiting(mesh, 2, id)) == [[id, b"cancelled", None]]
+
+
+def test_a_holder_that_nobody_knew_of_is_told_before_it_queues_the_job(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 30)
+    mesh.isolate(2)
+    for bench in (mesh[0], mesh[1]):  # as if the third copy had come late
+        job = bench.node.store.jobs.get(id)
+        assert job is not None
+        job.delivered = (mesh.ids[0], mesh.ids[1])
+    mesh[0]("CANCEL", id)
+    mesh.settle()
+    assert mesh.holders(id) == [2]
+    mesh.rejoin(2)
+    mesh.advance(40)
+    assert mesh.holders(id) == []
+    assert mesh[2].number_queued() == 0
+
+
+def test_who_queues_a_cancelled_job_is_told_what_became_of_it(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 30)
+    mesh.isolate(2)
+    mesh[0]("CANCEL", id)
+    mesh.advance(20)
+    mesh.rejoin(2)
+    assert mesh[2]("NACK", id) == 1
+    mesh.settle()
+    assert heard(mesh, 2, waiting(mesh, 2, id)) == [[id, b"cancelled", None]]
+
+
+def test_a_late_copy_of_a_cancelled_job_is_refused(mesh: Mesh) -> None:
+    held = []
+    mesh.lose = lambda source, target, packet: (
+        target == 2
+        and packet_type(packet) == bus.REPLJOB
+        and held.append((source, target, packet)) is None
+    )
+    id = mesh.add(0, "REPLICATE", 3, "ASYNC")
+    mesh.lose = lambda source, target, packet: False
+    assert mesh.holders(id) == [0, 1]
+    mesh[0]("CANCEL", id)
+    mesh.settle()
+    mesh.moving.extend(held)
+    mesh.advance(10)
+    assert mesh.holders(id) == []
+
+
+def test_c_nodes_take_the_cancelling_as_an_acknowledge() -> None:
+    mesh = Mesh(3)
+    mesh.c_nodes = {2}
+    for peers in mesh.peers:
+        peers.judge_extensions()
+    id = mesh.add(0)
+    client = waiting(mesh, 1, id)
+    assert mesh[0]("CANCEL", id) == 1
+    assert heard(mesh, 1, client) == [[id, b"cancelled", None]]
+    mesh.advance(10)
+    assert mesh.holders(id) == []
+
+
+def test_the_peers_note_that_it_was_cancelled(mesh: Mesh) -> None:
+    for bench in mesh.nodes:
+        bench.node.notes.eventing = True
+    id = mesh.add(0)
+    mesh[0]("CANCEL", id)
+    mesh.settle()
+    found = [
+        [what[1:4:2] for what in bench.node.notes.events if isinstance(what, tuple)]
+        for bench in mesh.nodes
+    ]
+    assert ("cancelled", "client") in found[0]
+    assert ("cancelled", "peer") in found[1]
+    assert ("cancelled", "peer") in found[2]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_crash_does_not_undo_the_cancelling(mesh: Mesh, at: int) -> None:
+    mesh[at].node.journaling = True
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 20) if at == 0 else alone(mesh, 0, "RETRY", 20)
+    mesh.isolate(at)
+    mesh[at]("CANCEL", id)
+    restarted = Mesh(2)[0].node
+    for record in RecordReader(BytesIO(b"".join(mesh[at].node.journal))):
+        restarted.load_record(record, False)
+    job = restarted.store.jobs.get(id)
+    assert job is not None
+    assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]

@@ -1,0 +1,457 @@
+"""UPDATEJOB, on one node and among several."""
+
+from io import BytesIO
+
+import pytest
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import packet_type
+from disque_trio.respserver.client import Client
+from tests.support.mesh import Mesh
+from tests.support.node_bench import START, Bench
+
+UNKNOWN = b"D-12345678-ABCDEFGHIJKLMNOPQRSTUVWX-05a1"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(jitter=0)
+
+
+@pytest.fixture
+def mesh() -> Mesh:
+    return Mesh(3)
+
+
+def taken(bench: Bench) -> tuple[bytes, bytes] | None:
+    """Id and body of the next job."""
+    reply = bench("GETJOB", "NOHANG", "FROM", "q")
+    return None if reply is None else tuple(reply[0][1:])  # type: ignore[index]
+
+
+def update(mesh: Mesh, index: int, id: bytes, *options: str | int | bytes) -> Client:
+    client = mesh[index].client()
+    mesh[index].send(client, "UPDATEJOB", id, *options)
+    mesh.settle()
+    return client
+
+
+def reply(mesh: Mesh, index: int, client: Client) -> str:
+    mesh.settle()
+    (found,) = mesh[index].replies(client)
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def isolate(mesh: Mesh, index: int) -> None:
+    """No packets between one node and any other, and all know it."""
+    mesh.isolate(index)
+    for peers in mesh.peers:
+        peers.reachable = [id for id in peers.everyone() if id not in peers.away]
+
+
+def bodies(mesh: Mesh, id: bytes) -> list[object]:
+    return [mesh[index].show(id)[b"body"] for index in mesh.holders(id)]
+
+
+# ---- one node -----------------------------------------------------------------------------------
+
+
+def test_the_body_changes_and_the_place_in_the_queue_stays(bench: Bench) -> None:
+    first, second = bench.add("q", "a"), bench.add("q", "b")
+    assert bench("UPDATEJOB", first, "BODY", "longer") == b"OK"
+    assert bench("UPDATEJOB", second, "body", "") == b"OK"
+    assert taken(bench) == (first, b"longer")
+    assert taken(bench) == (second, b"")
+    assert bench.info("stats")["total_jobs_updated"] == "2"
+    bench("ACKJOB", first, second)
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_a_delay_begins_now(bench: Bench) -> None:
+    id = bench.add()
+    bench.advance(100)
+    assert bench("UPDATEJOB", id, "DELAY", "2.5") == b"OK"
+    assert bench.get() is None
+    assert bench.requeue_within(id) == 2500
+    bench.advance(2.4)
+    assert bench.get() is None
+    bench.advance(0.2)
+    assert bench.get() == id
+    assert bench.number(id, b"additional-deliveries") == 0
+
+
+def test_a_delayed_job_may_be_wanted_sooner_or_later(bench: Bench) -> None:
+    id = bench.add("q", "body", "DELAY", 100)
+    assert bench("UPDATEJOB", id, "DELAY", 200) == b"OK"
+    bench.advance(150)
+    assert bench.get() is None
+    assert bench("UPDATEJOB", id, "DELAY", 0) == b"OK"
+    assert bench.get() == id
+
+
+def test_a_ttl_counts_from_now(bench: Bench) -> None:
+    shorter, longer = bench.add("q", "body", "TTL", 100), bench.add("q", "body", "TTL", 100)
+    bench.advance(90)
+    assert bench("UPDATEJOB", shorter, "TTL", 5) == b"OK"
+    assert bench("UPDATEJOB", longer, "TTL", 50) == b"OK"
+    bench.advance(7)
+    assert not bench.held(shorter)
+    bench.advance(30)
+    assert bench.held(longer)
+    bench.advance(20)
+    assert not bench.held(longer)
+
+
+def test_a_retry_time_holds_for_the_next_delivery(bench: Bench) -> None:
+    id = bench.add("q", "body", "RETRY", 10)
+    assert bench("UPDATEJOB", id, "RETRY", 50) == b"OK"
+    assert bench.get() == id
+    bench.advance(40)
+    assert bench.get() is None
+    bench.advance(20)
+    assert bench.get() == id
+
+
+def test_a_delivered_job_is_not_changed_until_it_is_queued_again(bench: Bench) -> None:
+    id = bench.add("q", "old")
+    assert taken(bench) == (id, b"old")
+    assert bench.error("UPDATEJOB", id, "BODY", "new").startswith("DELIVERED")
+    assert bench("NACK", id) == 1
+    assert bench("UPDATEJOB", id, "BODY", "new") == b"OK"
+    assert taken(bench) == (id, b"new")
+
+
+def test_an_at_most_once_job_may_be_changed_before_its_delivery(bench: Bench) -> None:
+    id = bench.add("q", "old", "RETRY", 0, "REPLICATE", 1)
+    assert "RETRY" in bench.error("UPDATEJOB", id, "RETRY", 10)
+    assert bench("UPDATEJOB", id, "BODY", "new", "DELAY", 10) == b"OK"
+    bench.advance(11)
+    assert taken(bench) == (id, b"new")
+    assert bench.error("UPDATEJOB", id, "BODY", "x").startswith("DELIVERED")
+
+
+def test_a_paused_queue_takes_the_job_later(bench: Bench) -> None:
+    id = bench.add("q", "body", "DELAY", 100)
+    bench("PAUSE", "q", "in")
+    assert bench("UPDATEJOB", id, "DELAY", 0) == b"OK"
+    assert bench.number_queued() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ([], "wrong number"),
+        (["BODY"], "wrong number"),
+        (["BODY", "x", "TTL"], "syntax"),
+        (["SIZE", "1"], "syntax"),
+        (["BODY", "x", "BODY", "y"], "syntax"),
+        (["DELAY", "1", "delay", "1"], "syntax"),
+        (["DELAY", "-1"], "DELAY"),
+        (["DELAY", "-0.5"], "DELAY"),
+        (["DELAY", "x"], "DELAY"),
+        (["DELAY", "1."], "DELAY"),
+        (["DELAY", "."], "DELAY"),
+        (["DELAY", "1.x"], "DELAY"),
+        (["DELAY", "1.5.5"], "DELAY"),
+        (["DELAY", "1e3"], "DELAY"),
+        (["DELAY", str(2**63)], "DELAY"),
+        (["DELAY", str(2**63 - 1)], "TTL"),
+        (["DELAY", "100000"], "TTL"),
+        (["DELAY", "10", "TTL", "10"], "TTL"),
+        (["TTL", "0"], "TTL"),
+        (["TTL", "-1"], "TTL"),
+        (["TTL", "x"], "TTL"),
+        (["TTL", "1.5"], "TTL"),
+        (["RETRY", "-1"], "RETRY"),
+        (["RETRY", "x"], "RETRY"),
+        (["RETRY", "0"], "RETRY"),
+    ],
+)
+def test_bad_arguments_change_nothing(bench: Bench, words: list[str], problem: str) -> None:
+    id = bench.add()
+    before = bench.show(id)
+    assert problem in bench.error("UPDATEJOB", id, *words)
+    assert bench.show(id) == before
+
+
+def test_huge_times_are_cut(bench: Bench) -> None:
+    id = bench.add()
+    assert bench("UPDATEJOB", id, "TTL", 2**63 - 1, "RETRY", 2**63 - 1) == b"OK"
+    assert bench.number(id, b"retry") == 2**32 - 1
+    assert bench.number(id, b"ttl") == 2**32 - 1 - START // 1000
+
+
+def test_other_jobs_cannot_be_changed(bench: Bench) -> None:
+    id = bench.add()
+    assert "BADID" in bench.error("UPDATEJOB", "nonsense", "BODY", "x")
+    assert "NOJOB" in bench.error("UPDATEJOB", UNKNOWN, "BODY", "x")
+    bench.node.peers.extended = False
+    assert "NOEXT" in bench.error("UPDATEJOB", id, "BODY", "x")
+
+
+def test_the_file_has_the_last_change(bench: Bench) -> None:
+    bench.node.journaling = True
+    id = bench.add("q", "old")
+    bench("UPDATEJOB", id, "BODY", "new", "DELAY", 50)
+    bench("UPDATEJOB", id, "BODY", "newer")
+    other = Bench(jitter=0)
+    for record in RecordReader(BytesIO(b"".join(bench.node.journal))):
+        other.node.load_record(record, False)
+    assert other.show(id)[b"body"] == b"newer"
+    assert other.get() is None
+    other.advance(51)
+    assert other.get() == id
+
+
+# ---- several nodes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_all_holders_have_it_when_the_client_is_answered(mesh: Mesh, at: int) -> None:
+    id = mesh.add(0)
+    client = mesh[at].client()
+    mesh[at].send(client, "UPDATEJOB", id, "BODY", "new", "RETRY", 77, "TTL", 5000)
+    assert client.blocked
+    assert reply(mesh, at, client) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+    for bench in mesh.nodes:
+        assert bench.number(id, b"retry") == 77
+        assert 4998 <= bench.number(id, b"ttl") <= 5002
+    assert taken(mesh[0]) == (id, b"new")
+    mesh[0]("ACKJOB", id)
+    mesh.settle()
+    for bench in mesh.nodes:
+        assert bench.node.memory.used == bench.counted_memory()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_delay_is_kept_wherever_the_job_is_queued(mesh: Mesh, at: int) -> None:
+    id = mesh.add(0)
+    mesh.advance(10)
+    assert reply(mesh, at, update(mesh, at, id, "DELAY", 20)) == "OK"
+    mesh.advance(19)
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 0, 0]
+    mesh.advance(3)
+    assert [bench.number_queued() for bench in mesh.nodes] == [1, 0, 0]
+    assert mesh[0].number(id, b"additional-deliveries") == 0
+
+
+def test_a_job_that_another_node_delivered_keeps_its_contents(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 20)
+    assert mesh[0].get() == id
+    mesh.settle()
+    assert reply(mesh, 1, update(mesh, 1, id, "BODY", "new", "RETRY", 500)).startswith("DELIVERED")
+    assert bodies(mesh, id) == [b"body"] * 3
+    assert [bench.number(id, b"retry") for bench in mesh.nodes] == [20] * 3
+
+
+def test_a_job_that_was_given_to_another_node_is_changed_there(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 1)
+    consumer = mesh[1].client()
+    mesh[1].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[1].got(consumer) == id
+    assert mesh[1]("NACK", id) == 1
+    mesh.settle()
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    assert taken(mesh[1]) == (id, b"new")
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "newer")).startswith("DELIVERED")
+
+
+@pytest.mark.parametrize("lost", [bus.UPDATEJOB, bus.QUESTION])
+def test_lost_packets_are_sent_again(mesh: Mesh, lost: int) -> None:
+    id = mesh.add(0)
+    dropped = []
+    mesh.lose = lambda source, target, packet: (
+        packet_type(packet) == lost and len(dropped) < 2 and dropped.append(packet) is None
+    )
+    client = update(mesh, 0, id, "BODY", "new")
+    assert client.blocked
+    mesh.advance(1)
+    assert reply(mesh, 0, client) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+
+
+def test_a_repeated_change_of_a_job_delivered_since_is_confirmed(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh.lose = lambda source, target, packet: target == 1 and source == 0
+    client = update(mesh, 1, id, "BODY", "new")
+    assert client.blocked
+    assert taken(mesh[0]) == (id, b"new")
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(1)
+    assert reply(mesh, 1, client) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+
+
+def test_a_holder_that_does_not_answer_is_told_of_and_told_again(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh.lose = lambda source, target, packet: target == 2
+    client = update(mesh, 0, id, "BODY", "new")
+    mesh.advance(3)
+    assert reply(mesh, 0, client).startswith("NOREPL")
+    assert bodies(mesh, id) == [b"new", b"new", b"body"]
+    mesh.lose = lambda source, target, packet: False
+    mesh.advance(10)
+    assert bodies(mesh, id) == [b"new"] * 3
+
+
+def test_a_node_that_is_thought_to_be_there_is_waited_for(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh.isolate(2)
+    client = update(mesh, 0, id, "BODY", "new")
+    assert client.blocked
+    mesh.rejoin(2)
+    mesh.advance(1)
+    assert reply(mesh, 0, client) == "OK"
+    mesh.isolate(2)
+    client = update(mesh, 0, id, "BODY", "newer")
+    mesh.advance(3)
+    assert reply(mesh, 0, client).startswith("NOREPL")
+
+
+def test_a_restarted_node_tells_the_changes_that_it_has(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 1000)
+    mesh[0].node.journaling = True
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    isolate(mesh, 0)
+    records = b"".join(mesh[0].node.journal)
+    mesh[0]("DEBUG", "FLUSHALL")
+    for record in RecordReader(BytesIO(records)):
+        mesh[0].node.load_record(record, False)
+    mesh.rejoin(2)
+    mesh[0].node.updates.resume()
+    mesh.advance(2)
+    assert bodies(mesh, id)[1:] == [b"new"] * (len(mesh.holders(id)) - 1)
+
+
+def test_who_queues_an_old_job_is_told_of_the_change(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 1000)
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    isolate(mesh, 0)
+    mesh.join(1, 2)
+    assert mesh[2]("NACK", id) == 1
+    mesh.settle()
+    assert taken(mesh[2]) == (id, b"new")
+
+
+def test_a_holder_that_was_away_hears_of_it_when_it_is_back(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 1000)
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    mesh.rejoin(2)
+    mesh.advance(10)
+    assert bodies(mesh, id) == [b"new"] * 3
+    mesh.advance(100)
+    mesh.told()
+    mesh.advance(200)
+    assert mesh.told("updatejob") == []
+
+
+def test_a_holder_hears_of_it_before_it_queues_the_job_again(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 30)
+    isolate(mesh, 2)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    assert taken(mesh[0]) == (id, b"new")
+    mesh.settle()
+    isolate(mesh, 0)
+    mesh.join(1, 2)
+    mesh.advance(40)
+    found = [taken(mesh[index]) for index in (1, 2)]
+    assert [entry for entry in found if entry] == [(id, b"new")]
+
+
+def test_the_newest_wins_when_a_partition_is_over(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    isolate(mesh, 2)
+    assert reply(mesh, 2, update(mesh, 2, id, "BODY", "far")) == "OK"
+    mesh.advance(0.01)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "near")) == "OK"
+    assert bodies(mesh, id) == [b"near", b"near", b"far"]
+    mesh.rejoin(2)
+    mesh.advance(10)
+    assert bodies(mesh, id) == [b"near"] * 3
+
+
+def test_changes_of_the_same_ms_on_two_nodes_are_decided_the_same_everywhere(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    one, two = mesh[0].client(), mesh[1].client()
+    mesh[0].send(one, "UPDATEJOB", id, "BODY", "one")
+    mesh[1].send(two, "UPDATEJOB", id, "BODY", "two")
+    assert reply(mesh, 0, one) == "OK"
+    assert reply(mesh, 1, two) == "OK"
+    mesh.advance(2)
+    assert len(set(bodies(mesh, id))) == 1
+
+
+def test_late_packets_change_nothing(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    sent = []
+    mesh.lose = lambda source, target, packet: (
+        packet_type(packet) == bus.UPDATEJOB and sent.append((source, target, packet)) is not None
+    )
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "one")) == "OK"
+    old = list(sent)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "two")) == "OK"
+    mesh.moving.extend(old + old)
+    mesh.settle()
+    assert bodies(mesh, id) == [b"two"] * 3
+
+
+def test_several_changes_at_once_are_all_answered(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    clients = [mesh[0].client() for _ in range(3)]
+    for number, client in enumerate(clients):
+        mesh[0].send(client, "UPDATEJOB", id, "BODY", str(number))
+    assert [reply(mesh, 0, client) for client in clients] == ["OK"] * 3
+    assert bodies(mesh, id) == [b"2"] * 3
+
+
+def test_a_client_that_leaves_does_not_stop_the_change(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    client = mesh[0].client()
+    mesh[0].send(client, "UPDATEJOB", id, "BODY", "new")
+    mesh[0].disconnect(client)
+    mesh.settle()
+    assert bodies(mesh, id) == [b"new"] * 3
+
+
+def test_the_wait_ends_with_the_job(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    client = mesh[0].client()
+    mesh[0].send(client, "UPDATEJOB", id, "BODY", "new")
+    mesh[0]("CANCEL", id)
+    mesh.advance(3)
+    assert reply(mesh, 0, client) in ("OK", "NOJOB Job has ended meanwhile.")
+    id = mesh.add(0)
+    mesh[0].send(client, "UPDATEJOB", id, "BODY", "new")
+    mesh[0]("DEBUG", "FLUSHALL")
+    assert reply(mesh, 0, client).startswith("NOJOB")
+
+
+def test_a_copy_or_a_gift_with_a_newer_change_counts(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    (other,) = [index for index in mesh.holders(id) if index]
+    isolate(mesh, other)
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    mesh.rejoin(other)
+    mesh[other]("DEQUEUE", id)
+    consumer = mesh[other].client()
+    mesh[other].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[other].replies(consumer) == [[[b"q", id, b"new"]]]
+
+
+def test_the_event_log_has_it_on_all_holders(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    for bench in mesh.nodes:
+        bench.node.notes.eventing = True
+    update(mesh, 0, id, "BODY", "new")
+    found = [
+        [what[1:4:2] for what in bench.node.notes.events if isinstance(what, tuple)]
+        for bench in mesh.nodes
+    ]
+    assert found == [[("updated", "client")], [("updated", "peer")], [("updated", "peer")]]

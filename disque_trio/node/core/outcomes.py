@@ -82,6 +82,11 @@ class Kept:
         while self._ends and self._ends[0][0] <= now:
             self._drop_first()
 
+    def make_room(self, wanted: int) -> None:
+        """Forget as much as it takes for no more than ``wanted`` bytes of memory to be used."""
+        while self._ends and self._memory.used > wanted:
+            self._drop_first()
+
     def _drop_first(self) -> None:
         """Forget what would be forgotten first."""
         _, _, id = heappop(self._ends)
@@ -99,6 +104,22 @@ class Kept:
 def _size(outcome: Outcome) -> int:
     """The bytes that ``outcome`` takes."""
     return _OVERHEAD + len(outcome.result or b"")
+
+
+class Recent:
+    """The ids in ``ring``, which are put in order when the first one is looked for: that takes as
+    long as it takes to look through the ring for one."""
+
+    def __init__(self, ring: list[bytes]) -> None:
+        self._ring = ring
+        self._ids: set[bytes] | None = None
+
+    def has(self, id: bytes) -> bool:
+        """Whether ``id`` is there."""
+        ids = self._ids
+        if ids is None:
+            ids = self._ids = set(self._ring)
+        return id in ids
 
 
 class Watch:
@@ -191,15 +212,15 @@ class Outcomes:
         ending = trailer.ending
         return Outcome(ending.kind, ending.result if ending.kind == endings.ACKED else None)
 
-    def recent(self) -> set[bytes]:
-        """The jobs that were acknowledged last. To be made once for many looks."""
-        return set(self._recent)
+    def recent(self) -> "Recent":
+        """The jobs that were acknowledged last; one does for many looks in one turn."""
+        return Recent(self._recent)
 
-    def of(self, id: bytes, recent: set[bytes]) -> Outcome | None:
+    def of(self, id: bytes, recent: "Recent") -> Outcome | None:
         """How the job ``id`` ended, which this node does not have any more; None: that is not
         known. ``recent`` is what ``recent()`` gave."""
         outcome = self.kept.by_id.get(id) or self.cancelled.by_id.get(id)
-        if outcome is None and id in recent:
+        if outcome is None and recent.has(id):
             return _JUST_ACKED
         return outcome
 

@@ -387,7 +387,8 @@ class Oracle:
             for job in shard.values()
             if (beyond := node.store.trailers.of(job)) is not None
         )
-        held = jobs + queues + trailers
+        outcomes = node.store.outcomes
+        held = jobs + queues + trailers + outcomes.kept.size + outcomes.cancelled.size
         if node.memory.used != held:
             self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {held}")
 

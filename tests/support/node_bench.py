@@ -274,4 +274,6 @@ class Bench:
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
         trailers = [self.node.store.trailers.of(job) for job in self.node.store.jobs.values()]
         beyond = [TRAILER_OVERHEAD + len(trailer.pack()) for trailer in trailers if trailer]
-        return sum(jobs) + sum(queues) + sum(beyond)
+        outcomes = self.node.store.outcomes
+        ended = outcomes.kept.size + outcomes.cancelled.size
+        return sum(jobs) + sum(queues) + sum(beyond) + ended

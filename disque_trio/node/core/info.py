@@ -8,10 +8,7 @@ def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | 
     """Its sections and fields, of the jobs of ``store`` and of ``queues``."""
     return {
         "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-        "jobs": {
-            "registered_jobs": store.jobs.count,
-            "results_kept": len(store.outcomes.kept.by_id),
-        },
+        "jobs": {"registered_jobs": store.jobs.count},
         "queues": {"registered_queues": queues.index.count},
         "stats": {
             "total_jobs_added": store.total_added,
@@ -22,5 +19,6 @@ def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | 
             "total_jobs_evicted": store.total_evicted,
             "total_jobs_cancelled": store.total_cancelled,
             "total_jobs_updated": store.total_updated,
+            "results_kept": len(store.outcomes.kept.by_id),
         },
     }

@@ -13,7 +13,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED, FLAG_WATCHED
 from disque_trio.node.core.notices import Notices
-from disque_trio.node.core.outcomes import GONE, Outcome, Watch
+from disque_trio.node.core.outcomes import GONE, Outcome, Recent, Watch
 from disque_trio.node.core.questions import ENDED, OUTCOME, Question, Questions
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol import trailer as endings
@@ -107,14 +107,20 @@ class Round:
 
     def heard(self, question: Question) -> None:
         """Read what has been answered since. Raises FieldsError."""
+        malformed: FieldsError | None = None
         for node, fields in question.answers.items():
             if node not in self._read:
                 self._read.add(node)
-                for type, value in fields:
-                    if type == _OUTCOME:
-                        self._waits.read_answer(self, value)
+                try:
+                    for type, value in fields:
+                        if type == _OUTCOME:
+                            self._waits.read_answer(self, value)
+                except FieldsError as problem:
+                    malformed = problem
         if question.over:
             self._waits.end_round(self, bool(question.waiting))
+        if malformed is not None:
+            raise malformed
 
 
 class JobWaits(Watch):
@@ -166,7 +172,7 @@ class JobWaits(Watch):
         wait.left = len(set(ids)) - len(wait.ended)
         return wait
 
-    def _known(self, id: bytes, recent: dict[bytes, Outcome]) -> Outcome | None:
+    def _known(self, id: bytes, recent: Recent) -> Outcome | None:
         """How the job ``id`` ended, as far as this node had it; None: it has not, or that is not
         known."""
         job = self._store.jobs.get(id)

@@ -389,7 +389,7 @@ class Node(Machine):
             self.end_wait(client)
 
     def stop_waiting(self, client: Client) -> None:
-        if client in self.job_waits.by_client:
+        if self.job_waits.by_client and client in self.job_waits.by_client:
             self.job_waits.forget(client)
             return
         for name in client.waits_for:

@@ -83,6 +83,11 @@ class Kept:
         while self._ends and self._ends[0][0] <= now:
             self._drop_first()
 
+    def make_room(self, wanted: int) -> None:
+        """Forget as much as it takes for no more than ``wanted`` bytes of memory to be used."""
+        while self._ends and self._memory.used > wanted:
+            self._drop_first()
+
     def _drop_first(self) -> None:
         """Forget what would be forgotten first."""
         _, _, id = heappop(self._ends)
@@ -100,6 +105,24 @@ class Kept:
 def _size(outcome: Outcome) -> int:
     """The bytes that ``outcome`` takes."""
     return _OVERHEAD + len(outcome.result or b"")
+
+
+class Recent:
+    """The ids in the rings, which are put in order when the first one is looked for: that takes as
+    long as it takes to look through them for one."""
+
+    def __init__(self, acked: list[bytes], expired: list[bytes]) -> None:
+        self._rings = (expired, acked)
+        self._ids: dict[bytes, Outcome] | None = None
+
+    def of(self, id: bytes) -> Outcome | None:
+        """How the job ``id`` ended; None: it is not there."""
+        ids = self._ids
+        if ids is None:
+            expired, acked = self._rings
+            ids = dict.fromkeys(expired, _EXPIRED) | dict.fromkeys(acked, _JUST_ACKED)
+            self._ids = ids
+        return ids.get(id)
 
 
 class Watch:
@@ -202,16 +225,16 @@ class Outcomes:
         ending = trailer.ending
         return Outcome(ending.kind, ending.result if ending.kind == endings.ACKED else None)
 
-    def recent(self) -> dict[bytes, Outcome]:
-        """The jobs that were acknowledged last, and those that expired last. To be made once for
-        many looks."""
-        return dict.fromkeys(self._expired, _EXPIRED) | dict.fromkeys(self._recent, _JUST_ACKED)
+    def recent(self) -> "Recent":
+        """The jobs that were acknowledged last, and those that expired last; one does for many
+        looks in one turn."""
+        return Recent(self._recent, self._expired)
 
-    def of(self, id: bytes, recent: dict[bytes, Outcome]) -> Outcome | None:
+    def of(self, id: bytes, recent: "Recent") -> Outcome | None:
         """How the job ``id`` ended, which this node does not have any more; None: that is not
         known. ``recent`` is what ``recent()`` gave."""
         outcome = self.kept.by_id.get(id) or self.cancelled.by_id.get(id)
-        return outcome or recent.get(id)
+        return outcome or recent.of(id)
 
     # ---- the rest ---------------------------------------------------------------------------
 

@@ -391,6 +391,9 @@ class JobStore:
             if self.notes.eventing:
                 self.notes.note(schema.EVICTED, job)
             self.delete(job)
+        if memory.used > wanted:
+            self.outcomes.kept.make_room(wanted)
+            self.outcomes.cancelled.make_room(wanted)
         if self.jobs.count == 0 and memory.used > wanted:
             self.queues.evict_idle()
 

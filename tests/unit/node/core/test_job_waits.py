@@ -1,5 +1,6 @@
 """WAITJOB, results and CANCEL among several nodes."""
 
+import random
 from io import BytesIO
 
 import pytest
@@ -8,6 +9,7 @@ from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.job_waits import MOST_IDS
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
+from disque_trio.protocol.fields import pack_texts
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.mesh import Mesh
@@ -184,6 +186,46 @@ def test_results_that_do_not_fit_into_one_answer_come_in_several(mesh: Mesh) -> 
     mesh.advance(0.1)
     assert len(heard(mesh, 1, client)) == 3  # type: ignore[arg-type]
     assert max(sizes) <= bus.MAX_CONTROL_PACKET
+
+
+def test_a_malformed_answer_ends_no_wait(mesh: Mesh) -> None:
+    id = alone(mesh, 0)
+    mesh.lose = lambda source, target, packet: packet_type(packet) == bus.ANSWER
+    client = waiting(mesh, 1, id)
+    mesh.lose = lambda source, target, packet: False
+    (number,) = mesh[1].node.questions.open
+    for sender in (mesh.ids[0], mesh.ids[2]):
+        ticket = (1, number.to_bytes(8, "little") + (1).to_bytes(8, "little"))
+        answer = mesh[0].node.packets.fields(bus.ANSWER, [ticket, (3, b"nonsense")])
+        mesh[1].node.receive(sender, answer, mesh[1].now)
+    assert mesh[1].node.bad_packets == 2
+    mesh.advance(3)
+    assert client.blocked
+    mesh[0]("ACKJOB", id)
+    assert heard(mesh, 1, client) == [[id, b"acked", None]]
+
+
+@pytest.mark.parametrize("type", [bus.QUESTION, bus.ANSWER, bus.UPDATEJOB, bus.ENDJOB])
+def test_no_nonsense_of_other_nodes_does_harm(mesh: Mesh, type: int) -> None:
+    rng = random.Random(type)
+    id = mesh.add(0)
+    client = waiting(mesh, 1, id, UNKNOWN)
+    packets = mesh[2].node.packets
+    for _ in range(500):
+        kind = rng.choice([1, 2, 5, 6])
+        ticket = (1, rng.randrange(3).to_bytes(8, "little") + kind.to_bytes(8, "little"))
+        texts = [rng.choice([id, UNKNOWN, b"", rng.randbytes(40)])]
+        texts += [rng.choice([rng.randbytes(8), rng.randrange(40).to_bytes(8, "little")])]
+        texts += [rng.randbytes(rng.randrange(9))] * rng.randrange(3)
+        fields = [ticket, *[(rng.randrange(4), pack_texts(texts)) for _ in range(2)]]
+        packet = packets.fields(type, fields)
+        mesh[1].node.receive(
+            mesh.ids[2], packet[: rng.randrange(144, len(packet) + 1)], mesh[1].now
+        )
+    mesh.settle()
+    mesh[0]("ACKJOB", id)
+    mesh.advance(3)
+    assert not client.blocked
 
 
 def test_as_many_jobs_as_one_may_wait_for(mesh: Mesh) -> None:

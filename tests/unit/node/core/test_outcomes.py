@@ -137,7 +137,7 @@ def test_results_are_kept_for_their_time(bench: Bench) -> None:
     bench.advance(59)
     bench.node.cron(bench.now)
     assert bench("WAITJOB", 0, id) == [[id, b"acked", b"x"]]
-    assert bench.info("jobs")["results_kept"] == "1"
+    assert bench.info("stats")["results_kept"] == "1"
     bench.advance(2)
     bench.node.cron(bench.now)
     assert bench("WAITJOB", 0, id) == [[id, b"gone", None]]
@@ -158,6 +158,17 @@ def test_results_are_counted_and_bounded(bench: Bench) -> None:
     assert bench.node.memory.used - bench.counted_memory() <= MOST_BYTES
     bench("DEBUG", "FLUSHALL")
     assert bench.node.memory.used == 0
+
+
+def test_results_make_room_for_jobs(bench: Bench) -> None:
+    small = Bench(maxmemory=1_000_000)
+    for _ in range(9):
+        small("ACKJOB", small.add(), "RESULT", bytes(10_000))
+    assert small.node.memory.used > 90_000
+    while not isinstance(small("ADDJOB", "q", bytes(10_000), 0), Exception):
+        pass
+    assert not small.node.store.outcomes.kept.by_id
+    assert small.node.memory.used == small.counted_memory()
 
 
 def test_with_a_result_ttl_of_zero_only_who_waits_hears_results(bench: Bench) -> None:

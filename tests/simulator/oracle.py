@@ -14,6 +14,7 @@ from disque_trio.protocol import bus
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import CALM
 from tests.simulator.trace import packet_text
+from tests.support.node_bench import counted_extras
 
 if TYPE_CHECKING:
     from tests.simulator.fabric import End
@@ -348,10 +349,9 @@ class Oracle:
             for job in shard.values()
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
-        if node.memory.used != jobs + queues:
-            self.problem(
-                f"node {machine.index} accounts {node.memory.used} bytes for {jobs + queues}"
-            )
+        there = jobs + queues + counted_extras(node)
+        if node.memory.used != there:
+            self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {there}")
 
     def check_gone(self, machine: "Machine") -> None:
         """The time to live of all jobs is over."""

@@ -9,6 +9,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import JOB_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.node.core.uniques import counted
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
@@ -83,6 +84,7 @@ class Bench:
     Args:
         jitter: ms by which every requeue time is spread, -250 to 249; None: random.
         peers: the rest of the cluster; None: there is none.
+        id: of the node; None: made from the seed.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Bench:
         password: bytes | None = None,
         jitter: int | None = None,
         peers: Peers | None = None,
+        id: bytes | None = None,
     ) -> None:
         rng = random.Random(seed) if jitter is None else SteadyJitter(seed, jitter)
         self.now = START
@@ -99,7 +102,7 @@ class Bench:
         self.command_takes = 0
         self._ns = 0
         self.node = Node(
-            id=b"%040x" % rng.getrandbits(160),
+            id=id or b"%040x" % rng.getrandbits(160),
             commands=build_table(),
             host=self.host,
             peers=peers or Peers(),
@@ -266,4 +269,15 @@ class Bench:
         """What the node's jobs and queues add up to, one by one."""
         jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
-        return sum(jobs) + sum(queues)
+        return sum(jobs) + sum(queues) + counted_extras(self.node)
+
+
+def counted_extras(node: Node) -> int:
+    """What the trailers, the keys and the jobs whose keys are not agreed on add up to."""
+    store = node.store
+    claimed = [claim.job for claim in node.claims.claiming.values()]
+    return (
+        sum(trailer.counted for trailer in store.trailers.all())
+        + sum(counted(entry) for entry in store.uniques.entries.values())
+        + sum(JOB_OVERHEAD + len(job.body or b"") for job in claimed)
+    )

@@ -10,6 +10,15 @@ from disque_trio.respserver.command import CommandError
 BAD_ID: Final = "BADID Invalid Job ID format."
 
 
+def require_extensions(node: Node) -> None:
+    """Raise CommandError unless jobs may have trailers: a node that does not know them is a
+    member."""
+    if not node.peers.extended:
+        raise CommandError(
+            "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
+        )
+
+
 def check_ids(ids: list[bytes]) -> None:
     """Raise CommandError unless all ``ids`` look like ids of jobs."""
     for id in ids:

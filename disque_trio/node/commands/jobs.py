@@ -242,7 +242,7 @@ def describe(node: Node, job: Job) -> Value:
     confirmed: list[Value] = list(job.confirmed or [])
     waits: Value = max(job.qtime - now, 0) if job.qtime else None
     wakes: Value = max(job.awake - now, 0) if job.awake else None
-    return [
+    fields: list[Value] = [
         b"id", job.id,
         b"queue", job.queue,
         b"state", STATE_NAMES[job.state],
@@ -259,6 +259,10 @@ def describe(node: Node, job: Job) -> Value:
         b"next-awake-within", wakes,
         b"body", job.body,
     ]  # fmt: skip
+    trailer = node.store.trailers.of(job)
+    if trailer is not None and trailer.key:
+        fields += [b"unique-key", trailer.key]
+    return fields
 
 
 def loadjob(node: Node, client: Client, args: list[bytes]) -> None:

@@ -17,7 +17,7 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [RETRY seconds] [TTL seconds] "
-    "[MAXLEN count] [ASYNC]"
+    "[MAXLEN count] [ASYNC] [UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
 _QSCAN: Final = (

@@ -20,6 +20,7 @@ from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
+from disque_trio.protocol.keyrecord import CONFIRMED
 
 
 class Federation:
@@ -186,6 +187,7 @@ class Federation:
             store.register(job)
             if self._codec.trailer is not None:
                 store.trailers.put(job, self._codec.trailer)
+                store.uniques.hold(job, CONFIRMED)
             if self._machine.journaling:
                 self._aof_codec.note(job)
         else:

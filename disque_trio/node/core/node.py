@@ -12,6 +12,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
@@ -28,6 +29,8 @@ from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.uniques import Uniques
+from disque_trio.node.core.votes import Votes
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.bus import (
     PacketError,
@@ -74,6 +77,7 @@ class Node(Machine):
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
         questions: what other nodes were asked.
+        claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -99,8 +103,9 @@ class Node(Machine):
         notices = self._notices = Notices(peers, packets)
         replicas = self.replicas = Replicas(id, peers, packets, notices)
         trailers = Trailers(self.memory, peers)
+        uniques = Uniques(self, peers, replicas, trailers, notices, packets)
         store = self.store = JobStore(
-            self, self.notes, self.queues, replicas, self.waits, trailers, entropy, rng
+            self, self.notes, self.queues, replicas, self.waits, trailers, uniques, entropy, rng
         )
         aof_codec = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
@@ -113,7 +118,9 @@ class Node(Machine):
         self.requeue = Requeue(store, exports, peers, packets)
         self.ack_gc = AckGc(store, aof_codec, tombstones, notices, peers, packets, rng)
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
-        self.questions = Questions(self, peers, packets)
+        questions = self.questions = Questions(self, peers, packets)
+        votes = Votes(store, uniques, tombstones, questions)
+        self.claims = Claims(store, uniques, votes, self.replication, questions, notices, peers)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
@@ -176,6 +183,8 @@ class Node(Machine):
             self.exports.offer_due(now)
         if self.questions.open:
             self.questions.end_due(now)
+        if self.claims.claiming:
+            self.claims.go_on(now)
         self.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
@@ -214,6 +223,10 @@ class Node(Machine):
         if self.questions.open:
             over = self.questions.next_due()
             due = min(due or over, over)
+        if self.claims.claiming:
+            again = self.claims.next_due()
+            if again and (due == 0 or again < due):
+                due = again
         if self.store.freeing is not None:
             return self.now
         return due
@@ -224,6 +237,7 @@ class Node(Machine):
         self.federation.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
+        self.store.uniques.sweep(TIDIED)
 
     def rest(self) -> int:
         rest = super().rest()
@@ -234,6 +248,7 @@ class Node(Machine):
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
         if client.in_flight:
+            self.claims.forget_client(client)
             self.replication.cancel_all(client)
 
     def roll_back(self, refusal: bytes) -> None:
@@ -357,7 +372,10 @@ class Node(Machine):
         store = self.store
         return {
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-            "jobs": {"registered_jobs": store.jobs.count},
+            "jobs": {
+                "registered_jobs": store.jobs.count,
+                "unique_keys": store.uniques.entries.count,
+            },
             "queues": {"registered_queues": self.queues.index.count},
             "stats": {
                 "total_jobs_added": store.total_added,
@@ -366,17 +384,20 @@ class Node(Machine):
                 "total_jobs_requeued": store.total_requeued,
                 "total_jobs_expired": store.total_expired,
                 "total_jobs_evicted": store.total_evicted,
+                "total_jobs_repeated": self.claims.repeats,
             },
         }
 
     def reset_stats(self) -> None:
         super().reset_stats()
         self.store.reset_stats()
+        self.claims.repeats = 0
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""
         self.unblock_all()
         self.federation.flush()
+        self.claims.flush()
         self.replication.flush()
         self.questions.flush()
         self.journal.clear()

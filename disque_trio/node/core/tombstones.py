@@ -35,10 +35,14 @@ class Tombstones:
             self._ids = {}
         self._ids[id] = None
 
+    def has(self, id: bytes) -> bool:
+        """Whether the job ``id`` ended not long ago."""
+        return id in self._ids or id in self._older
+
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if id not in self._ids and id not in self._older:
+        if not self.has(id):
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.job import Job
-from disque_trio.node.core.key_messages import KeyMessage
+from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.questions import Question
 from disque_trio.node.core.uniques import life_of
 from disque_trio.node.core.waits import ReplicationWait
@@ -52,6 +52,7 @@ class Claim(ReplicationWait):
         anyway: add the job although there is no majority.
         waits: for copies that others confirm; else it is added as soon as the key is had.
         question: that is open, or the last one.
+        rival: another job that goes first, and was about to be added when looked at last.
         instead, any: see ``KeyMessage``.
         admit: raises CommandError if the job cannot be added now.
     """
@@ -79,6 +80,7 @@ class Claim(ReplicationWait):
         self.anyway = False
         self.waits = True
         self.question: Question | None = None
+        self.rival: Vote | None = None
         self.instead = b""
         self.any = False
         self.admit: Callable[[], object] = _admit

@@ -45,9 +45,10 @@ from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
+from disque_trio.rng import Rng
 
 ANSWER_TIME: Final = 500  # ms that a node has for an answer
-PAUSE: Final = 50  # ms until an undecided claim is repeated
+PAUSE: Final = 40  # ms until an undecided claim is repeated, and up to twice as long
 
 _FLUSHED: Final = error(b"NOUNIQ job removed before the nodes agreed on its key")
 
@@ -63,6 +64,7 @@ class Claims(Agreement):
         questions: asks other nodes.
         notices: what other nodes are told at the end of the turn.
         peers: the rest of the cluster.
+        rng: for pauses.
 
     Attributes:
         claiming: those in the stage CLAIMING, by the ids of their jobs.
@@ -78,7 +80,9 @@ class Claims(Agreement):
         questions: Questions,
         notices: Notices,
         peers: Peers,
+        rng: Rng,
     ) -> None:
+        self._random = rng.random
         self.machine = store.machine
         self.claiming: dict[bytes, Claim] = {}
         self.repeats = 0
@@ -172,7 +176,9 @@ class Claims(Agreement):
         timeout = max(min(ANSWER_TIME, left), 1)
         others = [id for id in nodes if id != own]
         heard = partial(judge, claim)
-        question = self._questions.ask(CLAIM, message.pack(), others, timeout, heard)
+        question = self._questions.ask(
+            CLAIM, message.pack(), others, timeout, heard, self._notices.fields
+        )
         claim.question = question
         if vote is not None:
             question.answers[own] = vote.pack()
@@ -202,7 +208,7 @@ class Claims(Agreement):
             if rival is None:
                 self._undecided(claim)
             else:
-                if rival.state > PENDING or rival.id < claim.job.id:
+                if rival.id < claim.job.id:
                     self._withdraw(claim, [])  # of two that begin at once one goes first
                 self._look_at(claim, rival)
 
@@ -223,6 +229,8 @@ class Claims(Agreement):
         held = words.HELD in found
         if words.ADDING in found:
             self._questions.close(question)
+            if rival.id < claim.job.id:
+                claim.rival = rival
             self._pause(claim)
         elif state == ADDED and (held or lasts):
             self._answer(claim, rival.id)
@@ -252,6 +260,7 @@ class Claims(Agreement):
     def _adopt(self, claim: Claim, rival: Vote, votes: dict[bytes, Vote]) -> None:
         """Let the voters, and those that hold it, confirm the job that has the key: the node that
         began to add it may not be there any more."""
+        self._withdraw(claim, [])  # or its own votes could be in the way
         message = claim.message(words.CLAIM, rival.id)
         message.final = True
         message.lasts = rival.lasts
@@ -287,7 +296,7 @@ class Claims(Agreement):
         """Try again in a moment, if there is time left."""
         now = self.machine.now
         if now < claim.agree_by:
-            claim.again = min(now + PAUSE, claim.agree_by)
+            claim.again = min(now + PAUSE + int(self._random() * PAUSE), claim.agree_by)
         else:
             self._refuse(claim, UNDECIDED)
 
@@ -431,8 +440,11 @@ class Claims(Agreement):
         for claim in list(self.claiming.values()):
             if claim.again and claim.again <= now and claim.reply is None:
                 claim.again = 0
+                rival, claim.rival = claim.rival, None
                 if now >= claim.agree_by:
                     self._refuse(claim, UNDECIDED)
+                elif rival is not None:
+                    self._look_at(claim, rival)
                 else:
                     self._claim(claim)
 

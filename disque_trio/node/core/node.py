@@ -120,7 +120,9 @@ class Node(Machine):
         self.federation = Federation(store, aof_codec, codec, exports, tombstones, notices, peers)
         questions = self.questions = Questions(self, peers, packets)
         votes = Votes(store, uniques, tombstones, questions)
-        self.claims = Claims(store, uniques, votes, self.replication, questions, notices, peers)
+        self.claims = Claims(
+            store, uniques, votes, self.replication, questions, notices, peers, rng
+        )
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(

@@ -23,6 +23,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.ballots import ANSWER_TIME, Ballots, read_votes
 from disque_trio.node.core.claim import (
     AGREED,
     CLAIMING,
@@ -33,12 +34,13 @@ from disque_trio.node.core.claim import (
     Claim,
 )
 from disque_trio.node.core.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
-from disque_trio.node.core.key_messages import KeyMessage, Vote, read_vote
+from disque_trio.node.core.key_messages import Vote
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import CLAIM, Question, Questions
 from disque_trio.node.core.replication import Replication
+from disque_trio.node.core.rivals import GONE, LIVES, UNKNOWN, WAIT, Rivals
 from disque_trio.node.core.store import JobStore
-from disque_trio.node.core.uniques import Uniques, is_maker
+from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.votes import Votes
 from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
@@ -47,7 +49,6 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.rng import Rng
 
-ANSWER_TIME: Final = 500  # ms that a node has for an answer
 PAUSE: Final = 40  # ms until an undecided claim is repeated, and up to twice as long
 
 _FLUSHED: Final = error(b"NOUNIQ job removed before the nodes agreed on its key")
@@ -94,6 +95,8 @@ class Claims(Agreement):
         self._questions = questions
         self._notices = notices
         self._peers = peers
+        self._ballots = Ballots(store, votes, questions, notices)
+        self._rivals = Rivals(store, uniques, votes, self._ballots, questions, peers, self._verdict)
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
@@ -154,41 +157,13 @@ class Claims(Agreement):
         message.left = claim.until - self.machine.now
         message.instead = claim.instead
         message.any = claim.any
-        self._ask(claim, message, claim.voters, judge)
-
-    def _ask(
-        self,
-        claim: Claim,
-        message: KeyMessage,
-        nodes: list[bytes],
-        judge: "Callable[[Claim, Question], None]",
-    ) -> None:
-        """Ask ``nodes``, of which this one may be one, and let ``judge`` look at the answers."""
-        own = self._store.replicas.own
-        vote: Vote | None = None
-        if own in nodes:
-            vote = (
-                self._votes.claim(message)
-                if message.op == words.CLAIM
-                else self._votes.look(message)
-            )
-        left = claim.agree_by - self.machine.now if claim.stage == CLAIMING else ANSWER_TIME
-        timeout = max(min(ANSWER_TIME, left), 1)
-        others = [id for id in nodes if id != own]
-        heard = partial(judge, claim)
-        question = self._questions.ask(
-            CLAIM, message.pack(), others, timeout, heard, self._notices.fields
-        )
-        claim.question = question
-        if vote is not None:
-            question.answers[own] = vote.pack()
-        judge(claim, question)
+        self._ballots.ask(claim, message, claim.voters, judge)
 
     def _judge(self, claim: Claim, question: Question) -> None:
         """Look at the votes for ``claim``."""
         if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
             return
-        votes = _votes(question)
+        votes = read_votes(question)
         granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
         rival: Vote | None = None
         for vote in votes.values():
@@ -210,81 +185,25 @@ class Claims(Agreement):
             else:
                 if rival.id < claim.job.id:
                     self._withdraw(claim, [])  # of two that begin at once one goes first
-                self._look_at(claim, rival)
+                self._rivals.look_at(claim, rival)
 
-    def _look_at(self, claim: Claim, rival: Vote) -> None:
-        """Ask everybody about the job that has the key."""
-        everyone = [self._store.replicas.own, *self._peers.everyone()]
-        judge = partial(self._judge_rival, rival)
-        self._ask(claim, claim.message(words.ASK, rival.id), everyone, judge)
-
-    def _judge_rival(self, rival: Vote, claim: Claim, question: Question) -> None:
-        """Look at what is known of the job ``rival`` that has the key."""
-        if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
-            return
-        votes = _votes(question)
-        found = {vote.status for vote in votes.values()}
-        state = max([rival.state, *[vote.state for vote in votes.values()]])
-        lasts = rival.lasts or True in [vote.lasts for vote in votes.values()]
-        held = words.HELD in found
-        if words.ADDING in found:
-            self._questions.close(question)
+    def _verdict(self, claim: Claim, rival: Vote, what: int) -> None:
+        """Go on now that it is known what became of the job ``rival`` that has the key."""
+        if what == LIVES:
+            self._answer(claim, rival.id)
+        elif what == WAIT:
             if rival.id < claim.job.id:
                 claim.rival = rival
             self._pause(claim)
-        elif state == ADDED and (held or lasts):
-            self._answer(claim, rival.id)
-        elif question.over:
-            members = [self._store.replicas.own, *self._peers.everyone()]
-            silent = [id for id in members if id not in votes]
-            if lasts and words.ENDED in found:
-                self._answer(claim, rival.id)
-            elif held:
-                self._adopt(claim, rival, votes)
-            elif words.ENDED in found or not silent:
-                self._pass_over(claim, rival, True)
-            elif state == PENDING and False not in [is_maker(id, rival.id) for id in silent]:
-                self._pass_over(claim, rival, False)
-            else:
-                self._undecided(claim)
-
-    def _pass_over(self, claim: Claim, rival: Vote, any: bool) -> None:
-        """The job that has the key will not be answered to anybody: claim it in its place."""
-        bury = claim.message(words.BURY, rival.id)
-        self._uniques.tell(bury, self._peers.everyone())
-        self._votes.hear(bury)
-        claim.instead = rival.id
-        claim.any = any
-        self._claim(claim)
-
-    def _adopt(self, claim: Claim, rival: Vote, votes: dict[bytes, Vote]) -> None:
-        """Let the voters, and those that hold it, confirm the job that has the key: the node that
-        began to add it may not be there any more."""
-        self._withdraw(claim, [])  # or its own votes could be in the way
-        message = claim.message(words.CLAIM, rival.id)
-        message.final = True
-        message.lasts = rival.lasts
-        message.left = rival.left
-        holders = [id for id, vote in votes.items() if vote.status == words.HELD]
-        nodes = claim.voters + [id for id in holders if id not in claim.voters]
-        self._ask(claim, message, nodes, partial(self._judge_adopted, rival, nodes))
-
-    def _judge_adopted(
-        self, rival: Vote, nodes: list[bytes], claim: Claim, question: Question
-    ) -> None:
-        if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
-            return
-        votes = _votes(question)
-        having = [id for id, vote in votes.items() if vote.id == rival.id]
-        held = words.HELD in [votes[id].status for id in having]
-        agree = len([id for id in having if id in claim.voters])
-        if held and agree >= len(claim.voters) // 2 + 1:
-            said = claim.message(words.SAY_ADDED, rival.id)
-            self._uniques.tell(said, nodes)
-            self._votes.hear(said)
-            self._answer(claim, rival.id)
-        elif question.over:
+        elif what == UNKNOWN:
             self._undecided(claim)
+        else:
+            bury = claim.message(words.BURY, rival.id)
+            self._uniques.tell(bury, self._peers.everyone())
+            self._votes.hear(bury)
+            claim.instead = rival.id
+            claim.any = what == GONE
+            self._claim(claim)
 
     def _undecided(self, claim: Claim) -> None:
         if claim.anyway:
@@ -389,7 +308,7 @@ class Claims(Agreement):
     def _judge_confirmed(self, claim: Claim, question: Question) -> None:
         if claim.question is not question or claim.reply is not None or claim.stage != CONFIRMING:
             return
-        votes = _votes(question)
+        votes = read_votes(question)
         granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
         needed = len(claim.voters) // 2 + 1
         lost = len(votes) - len(granted) > len(claim.voters) - needed
@@ -424,7 +343,7 @@ class Claims(Agreement):
     def _taken_back(self, claim: Claim, others: list[bytes], question: Question) -> None:
         if question.over:
             self._uniques.adding.pop(claim.job.id, None)
-            votes = _votes(question)
+            votes = read_votes(question)
             kept = [id for id in others if id not in votes or votes[id].status != words.NOTHING]
             if not kept:
                 self._withdraw(claim, others)
@@ -444,7 +363,7 @@ class Claims(Agreement):
                 if now >= claim.agree_by:
                     self._refuse(claim, UNDECIDED)
                 elif rival is not None:
-                    self._look_at(claim, rival)
+                    self._rivals.look_at(claim, rival)
                 else:
                     self._claim(claim)
 
@@ -452,13 +371,3 @@ class Claims(Agreement):
         """Give up all claims, before all jobs are forgotten."""
         for claim in list(self.claiming.values()):
             self._refuse(claim, _FLUSHED)
-
-
-def _votes(question: Question) -> dict[bytes, Vote]:
-    """The answers that could be read, by node."""
-    votes: dict[bytes, Vote] = {}
-    for id, fields in question.answers.items():
-        vote = read_vote(fields)
-        if vote is not None:
-            votes[id] = vote
-    return votes

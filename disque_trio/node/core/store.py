@@ -291,10 +291,7 @@ class JobStore:
         if job.state == QUEUED:
             self.dequeue(job)
         if job.flags & FLAG_TRAILER:
-            if job.state == WAIT_REPL:
-                self.uniques.adding.pop(job.id, None)
-            else:
-                self.uniques.ended(job)
+            self.uniques.left(job)
         if self.machine.journaling and (
             job.state == ACTIVE or (job.state == ACKED and job.flags & FLAG_TRAILER)
         ):
@@ -316,10 +313,8 @@ class JobStore:
 
     def let_go(self, job: Job) -> None:
         """Forget ``job``, which lives on elsewhere, or may: it keeps its key."""
-        entry = None
-        if job.flags & FLAG_TRAILER:
-            entry = self.uniques.of(job)
-            self.trailers.drop(job)
+        entry = self.uniques.of(job)
+        self.trailers.drop(job)
         self.delete(job)
         if entry is not None:
             self.uniques.note(entry)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.job import ACKED, Job
+from disque_trio.node.core.job import ACKED, WAIT_REPL, Job
 from disque_trio.node.core.key_messages import FREE, KeyMessage
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.registry import SHARDS, Registry
@@ -161,6 +161,13 @@ class Uniques:
         entry = self.of(job)
         if entry is not None and entry.lasts and not entry.written:
             self.note(entry)
+
+    def left(self, job: Job) -> None:
+        """``job`` leaves the memory of this node."""
+        if job.state == WAIT_REPL:
+            self.adding.pop(job.id, None)  # it was not added yet
+        else:
+            self.ended(job)
 
     def ended(self, job: Job) -> None:
         """``job`` ends, in whatever way."""

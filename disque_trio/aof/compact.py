@@ -4,10 +4,10 @@
 
 Reads FILE up to the offset UPTO, where a record ends, and writes into OUT, in the order of the
 file, the records of the jobs that loading it would leave, neither ended nor expired at NOW (s since
-the epoch), and of the queues that would be paused. OUT is on the disk when the exit status is 0;
-after any other there is no OUT. NODE is the process id of the node that wants OUT: when the node
-ends, this process fails, since nobody would use OUT or remove it. FILE is only read. What the node
-appends behind UPTO meanwhile is the node's to copy.
+the epoch), of the queues that would be paused, and of the keys that would be taken. OUT is on the
+disk when the exit status is 0; after any other there is no OUT. NODE is the process id of the node
+that wants OUT: when it ends, this process fails, since nobody would use OUT or remove it. FILE
+is only read. What the node appends behind UPTO meanwhile is the node's to copy.
 
 In memory is the place of each living job, not the job.
 """
@@ -22,6 +22,7 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import is_job_id, read_pause
 from disque_trio.protocol.trailer import FLAG_TRAILER
 
@@ -60,6 +61,7 @@ def compact(
     """
     places: dict[bytes, int] = {}  # where a job's record is, and how long, in one number
     pauses: dict[bytes, int] = {}  # likewise, of paused queues
+    keys: dict[tuple[bytes, bytes], int] = {}  # likewise, of keys of a queue
     reader = RecordReader(file)
     records = start = 0
     while start < upto:
@@ -77,6 +79,10 @@ def compact(
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
             for id in command[1:]:
                 places.pop(id, None)
+        elif (key := read_key(command)) is not None:
+            keys.pop((key.queue, key.key), None)
+            if key.until > now * 1000:
+                keys[key.queue, key.key] = start << _LENGTH_BITS | end - start
         elif (paused := read_pause(command)) >= 0:
             pauses.pop(command[1], None)
             if paused:
@@ -90,8 +96,9 @@ def compact(
     if start != upto:
         raise AofError(start, f"no record ends at {upto}", False)
     jobs = len(places)
-    living = sorted(chain(places.values(), pauses.values()))
+    living = sorted(chain(places.values(), pauses.values(), keys.values()))
     places.clear()
+    keys.clear()
     return Counts(records, jobs, _copy(file, living, out, go_on))
 
 

@@ -18,7 +18,7 @@ class Findings:
         places: how many there are.
         bad: bytes in all of them.
         first: what is wrong with the first, None: the file is valid.
-        before: jobs, deletes, pauses before the first.
+        before: jobs, deletes, pauses, keys before the first.
     """
 
     def __init__(self, scanner: Scanner) -> None:
@@ -27,7 +27,7 @@ class Findings:
         self.places = 0
         self.bad = 0
         self.first: AofError | None = None
-        self.before = (0, 0, 0)
+        self.before = (0, 0, 0, 0)
 
     @property
     def ok_up_to(self) -> int:
@@ -35,8 +35,9 @@ class Findings:
         return self.scanner.size if self.first is None else self.first.offset
 
     @property
-    def _counts(self) -> tuple[int, int, int]:
-        return self.scanner.jobs, self.scanner.deletes, self.scanner.pauses
+    def _counts(self) -> tuple[int, int, int, int]:
+        scanner = self.scanner
+        return scanner.jobs, scanner.deletes, scanner.pauses, scanner.keys
 
     def add(self, stretch: Stretch) -> None:
         if stretch.error is None:
@@ -55,7 +56,7 @@ class Findings:
         queues = f"{scanner.queues}{' or more' if scanner.queues == MAX_QUEUES else ''}"
         print(
             f"Good records: {scanner.taken}={scanner.jobs}, queues={queues}, "
-            f"{scanner.ended}={scanner.deletes}{_pauses(scanner.pauses)}"
+            f"{scanner.ended}={scanner.deletes}{_more(scanner.pauses, scanner.keys)}"
             f"{f', trailers={scanner.trailers}' if scanner.trailers else ''}"
         )
         if self.first is not None:
@@ -74,7 +75,7 @@ class Findings:
             print(f"Damaged: {start}..{end} ({end - start} bytes): {reason}")
         if self.places > _LISTED:
             print(f"Damaged: {self.places - _LISTED} more places")
-        jobs, deletes, pauses = behind = [
+        jobs, deletes, pauses, keys = behind = [
             now - before for now, before in zip(self._counts, self.before, strict=True)
         ]
         lost = f"--fix cuts off {size - first.offset} bytes"
@@ -85,7 +86,8 @@ class Findings:
         else:
             print(
                 f"Damage in the middle. {lost}, among them good records:"
-                f" {self.scanner.taken}={jobs}, {self.scanner.ended}={deletes}{_pauses(pauses)}."
+                f" {self.scanner.taken}={jobs}, {self.scanner.ended}={deletes}"
+                f"{_more(pauses, keys)}."
             )
         quoted = shlex.quote(shown_path(path))
         if out is None and any(behind):
@@ -94,9 +96,9 @@ class Findings:
             print(f"To repair it: {program} --fix {quoted}")
 
 
-def _pauses(count: int) -> str:
-    """Most files have none."""
-    return f", pauses={count}" if count else ""
+def _more(pauses: int, keys: int) -> str:
+    """Most files have none of these."""
+    return (f", pauses={pauses}" if pauses else "") + (f", keys={keys}" if keys else "")
 
 
 def shown_path(path: Path) -> str:

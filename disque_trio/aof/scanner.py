@@ -4,7 +4,8 @@ Owns the search for good records behind damage. Reads the file once, in chunks, 
 than a chunk, one record and the hashes of queue names.
 
 Rule 1: a record is good when its frame is whole and what it says can be loaded: LOADJOB with a
-        serialised job, DELJOB with ids, PAUSE with a queue and a state.
+        serialised job, DELJOB with ids, PAUSE with a queue and a state, UNIQUE with a key and a
+        job.
 Rule 2: what is in a good record is never looked into: a body may hold the text of a record.
 Rule 3: a record that is bad although its frame and the length inside of its job agree is given up
         alone. Behind any other nothing can be said about where the next begins, so the bytes that
@@ -21,6 +22,7 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 from disque_trio.aof.format import CHUNK, AofError, RecordReader
+from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import (
     NODE_ID_LENGTH,
     SerialJob,
@@ -42,8 +44,10 @@ _RECORD = re.compile(
     re.DOTALL,
 )
 _PAUSE = b"*3\r\n$5\r\nPAUSE\r\n$"
+_UNIQUE = b"*6\r\n$6\r\nUNIQUE\r\n$"
 _MARKER = re.compile(
-    rb"\*2\r\n\$(?:7\r\nLOADJOB\r\n\$|6\r\nDELJOB\r\n\$40\r\n)|%b" % re.escape(_PAUSE)
+    rb"\*2\r\n\$(?:7\r\nLOADJOB\r\n\$|6\r\nDELJOB\r\n\$40\r\n)|%b|%b"
+    % (re.escape(_PAUSE), re.escape(_UNIQUE))
 )
 _LONGEST_MARKER = 21
 _LENGTH_AND_QUEUE = Struct("<I68xI")
@@ -71,7 +75,7 @@ class Scanner:
         taken, ended: what good records are counted as that bring something, and that end it.
         marker: what begins a record. longest_marker: bytes of it at most.
         size: bytes of the file when it was opened; what is appended later is not looked at.
-        jobs, deletes, pauses: good records seen so far, also those behind damage.
+        jobs, deletes, pauses, keys: good records seen so far, also those behind damage.
         trailers: how many of these jobs have a trailer.
         each_trailer: called with the offset, the job and the trailer of each of them.
         queues: distinct queues of these jobs, not more than MAX_QUEUES.
@@ -92,6 +96,7 @@ class Scanner:
         self.jobs = 0
         self.deletes = 0
         self.pauses = 0
+        self.keys = 0
         self.trailers = 0
         self.each_trailer: Callable[[int, SerialJob, Trailer], object] = lambda at, job, trailer: 0
         self._with_trailer: tuple[SerialJob, Trailer] | None = None  # the job examined last
@@ -188,7 +193,7 @@ class Scanner:
         start = at - self._base
         record = _RECORD.match(self._buffer, start)
         if record is None:
-            if not self._buffer.startswith(_PAUSE, start):
+            if not self._buffer.startswith((_PAUSE, _UNIQUE), start):
                 return False
         elif skim(self._buffer, start, start + 1, set())[0] > start:
             return True
@@ -202,9 +207,9 @@ class Scanner:
                 return False
             if _length_at(self._buffer, job) != length - 4:
                 return False
-        counts = self.jobs, self.deletes, self.pauses
+        counts = self.jobs, self.deletes, self.pauses, self.keys
         error = self._examine(at)[1]
-        self.jobs, self.deletes, self.pauses = counts
+        self.jobs, self.deletes, self.pauses, self.keys = counts
         return error is None
 
     def _examine(self, at: int) -> tuple[int, AofError | None, int]:
@@ -262,6 +267,8 @@ class Scanner:
                 reason = "DELJOB without a well-formed id"
         elif read_pause(args) >= 0:
             self.pauses += 1
+        elif read_key(args) is not None:
+            self.keys += 1
         else:
             reason = f"{args[0][:32]!r} with {len(args) - 1} arguments does not belong here"
         return reason, alone

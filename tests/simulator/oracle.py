@@ -15,6 +15,7 @@ from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import CALM, DEAD
 from tests.simulator.trace import packet_text
+from tests.support.node_bench import counted_extras
 
 if TYPE_CHECKING:
     from tests.simulator.fabric import End
@@ -381,16 +382,9 @@ class Oracle:
             for job in shard.values()
         )
         queues = sum(len(name) + QUEUE_OVERHEAD for name in node.queues.by_name)
-        trailers = sum(
-            beyond.counted
-            for shard in node.store.jobs.shards
-            for job in shard.values()
-            if (beyond := node.store.trailers.of(job)) is not None
-        )
-        outcomes = node.store.outcomes
-        held = jobs + queues + trailers + outcomes.kept.size + outcomes.cancelled.size
-        if node.memory.used != held:
-            self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {held}")
+        there = jobs + queues + counted_extras(node)
+        if node.memory.used != there:
+            self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {there}")
 
     def check_gone(self, machine: "Machine") -> None:
         """The time to live of all jobs is over."""

@@ -10,7 +10,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import JOB_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
-from disque_trio.node.core.trailers import TRAILER_OVERHEAD
+from disque_trio.node.core.uniques import counted
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
@@ -89,6 +89,7 @@ class Bench:
     Args:
         jitter: ms by which every requeue time is spread, -250 to 249; None: random.
         peers: the rest of the cluster; None: there is none.
+        id: of the node; None: made from the seed.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Bench:
         password: bytes | None = None,
         jitter: int | None = None,
         peers: Peers | None = None,
+        id: bytes | None = None,
     ) -> None:
         rng = random.Random(seed) if jitter is None else SteadyJitter(seed, jitter)
         self.now = START
@@ -105,7 +107,7 @@ class Bench:
         self.command_takes = 0
         self._ns = 0
         self.node = Node(
-            id=b"%040x" % rng.getrandbits(160),
+            id=id or b"%040x" % rng.getrandbits(160),
             commands=build_table(),
             host=self.host,
             peers=peers or Peers(),
@@ -272,8 +274,17 @@ class Bench:
         """What the node's jobs and queues add up to, one by one."""
         jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
-        trailers = [self.node.store.trailers.of(job) for job in self.node.store.jobs.values()]
-        beyond = [TRAILER_OVERHEAD + len(trailer.pack()) for trailer in trailers if trailer]
-        outcomes = self.node.store.outcomes
-        ended = outcomes.kept.size + outcomes.cancelled.size
-        return sum(jobs) + sum(queues) + sum(beyond) + ended
+        return sum(jobs) + sum(queues) + counted_extras(self.node)
+
+
+def counted_extras(node: Node) -> int:
+    """What the trailers, the keys and the jobs whose keys are not agreed on add up to."""
+    store = node.store
+    claimed = [claim.job for claim in node.claims.claiming.values()]
+    return (
+        sum(trailer.counted for trailer in store.trailers.all())
+        + store.outcomes.kept.size
+        + store.outcomes.cancelled.size
+        + sum(counted(entry) for entry in store.uniques.entries.values())
+        + sum(JOB_OVERHEAD + len(job.body or b"") for job in claimed)
+    )

@@ -1,180 +1,37 @@
-"""ADDJOB: its options, what it is refused for, and how many copies there are to be."""
+"""ADDJOB: what it is refused for, and how many copies there are to be."""
 
+from functools import partial
 from typing import Final
 
-from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds, require_extensions
-from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
+from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
+from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.job import UINT32_MAX, Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.protocol.bus import MAX_JOB
+from disque_trio.protocol.bus import MAX_JOB, MAX_QUEUE_NAME
+from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
-from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
+from disque_trio.respserver.commands.arguments import parse_timeout
 from disque_trio.respserver.commands.info import human
 
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
-_SHOWN: Final = 100  # bytes of the name of a policy in an error
-MAX_HEADERS: Final = 1_000
-MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
 MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
 
-class AddOptions:
-    """The options of one ADDJOB.
-
-    Attributes:
-        repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
-        delay: ms; -1: until ``at``, ms since the epoch.
-        maxlen: jobs that the queue may have, 0: any number.
-        wait: ASYNC is not given.
-        trailer: what the options say that C Disque has no field for; None: nothing.
-
-    Raises:
-        CommandError: they are wrong.
-    """
-
-    def __init__(self, args: list[bytes]) -> None:
-        self.repl = 0
-        self.delay = 0
-        self.at = 0
-        self.retry = -1
-        self.ttl = 0
-        self.maxlen = 0
-        self.wait = True
-        self.trailer: Trailer | None = None
-        delayed = timed = False
-        last = len(args) - 1
-        i = 4
-        while i <= last:
-            option = args[i].lower()
-            i += 1
-            if option == b"async":
-                self.wait = False
-                continue
-            if i > last:
-                raise CommandError(SYNTAX)
-            if option == b"delay":
-                self.delay = parse_seconds(args[i], BAD_DELAY)
-                delayed = True
-                i += 1
-            elif option == b"at":
-                if timed:
-                    raise CommandError(SYNTAX)
-                self.at = _time(args[i])
-                timed = True
-                i += 1
-            elif option == b"headers":
-                i = self._set_headers(args, i)
-            elif self._set(option, parse_int(args[i])):
-                i += 1
-            else:
-                raise CommandError(SYNTAX)
-        if timed:
-            if delayed:
-                raise CommandError("ERR AT and DELAY exclude each other")
-            self.delay = -1
-
-    def _set(self, option: bytes, value: int | None) -> bool:
-        """Set one option that is a number; ``value`` is None where its argument is none. False: it
-        is another option."""
-        if option == b"replicate":
-            self.repl = _at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
-            if self.repl > UINT16_MAX:
-                raise CommandError("ERR REPLICATE must be between 1 and 65535")
-        elif option == b"ttl":
-            self.ttl = _at_least(1, value, "ERR TTL must be a number > 0")
-        elif option == b"retry":
-            self.retry = _at_least(0, value, "ERR RETRY time must be a non negative number")
-        elif option == b"maxlen":
-            self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
-        else:
-            return False
-        return True
-
-    def _set_headers(self, args: list[bytes], at: int) -> int:
-        """Set HEADERS, whose count is ``args[at]``; returns what follows its last value."""
-        trailer = self.trailer
-        if trailer is None:
-            trailer = self.trailer = Trailer()
-        if trailer.headers:
-            raise CommandError("ERR HEADERS is given twice")
-        count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
-        if count > MAX_HEADERS:
-            raise CommandError(f"ERR HEADERS may be {MAX_HEADERS} at most")
-        start = at + 1
-        if count > (len(args) - start) // 2:
-            raise CommandError("ERR HEADERS has fewer names and values than its count says")
-        end = start + 2 * count
-        headers = args[start:end]
-        if sum([len(text) for text in headers]) > MAX_HEADERS_SIZE:
-            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS_SIZE} bytes in all")
-        if b"" in headers[::2]:
-            raise CommandError("ERR the name of a header is empty")
-        trailer.headers = headers
-        return end
-
-
-def _at_least(least: int, value: int | None, error: str) -> int:
-    """``value``. Raises CommandError with the text ``error`` if it is None or below ``least``."""
-    if value is None or value < least:
-        raise CommandError(error)
-    return value
-
-
-def _time(text: bytes) -> int:
-    """An AT, ms since the epoch."""
-    value = parse_int(text)
-    if not text or value is None or not 0 <= value // 1000 < UINT32_MAX:
-        raise CommandError("ERR AT must be a unix time in ms, before 2106")
-    return value
-
-
-_NO_OPTIONS: Final = AddOptions([])
-
-
-def _follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
-    """``options``, and those of ``policy`` that are not among them. ``delay``: s. Raises
-    CommandError where they do not go together."""
-    if policy is NO_POLICY:
-        return options
-    if options is _NO_OPTIONS:
-        options = AddOptions([])
-    name = policy.name[:_SHOWN].decode("utf-8", "replace")
-    given = options.repl
-    both = options.retry == 0 and given != 0
-    options.repl = given or policy.replicate
-    if options.retry < 0:
-        options.retry = policy.retry
-    if options.retry == 0 and options.repl > 1 and not both:
-        raise CommandError(
-            "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
-            f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
-        )
-    if not options.ttl:
-        options.ttl = policy.ttl
-        if 0 < policy.ttl <= delay:
-            raise CommandError(
-                f"ERR The specified DELAY is greater than TTL, which is {policy.ttl} by the policy "
-                f"of {name}. Job refused since would never be delivered"
-            )
-    return options
-
-
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
-    [ASYNC].
+    [ASYNC] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
 
     The checks come in the order in which the C server makes them; what the options do not say, the
     policy of the queue says, if there is one.
     """
-    options = _NO_OPTIONS if len(args) == 4 else AddOptions(args)
+    options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
     delay = 0  # s, as all but the queue of this node know it
     wait = options.delay
     if wait:
@@ -182,7 +39,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             wait = max(options.at - node.now, 0)
         delay = (wait + 999) // 1000
     if node.policies.count:
-        options = _follow(node.policies.of(args[1]), options, delay)
+        options = follow(node.policies.of(args[1]), options, delay)
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     trailer = options.trailer
     if trailer is not None:
@@ -203,23 +60,23 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             f"ERR The specified {what} TTL. Job refused since would never be delivered"
         )
     external = _is_external(node)
-    if repl > 1 or external:
-        if len(args[1]) + len(args[2]) > MAX_JOB - (0 if trailer is None else MAX_TRAILER):
-            raise CommandError("ERR the job is too large to be sent to other nodes")
-        _check_reachable(node, repl, external)
     name = args[1]
-    queue = node.queues.by_name.get(name)
-    if queue is not None:
-        if options.maxlen and queue.length >= options.maxlen:
-            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
-        if queue.paused & PAUSED_IN:
-            raise CommandError("PAUSED Queue paused in input, try later")
-        name = queue.name
+    if trailer is not None and trailer.key:
+        known = _known(node, name, trailer.key)
+        if known:
+            client.out.append(b"+%b\r\n" % known)
+            return
+        if node.peers.size == 1:
+            name = _admit(node, args, repl, external, options)
+    else:
+        name = _admit(node, args, repl, external, options)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
     if trailer is not None:
         node.store.trailers.put(job, trailer)
+        if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):
+            return
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:
@@ -229,6 +86,52 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     else:
         node.replication.add_async(job)
     client.out.append(b"+%b\r\n" % job.id)
+
+
+def _admit(node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions) -> bytes:
+    """The name of the queue; raises CommandError if the job cannot be added to it now."""
+    if repl > 1 or external:
+        most = MAX_JOB if options.trailer is None else MAX_JOB - MAX_TRAILER
+        if len(args[1]) + len(args[2]) > most:
+            raise CommandError("ERR the job is too large to be sent to other nodes")
+        _check_reachable(node, repl, external)
+    queue = node.queues.by_name.get(args[1])
+    if queue is None:
+        return args[1]
+    if options.maxlen and queue.length >= options.maxlen:
+        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+    if queue.paused & PAUSED_IN:
+        raise CommandError("PAUSED Queue paused in input, try later")
+    return queue.name
+
+
+def _known(node: Node, queue: bytes, key: bytes) -> bytes:
+    """The id of the job with this key, as far as this node can tell; empty: there is none."""
+    if len(queue) > MAX_QUEUE_NAME:
+        raise CommandError(f"ERR UNIQUE takes names of queues of up to {MAX_QUEUE_NAME} bytes")
+    return node.claims.known(queue, key)
+
+
+def _claims(
+    node: Node,
+    client: Client,
+    args: list[bytes],
+    job: Job,
+    trailer: Trailer,
+    options: AddOptions,
+    external: bool,
+    timeout: int,
+) -> bool:
+    """Claim the key of ``job``. Returns whether other nodes have to agree; then all else is done
+    when they have."""
+    trailer.key_until = node.now + options.kept * 1000 if options.kept else 0
+    if node.peers.size == 1:
+        node.store.uniques.hold(job, ADDED)
+        return False
+    admit = partial(_admit, node, args, job.repl, external, options)
+    wait, anyway = options.wait, options.anyway
+    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, admit)
+    return True
 
 
 def _default_copies(node: Node) -> int:

@@ -28,7 +28,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
-    "[TTL seconds] [MAXLEN count] [ASYNC] [HEADERS count name value [name value ...]]"
+    "[TTL seconds] [MAXLEN count] [ASYNC] [HEADERS count name value [name value ...]] "
+    "[UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] "

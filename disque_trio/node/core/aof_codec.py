@@ -16,6 +16,7 @@ from disque_trio.node.core.job import (
 )
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
+from disque_trio.protocol.keyrecord import CONFIRMED, read_key
 from disque_trio.protocol.serialjob import (
     HEAD,
     ID_LENGTH,
@@ -107,6 +108,10 @@ class AofCodec:
         if paused >= 0:
             self._load_pause(record[1], paused)
             return 0
+        key = read_key(record)
+        if key is not None:
+            self._store.uniques.load(key)
+            return 0
         raise SerialJobError(f"not a command of an append-only file: {record[0][:40]!r}")
 
     def _load_pause(self, name: bytes, paused: int) -> None:
@@ -148,6 +153,7 @@ class AofCodec:
             taken = self._take(job, found.flags, found.state == QUEUED and queue_it)
             if taken and trailer is not None:
                 store.trailers.put(job, trailer)
+                store.uniques.hold(job, CONFIRMED)
             return taken
         job.delivered = self._replicas.sets.read(found.nodes)
         job.flags = found.flags & FLAGS_FROM_FILES
@@ -297,7 +303,7 @@ class AofCodec:
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump, no
         more than about ``room`` bytes of them, and whether these were all. The last ones are
-        followed by the paused queues of the same shard.
+        followed by the paused queues and the keys of the same shard.
 
         Jobs that are added while a dump is under way are in the journal, and so not here."""
         store = self._store
@@ -314,4 +320,5 @@ class AofCodec:
                     room -= len(records[-1])
         queues = store.queues.index.shards[number].values()
         records += [paused_queue(queue.name, queue.paused) for queue in queues if queue.paused]
+        records += store.uniques.dump_shard(number)
         return records, True

@@ -69,6 +69,8 @@ def describe_trailer(trailer: Trailer) -> list[Value]:
     found: list[Value] = []
     if trailer.headers:
         found += [b"headers", list(trailer.headers)]
+    if trailer.key:
+        found += [b"unique-key", trailer.key]
     if trailer.attempts:
         found += [b"attempts", sum(trailer.attempts.values())]
     if trailer.reason:

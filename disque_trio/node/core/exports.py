@@ -204,7 +204,7 @@ class Exports:
             jobs.append(self._codec.encode(job))
             size += len(jobs[-1])
             if job.retry == 0:
-                store.delete(job)  # there must never be two of it
+                store.let_go(job)  # there must never be two of it
             elif job.qtime - now < job.retry * 1000 - TIME_ERROR:
                 # The receiver counts the retry time from now, too.
                 store.postpone(job)

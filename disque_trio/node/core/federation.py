@@ -21,6 +21,7 @@ from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
+from disque_trio.protocol.keyrecord import CONFIRMED
 
 
 class Federation:
@@ -190,6 +191,7 @@ class Federation:
             store.register(job)
             if self._codec.trailer is not None:
                 store.trailers.put(job, self._codec.trailer)
+                store.uniques.hold(job, CONFIRMED)
             if self._machine.journaling:
                 self._aof_codec.note(job)
         else:

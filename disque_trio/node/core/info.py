@@ -8,7 +8,10 @@ def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | 
     """Its sections and fields, of the jobs of ``store`` and of ``queues``."""
     return {
         "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-        "jobs": {"registered_jobs": store.jobs.count},
+        "jobs": {
+            "registered_jobs": store.jobs.count,
+            "unique_keys": store.uniques.entries.count,
+        },
         "queues": {"registered_queues": queues.index.count},
         "stats": {
             "total_jobs_added": store.total_added,

@@ -12,6 +12,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.entries import job_entry, job_entry_with
@@ -36,7 +37,9 @@ from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.updates import Updates
+from disque_trio.node.core.votes import Votes
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -85,6 +88,7 @@ class Node(Machine):
         redrives: dead letters that are being sent back.
         policy_sharing: tells other nodes of the policies.
         job_waits: who waits for the end of jobs. updates: changes jobs.
+        claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
     """
@@ -111,6 +115,7 @@ class Node(Machine):
         replicas = self.replicas = Replicas(id, peers, packets, notices)
         trailers = Trailers(self.memory, peers)
         policies = self.policies = Policies()
+        uniques = Uniques(self, peers, replicas, trailers, notices, packets)
         store = self.store = JobStore(
             self,
             self.notes,
@@ -119,6 +124,7 @@ class Node(Machine):
             self.waits,
             trailers,
             policies,
+            uniques,
             entropy,
             rng,
         )
@@ -146,6 +152,8 @@ class Node(Machine):
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
         self.redrives = Redrives(self, letters, questions, peers)
+        votes = Votes(store, uniques, tombstones, questions)
+        self.claims = Claims(store, uniques, votes, replication, questions, notices, peers, rng)
         sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
@@ -213,6 +221,8 @@ class Node(Machine):
             self.questions.end_due(now)
         if self.redrives.waiting:
             self.redrives.do_slice()
+        if self.claims.claiming:
+            self.claims.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
         self.serve_waiting()
@@ -247,6 +257,8 @@ class Node(Machine):
         due = _sooner(due, self.exports.next_due())
         if self.questions.open:
             due = _sooner(due, self.questions.next_due())
+        if self.claims.claiming:
+            due = _sooner(due, self.claims.next_due())
         due = _sooner(_sooner(due, self.job_waits.due), self.updates.due)
         if self.store.freeing is not None or self.redrives.waiting:
             return self.now
@@ -260,6 +272,7 @@ class Node(Machine):
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
         self.store.outcomes.cron(now)
+        self.store.uniques.sweep(TIDIED)
 
     def rest(self) -> int:
         rest = super().rest()
@@ -270,6 +283,7 @@ class Node(Machine):
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
         if client.in_flight:
+            self.claims.forget_client(client)
             self.replication.cancel_all(client)
 
     def roll_back(self, refusal: bytes) -> None:
@@ -412,6 +426,7 @@ class Node(Machine):
         found["queues"]["policies"] = self.policies.count
         found["stats"]["total_jobs_dead"] = self.dead_letters.total_dead
         found["stats"]["total_jobs_redriven"] = self.dead_letters.total_redriven
+        found["stats"]["total_jobs_repeated"] = self.claims.repeats
         return found
 
     def reset_stats(self) -> None:
@@ -419,11 +434,13 @@ class Node(Machine):
         self.store.reset_stats()
         self.dead_letters.total_dead = 0
         self.dead_letters.total_redriven = 0
+        self.claims.repeats = 0
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""
         self.unblock_all()
         self.federation.flush()
+        self.claims.flush()
         self.replication.flush()
         self.redrives.flush()
         self.questions.flush()

@@ -77,10 +77,12 @@ class Questions:
         nodes: list[bytes],
         timeout: int,
         heard: Callable[[Question], None],
+        behind: list[tuple[bytes, bytes]] | None = None,
     ) -> Question:
         """Ask ``nodes``, and call ``heard`` after each answer, and when the question is over: all
         have answered, or ``timeout`` ms have passed. If nobody can be asked, it is over when this
-        returns, and ``heard`` is not called."""
+        returns, and ``heard`` is not called. ``behind``: the packets are put there in the place of
+        being sent (see ``Notices.fields``)."""
         peers = self._peers
         reached = [id for id in nodes if peers.understands(id) and peers.linked(id)]
         self._number += 1
@@ -92,7 +94,10 @@ class Questions:
         ticket = (_TICKET, pack_number(question.number) + pack_number(kind))
         packet = self._packets.fields(bus.QUESTION, [ticket, *fields])
         for id in reached:
-            peers.send(id, packet)
+            if behind is None:
+                peers.send(id, packet)
+            else:
+                behind.append((id, packet))
         return question
 
     def news(self, kind: int, fields: list[Field]) -> bytes:
@@ -150,6 +155,11 @@ class Questions:
             question.heard(question)
         except FieldsError as problem:
             raise PacketError(f"malformed answer: {problem}") from problem
+
+
+def untracked(kind: int, fields: list[Field]) -> list[Field]:
+    """The fields of a question to which no answer is wanted: something that a node is told."""
+    return [(_TICKET, pack_number(0) + pack_number(kind)), *fields]
 
 
 def _read_ticket(fields: list[Field]) -> tuple[int, int]:

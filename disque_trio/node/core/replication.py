@@ -18,6 +18,7 @@ from disque_trio.node.core.job import (
     FLAG_DELIVERED,
     FLAG_QUEUED_BEFORE,
     FLAG_RESERVED,
+    FLAG_TRAILER,
     FLAG_WILLQUEUE,
     WAIT_REPL,
     Job,
@@ -31,6 +32,7 @@ from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.waits import RETRY_GAP, ReplicationWait
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
+from disque_trio.protocol.keyrecord import PENDING
 from disque_trio.protocol.serialjob import loadjob
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
@@ -125,6 +127,14 @@ class Replication:
         needed = job.repl if external else job.repl - 1
         job.state = WAIT_REPL
         self._waits.begin(client, job, needed, external, timeout)
+        self._begin_copies(job, needed, external)
+
+    def add_claimed(self, wait: ReplicationWait) -> None:
+        """As ``add_sync``, for a ``wait`` that its client has in its line already."""
+        self._waits.resume(wait)
+        self._begin_copies(wait.job, wait.needed, wait.external)
+
+    def _begin_copies(self, job: Job, needed: int, external: bool) -> None:
         chosen = self._placement.choose(job, needed, external)
         holders = tuple(chosen) if external else (self._replicas.own, *chosen)
         job.delivered = self._replicas.sets.of(holders)
@@ -136,8 +146,10 @@ class Replication:
         if nodes:
             self._notices.copy(self._codec.encode(job), tuple(nodes), flags)
 
-    def _replicated(self, job: Job) -> None:
+    def replicated(self, job: Job) -> None:
         """Reply to the producer of ``job`` and queue it: enough nodes have confirmed."""
+        if job.flags & FLAG_TRAILER and not self._waits.by_job[job.id].agreed():
+            return
         machine = self._machine
         notes = self._notes
         store = self._store
@@ -159,7 +171,7 @@ class Replication:
                     if id not in (self._replicas.own, chosen):
                         self._peers.send(id, packet)
             store.total_added += 1
-            store.delete(job)
+            store.let_go(job)
         else:
             job.confirmed = None
             job.state = ACTIVE
@@ -167,19 +179,21 @@ class Replication:
             wait.journaled = machine.journaling
         machine.client = before
 
-    def _cancel(self, wait: ReplicationWait, reply: bytes) -> None:
+    def cancel(self, wait: ReplicationWait, reply: bytes) -> None:
         """Give up the job of ``wait``, and its copies as far as possible."""
         job = wait.job
         if self._notes.eventing:
             self._notes.note(schema.DELETED, job, schema.BY_GIVING_UP)
         self._waits.end(job, reply)
-        self._replicas.tell_deleted(job.id, job)
+        claimed = job.flags & FLAG_TRAILER
         self._store.delete(job)
+        if not (claimed and wait.given_up()):
+            self._replicas.tell_deleted(job.id, job)
 
     def cancel_all(self, client: Client) -> None:
         """Cancel the waits of ``client``, which has disconnected."""
         for wait in self._waits.of_client(client):
-            self._cancel(wait, b"")
+            self.cancel(wait, b"")
 
     def try_more(self, now: int) -> None:
         """Send unconfirmed copies to one more node each, and once more to those that have not
@@ -187,12 +201,13 @@ class Replication:
         waits = self._waits
         while (wait := waits.due(now)) is not None:
             if wait.deadline and now >= wait.deadline:
-                self._cancel(wait, _TIMEOUT)
+                self.cancel(wait, wait.refusal(_TIMEOUT))
             elif now >= wait.job.etime * 1000 + 1000:
                 self._store.expire(wait.job)
             else:
                 waits.attempts.append((now + RETRY_GAP, wait))
-                self._try_once_more(wait, now)
+                if not (wait.job.flags & FLAG_TRAILER and wait.try_again()):
+                    self._try_once_more(wait, now)
 
     def _try_once_more(self, wait: ReplicationWait, now: int) -> None:
         """Send the job of ``wait`` to one more node, and again to those that are silent."""
@@ -267,9 +282,12 @@ class Replication:
                 return
             # The next time in a queue is a further delivery: it is queued elsewhere first.
             new.flags |= FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
+            if self._codec.trailer is not None and store.uniques.refuses(new.id):
+                return
             store.register(new)
             if self._codec.trailer is not None:
                 store.trailers.put(new, self._codec.trailer)
+                store.uniques.hold(new, PENDING)
             if self._notes.eventing:
                 self._notes.note(schema.COPIED, new, new=True)
             if new.retry:
@@ -305,7 +323,7 @@ class Replication:
         confirmed.append(sender)
         self._replicas.add(job, sender)
         if self._placement.enough(confirmed, wait.needed, wait.external):
-            self._replicated(job)
+            self.replicated(job)
 
     def on_enqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle ENQUEUE: queue a job that its creator does not hold itself."""

@@ -40,6 +40,7 @@ from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.timers import JobTimers
 from disque_trio.node.core.trailers import Trailers
+from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.waits import ReplicationWaits
 from disque_trio.protocol.serialjob import SerialJob, deljob
 from disque_trio.respserver.machine import Machine
@@ -65,6 +66,7 @@ class JobStore:
         waits: the clients that wait for copies.
         trailers: what jobs have beyond C Disque's fields.
         policies: of the queues.
+        uniques: the keys of ADDJOB UNIQUE.
         entropy: gives so many random bytes, for job ids.
         rng: for times that are spread on purpose.
 
@@ -90,6 +92,7 @@ class JobStore:
         waits: ReplicationWaits,
         trailers: Trailers,
         policies: Policies,
+        uniques: Uniques,
         entropy: Callable[[int], bytes],
         rng: Rng,
     ) -> None:
@@ -101,6 +104,7 @@ class JobStore:
         self.trailers = trailers
         self.policies = policies
         self.outcomes = Outcomes(machine, trailers)
+        self.uniques = uniques
         self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
         self.ids = JobIds(replicas.own, entropy)
@@ -278,6 +282,8 @@ class JobStore:
         if job.retry == 0:
             self.evictable[job.id] = job
             if machine.journaling:
+                if job.flags & FLAG_TRAILER:
+                    self.uniques.outlives(job)
                 # It will never be delivered again: a restart must not even know it.
                 machine.journal.append(deljob(job.id))
         elif job.qtime - machine.now < job.retry * 500:
@@ -289,6 +295,8 @@ class JobStore:
 
     def mark_acked(self, job: Job) -> None:
         """Mark ``job``, which is not acknowledged yet, so that it is never delivered again."""
+        if job.flags & FLAG_TRAILER:
+            self.uniques.ended(job)
         if job.state == WAIT_REPL:
             # It was processed before it had its copies: its producer may know.
             self.waits.end(job, b"+" + job.id + b"\r\n")
@@ -308,6 +316,8 @@ class JobStore:
         """Forget ``job`` altogether."""
         if job.state == QUEUED:
             self.dequeue(job)
+        if job.flags & FLAG_TRAILER:
+            self.uniques.left(job)
         if self.machine.journaling and (
             job.state == ACTIVE or (job.state == ACKED and job.flags & FLAG_TRAILER)
         ):
@@ -328,6 +338,14 @@ class JobStore:
             self.trailers.drop(job)
             if job.flags & FLAG_WATCHED:
                 self.outcomes.lost(job)
+
+    def let_go(self, job: Job) -> None:
+        """Forget ``job``, which lives on elsewhere, or may: it keeps its key."""
+        entry = self.uniques.of(job)
+        self.trailers.drop(job)
+        self.delete(job)
+        if entry is not None:
+            self.uniques.note(entry)
 
     def expire(self, job: Job) -> None:
         """Forget ``job``, since its time to live is over."""
@@ -402,6 +420,7 @@ class JobStore:
         freeing = self.freeing = self.freeing or LazyFree()
         jobs = [*self.jobs.hand_over(), self.evictable]
         freeing.add_trailers(self.trailers.hand_over())
+        self.uniques.flush()
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
         self.evictable = {}
         self._memory.clear()

@@ -73,6 +73,10 @@ class Trailers:
             return b""  # nobody will want it
         return trailer.pack()
 
+    def all(self) -> list[Trailer]:
+        """All trailers."""
+        return list(self._by_id.values())
+
     def hand_over(self) -> dict[bytes, Trailer]:
         """Forget all trailers, and return them."""
         trailers, self._by_id = self._by_id, {}

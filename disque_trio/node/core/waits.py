@@ -38,6 +38,26 @@ class ReplicationWait(Pending):
         self.gap = RETRY_GAP
         self.repeat = repeat
 
+    # What follows is asked for jobs with trailers only: ADDJOB UNIQUE waits for more.
+
+    def agreed(self) -> bool:
+        """Whether the job may be added now that enough nodes have confirmed it; if not, it is seen
+        to that it will be."""
+        return True
+
+    def refusal(self, usual: bytes) -> bytes:
+        """What to answer when the time is over: ``usual``, or what else it waits for."""
+        return usual
+
+    def try_again(self) -> bool:
+        """Try again to get what it waits for, unless that is copies; returns whether."""
+        return False
+
+    def given_up(self) -> bool:
+        """The job was given up. Returns whether the other nodes need not be told in the usual
+        way."""
+        return False
+
 
 class ReplicationWaits:
     """The ADDJOBs of one node that wait for copies.
@@ -66,6 +86,12 @@ class ReplicationWaits:
         self.attempts.append((now + RETRY_GAP, wait))
         client.reply_queue.append(wait)
         client.in_flight += 1
+
+    def resume(self, wait: ReplicationWait) -> None:
+        """Let ``wait``, which is in the line of its client already, go on as if it began now."""
+        wait.repeat = self._machine.now + RETRY_GAP
+        self.by_job[wait.job.id] = wait
+        self.attempts.append((wait.repeat, wait))
 
     def end(self, job: Job, reply: bytes) -> ReplicationWait:
         """Answer ``reply`` to the client that waits for ``job``; there must be one."""

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from disque_trio.aof.format import AofError, RecordReader
+from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import SerialJobError, decode_job, read_pause, split_nodes
 from disque_trio.protocol.trailer import FLAG_TRAILER, split_body
 from disque_trio.spark.datasources.pushdown import STATES
@@ -138,7 +139,7 @@ def records(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes, bytes]]:
         elif name == b"DELJOB" and all(_is_id(id) for id in command[1:]):
             for id in command[1:]:
                 yield offset, name, id
-        elif read_pause(command) < 0:  # says nothing of jobs
+        elif read_pause(command) < 0 and read_key(command) is None:  # says nothing of jobs
             raise AofError(offset, f"not a record: {command[0][:40]!r}", False)
         offset = reader.offset
 

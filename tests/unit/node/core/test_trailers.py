@@ -15,6 +15,7 @@ from disque_trio.aof.format import AofError
 from disque_trio.aof.loader import Loader
 from disque_trio.node.core.job import ACKED, FLAG_TRAILER, JOB_OVERHEAD, QUEUED, Job
 from disque_trio.node.core.trailers import TRAILER_OVERHEAD
+from disque_trio.node.core.uniques import counted
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import CANCELLED, Ending, Trailer
@@ -48,11 +49,13 @@ def trailer_of(bench: Bench, id: bytes = ID) -> bytes | None:
 
 
 def used_beside_queues(bench: Bench) -> int:
-    """What the account has for jobs, without those that have ended."""
+    """What the account has for jobs that have not ended."""
     bench.now += 1_000_000
     bench.node.tick(bench.now)
     bench.evict_idle_queues()
-    return bench.node.memory.used - bench.node.store.outcomes.cancelled.size
+    store = bench.node.store
+    keys = sum(counted(entry) for entry in store.uniques.entries.values())
+    return bench.node.memory.used - store.outcomes.cancelled.size - keys
 
 
 def receive(mesh: Mesh, type: int, *jobs: bytes, source: int = 0, target: int = 1) -> None:

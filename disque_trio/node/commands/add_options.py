@@ -1,0 +1,188 @@
+"""The options of ADDJOB, and what the policy of a queue says where they say nothing."""
+
+from typing import Final
+
+from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds
+from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
+from disque_trio.node.core.policies import NO_POLICY, Policy
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.resp.ints import parse_int
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX
+
+MAX_HEADERS: Final = 1_000
+MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
+MAX_KEY: Final = 64 * 1024  # bytes
+_SHOWN: Final = 100  # bytes of the name of a policy in an error
+
+
+class AddOptions:
+    """The options of one ADDJOB.
+
+    Attributes:
+        repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
+        delay: ms; -1: until ``at``, ms since the epoch.
+        maxlen: jobs that the queue may have, 0: any number.
+        wait: ASYNC is not given.
+        trailer: what the options say that C Disque has no field for; None: nothing.
+        kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
+
+    Raises:
+        CommandError: they are wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        self.repl = 0
+        self.delay = 0
+        self.at = 0
+        self.retry = -1
+        self.ttl = 0
+        self.maxlen = 0
+        self.wait = True
+        self.trailer: Trailer | None = None
+        self.kept = 0
+        self.anyway = False
+        delayed = timed = False
+        last = len(args) - 1
+        i = 4
+        while i <= last:
+            option = args[i].lower()
+            i += 1
+            if option == b"async":
+                self.wait = False
+                continue
+            if option == b"anyway":
+                self.anyway = True
+                continue
+            if i > last:
+                raise CommandError(SYNTAX)
+            if option == b"delay":
+                self.delay = parse_seconds(args[i], BAD_DELAY)
+                delayed = True
+                i += 1
+            elif option == b"at":
+                if timed:
+                    raise CommandError(SYNTAX)
+                self.at = _time(args[i])
+                timed = True
+                i += 1
+            elif option == b"headers":
+                i = self._set_headers(args, i)
+            elif option == b"unique":
+                self._set_key(args[i])
+                i += 1
+            elif self._set(option, parse_int(args[i])):
+                i += 1
+            else:
+                raise CommandError(SYNTAX)
+        if timed:
+            if delayed:
+                raise CommandError("ERR AT and DELAY exclude each other")
+            self.delay = -1
+        if (self.kept or self.anyway) and not self.key:
+            raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
+
+    @property
+    def key(self) -> bytes:
+        """The key of UNIQUE; empty: not given."""
+        return b"" if self.trailer is None else self.trailer.key
+
+    def _set(self, option: bytes, value: int | None) -> bool:
+        """Set one option that is a number; ``value`` is None where its argument is none. False: it
+        is another option."""
+        if option == b"replicate":
+            self.repl = _at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
+            if self.repl > UINT16_MAX:
+                raise CommandError("ERR REPLICATE must be between 1 and 65535")
+        elif option == b"ttl":
+            self.ttl = _at_least(1, value, "ERR TTL must be a number > 0")
+        elif option == b"retry":
+            self.retry = _at_least(0, value, "ERR RETRY time must be a non negative number")
+        elif option == b"maxlen":
+            self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
+        elif option == b"for":
+            if value is None or not 0 < value <= UINT32_MAX or self.kept:
+                raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
+            self.kept = value
+        else:
+            return False
+        return True
+
+    def _set_key(self, key: bytes) -> None:
+        """Set UNIQUE."""
+        if self.key:
+            raise CommandError("ERR UNIQUE is given twice")
+        if not 0 < len(key) <= MAX_KEY:
+            raise CommandError(f"ERR a key for UNIQUE must have 1 to {MAX_KEY} bytes")
+        self._want_trailer().key = key
+
+    def _want_trailer(self) -> Trailer:
+        if self.trailer is None:
+            self.trailer = Trailer()
+        return self.trailer
+
+    def _set_headers(self, args: list[bytes], at: int) -> int:
+        """Set HEADERS, whose count is ``args[at]``; returns what follows its last value."""
+        trailer = self._want_trailer()
+        if trailer.headers:
+            raise CommandError("ERR HEADERS is given twice")
+        count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
+        if count > MAX_HEADERS:
+            raise CommandError(f"ERR HEADERS may be {MAX_HEADERS} at most")
+        start = at + 1
+        if count > (len(args) - start) // 2:
+            raise CommandError("ERR HEADERS has fewer names and values than its count says")
+        end = start + 2 * count
+        headers = args[start:end]
+        if sum([len(text) for text in headers]) > MAX_HEADERS_SIZE:
+            raise CommandError(f"ERR HEADERS are longer than {MAX_HEADERS_SIZE} bytes in all")
+        if b"" in headers[::2]:
+            raise CommandError("ERR the name of a header is empty")
+        trailer.headers = headers
+        return end
+
+
+def _at_least(least: int, value: int | None, error: str) -> int:
+    """``value``. Raises CommandError with the text ``error`` if it is None or below ``least``."""
+    if value is None or value < least:
+        raise CommandError(error)
+    return value
+
+
+def _time(text: bytes) -> int:
+    """An AT, ms since the epoch."""
+    value = parse_int(text)
+    if not text or value is None or not 0 <= value // 1000 < UINT32_MAX:
+        raise CommandError("ERR AT must be a unix time in ms, before 2106")
+    return value
+
+
+NO_OPTIONS: Final = AddOptions([])
+
+
+def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
+    """``options``, and those of ``policy`` that are not among them. ``delay``: s. Raises
+    CommandError where they do not go together."""
+    if policy is NO_POLICY:
+        return options
+    if options is NO_OPTIONS:
+        options = AddOptions([])
+    name = policy.name[:_SHOWN].decode("utf-8", "replace")
+    given = options.repl
+    both = options.retry == 0 and given != 0
+    options.repl = given or policy.replicate
+    if options.retry < 0:
+        options.retry = policy.retry
+    if options.retry == 0 and options.repl > 1 and not both:
+        raise CommandError(
+            "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
+            f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
+        )
+    if not options.ttl:
+        options.ttl = policy.ttl
+        if 0 < policy.ttl <= delay:
+            raise CommandError(
+                f"ERR The specified DELAY is greater than TTL, which is {policy.ttl} by the policy "
+                f"of {name}. Job refused since would never be delivered"
+            )
+    return options

@@ -1,0 +1,72 @@
+"""Asks nodes, of which this one may be one, about the key of a claim, and gathers their votes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.claim import CLAIMING, Claim
+from disque_trio.node.core.key_messages import KeyMessage, Vote, read_vote
+from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.questions import CLAIM, Question, Questions
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.votes import Votes
+
+ANSWER_TIME: Final = 500  # ms that a node has for an answer
+
+
+class Ballots:
+    """Asks nodes about keys.
+
+    Args:
+        store: the jobs.
+        votes: what this node says itself.
+        questions: asks other nodes.
+        notices: what other nodes are told at the end of the turn.
+    """
+
+    def __init__(
+        self, store: JobStore, votes: Votes, questions: Questions, notices: Notices
+    ) -> None:
+        self._store = store
+        self._votes = votes
+        self._questions = questions
+        self._notices = notices
+
+    def ask(
+        self,
+        claim: Claim,
+        message: KeyMessage,
+        nodes: list[bytes],
+        judge: "Callable[[Claim, Question], None]",
+    ) -> None:
+        """Ask ``nodes``, of which this one may be one, and let ``judge`` look at the answers."""
+        own = self._store.replicas.own
+        vote: Vote | None = None
+        if own in nodes:
+            vote = (
+                self._votes.claim(message)
+                if message.op == words.CLAIM
+                else self._votes.look(message)
+            )
+        left = claim.agree_by - self._store.machine.now if claim.stage == CLAIMING else ANSWER_TIME
+        timeout = max(min(ANSWER_TIME, left), 1)
+        others = [id for id in nodes if id != own]
+        heard = partial(judge, claim)
+        question = self._questions.ask(
+            CLAIM, message.pack(), others, timeout, heard, self._notices.fields
+        )
+        claim.question = question
+        if vote is not None:
+            question.answers[own] = vote.pack()
+        judge(claim, question)
+
+
+def read_votes(question: Question) -> dict[bytes, Vote]:
+    """The answers that could be read, by node."""
+    votes: dict[bytes, Vote] = {}
+    for id, fields in question.answers.items():
+        vote = read_vote(fields)
+        if vote is not None:
+            votes[id] = vote
+    return votes

@@ -1,0 +1,116 @@
+"""An ADDJOB UNIQUE that waits until the nodes agree that its job may have its key."""
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.key_messages import KeyMessage, Vote
+from disque_trio.node.core.questions import Question
+from disque_trio.node.core.uniques import life_of
+from disque_trio.node.core.waits import ReplicationWait
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+
+LONGEST: Final = 5_000  # ms for the agreement, where the client waits for ever
+
+CLAIMING: Final = 0  # the voters are asked; nobody but this node knows the job
+COPYING: Final = 1  # copies are made
+CONFIRMING: Final = 2  # there are enough; the voters are asked once more
+AGREED: Final = 3
+
+UNDECIDED: Final = error(
+    b"NOUNIQ Too few of the nodes that decide who has this key are reachable, or a job with it may "
+    b"be on a node that is not; repeat it later, or add ANYWAY"
+)
+
+
+class Agreement:
+    """Where claims are agreed on (see ``claims``)."""
+
+    def confirm(self, claim: "Claim") -> None:
+        """Ask the voters once more, now that enough nodes have copies; when a majority still has
+        the claim, its job is added."""
+        raise NotImplementedError
+
+    def take_back(self, claim: "Claim") -> None:
+        """The job, of which there may be copies, was given up: ask for these to be forgotten. The
+        key is free only if all were; if not, whoever wants it finds the job, or nothing."""
+        raise NotImplementedError
+
+
+class Claim(ReplicationWait):
+    """The pending reply of an ADDJOB UNIQUE in a cluster.
+
+    Attributes:
+        key: of the job. lasts: it is kept for some time, whatever becomes of the job.
+        until: when it is free in any case, ms since the epoch.
+        voters: who decides.
+        stage: CLAIMING to AGREED.
+        agree_by: when to give up in the stage CLAIMING, ms.
+        again: when to go on, ms, 0: when an answer comes.
+        anyway: add the job although there is no majority.
+        waits: for copies that others confirm; else it is added as soon as the key is had.
+        question: that is open, or the last one.
+        rival: another job that goes first, and was about to be added when looked at last.
+        instead, any: see ``KeyMessage``.
+        admit: raises CommandError if the job cannot be added now.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        now: int,
+        client: Client,
+        job: Job,
+        needed: int,
+        external: bool,
+        timeout: int,
+        trailer: Trailer,
+        voters: list[bytes],
+    ) -> None:
+        super().__init__(client, job, needed, external, now + timeout if timeout else 0, 0)
+        self.key = trailer.key
+        self.lasts = trailer.key_until > 0
+        self.until = trailer.key_until or life_of(job)
+        self.voters = voters
+        self.stage = CLAIMING
+        self.agree_by = now + (timeout or LONGEST)
+        self.again = 0
+        self.anyway = False
+        self.waits = True
+        self.question: Question | None = None
+        self.rival: Vote | None = None
+        self.instead = b""
+        self.any = False
+        self.admit: Callable[[], object] = _admit
+        self._agreement = agreement
+
+    def message(self, op: int, id: bytes = b"") -> KeyMessage:
+        """What to say of its key and its job, or of the job ``id``."""
+        return KeyMessage(op, self.job.queue, self.key, id or self.job.id)
+
+    def agreed(self) -> bool:
+        if self.stage == COPYING:
+            self.stage = CONFIRMING
+            self._agreement.confirm(self)
+            return False  # if they agree this is called once more
+        return self.stage == AGREED
+
+    def refusal(self, usual: bytes) -> bytes:
+        return UNDECIDED if self.stage == CONFIRMING else usual
+
+    def try_again(self) -> bool:
+        if self.stage != CONFIRMING:
+            return False
+        if self.question is None or self.question.over:
+            self._agreement.confirm(self)
+        return True
+
+    def given_up(self) -> bool:
+        self._agreement.take_back(self)
+        return True
+
+
+def _admit() -> None:
+    """It can be added."""

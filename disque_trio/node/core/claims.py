@@ -1,0 +1,373 @@
+"""ADDJOB UNIQUE: sees to it that no two jobs of a queue with one key live at once.
+
+A node that is alone looks into its ``uniques``. In a cluster the node that got the ADDJOB asks the
+voters of the key, and needs a majority of them:
+
+1. It claims the key for the id that the job will have. Who has none for the key grants it, and
+   keeps the claim, in its file as well; who has another one says which.
+2. With a majority it adds the job as usual. If other nodes are to confirm copies, it asks the
+   voters once more when they have, and only a majority that still has the claim lets it answer.
+   So a claim whose node was not heard of any more can be passed over.
+3. It tells the voters that the job was added.
+
+If the key has another job, the nodes are asked what they know of that. If somebody holds it, its
+id is the answer, once a majority of the voters has confirmed it: nobody can pass it over then. If
+nobody does, and everybody said so, or somebody knows that it ended, the claim is repeated in its
+place. If its own node is just adding it, that is waited for. In all other cases nobody can tell
+whether it lives, and the client gets -NOUNIQ when its time is over.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.ballots import ANSWER_TIME, Ballots, read_votes
+from disque_trio.node.core.claim import (
+    AGREED,
+    CLAIMING,
+    CONFIRMING,
+    COPYING,
+    UNDECIDED,
+    Agreement,
+    Claim,
+)
+from disque_trio.node.core.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
+from disque_trio.node.core.key_messages import Vote
+from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.questions import CLAIM, Question, Questions
+from disque_trio.node.core.replication import Replication
+from disque_trio.node.core.rivals import GONE, LIVES, UNKNOWN, WAIT, Rivals
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.uniques import Uniques
+from disque_trio.node.core.votes import Votes
+from disque_trio.protocol.keyrecord import ADDED, PENDING
+from disque_trio.protocol.trailer import Trailer
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.rng import Rng
+
+PAUSE: Final = 40  # ms until an undecided claim is repeated, and up to twice as long
+
+_FLUSHED: Final = error(b"NOUNIQ job removed before the nodes agreed on its key")
+
+
+class Claims(Agreement):
+    """The ADDJOBs UNIQUE of one node.
+
+    Args:
+        store: the jobs.
+        uniques: the keys that this node knows.
+        votes: what this node says itself.
+        replication: adds jobs.
+        questions: asks other nodes.
+        notices: what other nodes are told at the end of the turn.
+        peers: the rest of the cluster.
+        rng: for pauses.
+
+    Attributes:
+        claiming: those in the stage CLAIMING, by the ids of their jobs.
+        repeats: ADDJOBs that were answered with a job that was there.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        uniques: Uniques,
+        votes: Votes,
+        replication: Replication,
+        questions: Questions,
+        notices: Notices,
+        peers: Peers,
+        rng: Rng,
+    ) -> None:
+        self._random = rng.random
+        self.machine = store.machine
+        self.claiming: dict[bytes, Claim] = {}
+        self.repeats = 0
+        self.replicated = replication.replicated
+        self._store = store
+        self._uniques = uniques
+        self._votes = votes
+        self._replication = replication
+        self._questions = questions
+        self._notices = notices
+        self._peers = peers
+        self._ballots = Ballots(store, votes, questions, notices)
+        self._rivals = Rivals(store, uniques, votes, self._ballots, questions, peers, self._verdict)
+
+    # ---- ADDJOB -----------------------------------------------------------------------------
+
+    def known(self, queue: bytes, key: bytes) -> bytes:
+        """The id of the job with this key, empty: there is none, or others have to be asked."""
+        entry = self._uniques.find(queue, key)
+        if entry is None:
+            return b""
+        alone = self._peers.size == 1
+        held = self._votes.status(entry.id) in (words.HELD, words.ADDING)
+        if (held or (entry.lasts and entry.state > PENDING)) and (alone or entry.state == ADDED):
+            self.repeats += 1
+            return entry.id
+        if alone:
+            self._uniques.drop(entry)
+        return b""
+
+    def begin(
+        self,
+        client: Client,
+        job: Job,
+        trailer: Trailer,
+        external: bool,
+        wait: bool,
+        anyway: bool,
+        timeout: int,
+        admit: Callable[[], object],
+    ) -> None:
+        """Add ``job``, which was just made, if the nodes agree that it may have its key; ``client``
+        gets the reply then. Until they do nobody sees the job."""
+        store = self._store
+        store.jobs.drop(job.id)
+        job.state = WAIT_REPL
+        needed = job.repl if external else job.repl - 1
+        voters = self._uniques.voters(job.queue, trailer.key)
+        claim = Claim(
+            self, self.machine.now, client, job, needed, external, timeout, trailer, voters
+        )
+        claim.waits = needed > 0 and (wait or external)
+        claim.anyway = anyway
+        claim.admit = admit
+        client.reply_queue.append(claim)
+        client.in_flight += 1
+        self.claiming[job.id] = claim
+        self._uniques.adding[job.id] = None
+        self._claim(claim)
+
+    def _claim(self, claim: Claim) -> None:
+        """Ask for the key."""
+        self._ask_voters(claim, not claim.waits, self._judge)
+
+    def _ask_voters(
+        self, claim: Claim, final: bool, judge: "Callable[[Claim, Question], None]"
+    ) -> None:
+        message = claim.message(words.CLAIM)
+        message.final = final
+        message.lasts = claim.lasts
+        message.left = claim.until - self.machine.now
+        message.instead = claim.instead
+        message.any = claim.any
+        self._ballots.ask(claim, message, claim.voters, judge)
+
+    def _judge(self, claim: Claim, question: Question) -> None:
+        """Look at the votes for ``claim``."""
+        if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
+            return
+        votes = read_votes(question)
+        granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
+        rival: Vote | None = None
+        for vote in votes.values():
+            if vote.id != claim.job.id:
+                if vote.state == ADDED and (vote.lasts or vote.status == words.HELD):
+                    self._answer(claim, vote.id)
+                    return
+                if rival is None or vote.state > rival.state:
+                    rival = vote
+        needed = len(claim.voters) // 2 + 1
+        if len(granted) >= needed and (rival is None or rival.state == PENDING):
+            self._had(claim)
+        elif question.over or len(granted) + len(question.waiting) < needed:
+            self._questions.close(question)
+            claim.instead = b""
+            claim.any = False
+            if rival is None:
+                self._undecided(claim)
+            else:
+                if rival.id < claim.job.id:
+                    self._withdraw(claim, [])  # of two that begin at once one goes first
+                self._rivals.look_at(claim, rival)
+
+    def _verdict(self, claim: Claim, rival: Vote, what: int) -> None:
+        """Go on now that it is known what became of the job ``rival`` that has the key."""
+        if what == LIVES:
+            self._answer(claim, rival.id)
+        elif what == WAIT:
+            if rival.id < claim.job.id:
+                claim.rival = rival
+            self._pause(claim)
+        elif what == UNKNOWN:
+            self._undecided(claim)
+        else:
+            bury = claim.message(words.BURY, rival.id)
+            self._uniques.tell(bury, self._peers.everyone())
+            self._votes.hear(bury)
+            claim.instead = rival.id
+            claim.any = what == GONE
+            self._claim(claim)
+
+    def _undecided(self, claim: Claim) -> None:
+        if claim.anyway:
+            self._had(claim)
+        else:
+            self._pause(claim)
+
+    def _pause(self, claim: Claim) -> None:
+        """Try again in a moment, if there is time left."""
+        now = self.machine.now
+        if now < claim.agree_by:
+            claim.again = min(now + PAUSE + int(self._random() * PAUSE), claim.agree_by)
+        else:
+            self._refuse(claim, UNDECIDED)
+
+    # ---- what comes of it -------------------------------------------------------------------
+
+    def _had(self, claim: Claim) -> None:
+        """The job may have its key: add it."""
+        job = claim.job
+        try:
+            claim.admit()
+        except CommandError as problem:
+            self._refuse(claim, error(str(problem)))
+            return
+        self._leave_claiming(claim)
+        store = self._store
+        machine = self.machine
+        job.dump = store.dump_number
+        store.jobs.put(job.id, job)
+        before, machine.client = machine.client, claim.client
+        if claim.waits:
+            claim.stage = COPYING
+            self._replication.add_claimed(claim)
+        else:
+            claim.stage = AGREED
+            job.state = ACTIVE
+            if claim.needed:
+                self._replication.add_async(job)
+            else:
+                self._replication.place(job)
+            self._reply(claim, b"+" + job.id + b"\r\n")
+            claim.journaled = machine.journaling
+            self._say_added(claim)
+        machine.client = before
+
+    def _leave_claiming(self, claim: Claim) -> None:
+        del self.claiming[claim.job.id]
+        if claim.question is not None:
+            self._questions.close(claim.question)
+        for other in self.claiming.values():
+            if other.again and other.key == claim.key:
+                other.again = self.machine.now  # it may have waited for this one
+
+    def _reply(self, claim: Claim, reply: bytes) -> None:
+        claim.reply = reply
+        self.machine.answered.append(claim)
+
+    def _say_added(self, claim: Claim) -> None:
+        """The job was added, and its producer is told so."""
+        job = claim.job
+        self._uniques.adding.pop(job.id, None)
+        said = claim.message(words.SAY_ADDED)
+        if not claim.external:
+            self._uniques.hold(job, ADDED)
+        self._votes.hear(said)
+        self._uniques.tell(said, claim.voters)
+
+    def _answer(self, claim: Claim, id: bytes) -> None:
+        """Answer the id of the job that has the key."""
+        self.repeats += 1
+        self._refuse(claim, b"+" + id + b"\r\n")
+
+    def _refuse(self, claim: Claim, reply: bytes) -> None:
+        """Add no job, and ``reply``."""
+        job = claim.job
+        self._leave_claiming(claim)
+        self._withdraw(claim, [])
+        self._uniques.adding.pop(job.id, None)
+        self._store.trailers.drop(job)
+        self.machine.memory.used -= JOB_OVERHEAD + len(job.body or b"")
+        self._reply(claim, reply)
+
+    def _withdraw(self, claim: Claim, more: list[bytes]) -> None:
+        """Tell the voters, and ``more``, that the job does not want the key, and never had it."""
+        said = claim.message(words.WITHDRAW)
+        self._uniques.tell(said, claim.voters + [id for id in more if id not in claim.voters])
+        self._votes.hear(said)
+
+    def forget_client(self, client: Client) -> None:
+        """``client`` has disconnected."""
+        for claim in list(self.claiming.values()):
+            if claim.client is client:
+                self._refuse(claim, b"")
+
+    # ---- the copies are there, or there will be none ------------------------------------------
+
+    def confirm(self, claim: Claim) -> None:
+        claim.instead = b""
+        self._ask_voters(claim, True, self._judge_confirmed)
+
+    def _judge_confirmed(self, claim: Claim, question: Question) -> None:
+        if claim.question is not question or claim.reply is not None or claim.stage != CONFIRMING:
+            return
+        votes = read_votes(question)
+        granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
+        needed = len(claim.voters) // 2 + 1
+        lost = len(votes) - len(granted) > len(claim.voters) - needed
+        if len(granted) >= needed or (claim.anyway and (question.over or lost)):
+            claim.stage = AGREED
+            self._questions.close(question)
+            self._say_added(claim)
+            self.replicated(claim.job)
+        elif lost:
+            self._questions.close(question)
+            self._replication.cancel(claim, UNDECIDED)
+
+    def take_back(self, claim: Claim) -> None:
+        job = claim.job
+        claim.stage = AGREED
+        if claim.question is not None:
+            self._questions.close(claim.question)
+        others = [id for id in job.delivered or () if id != self._store.replicas.own]
+        self._uniques.adding[job.id] = None
+        ended = partial(self._taken_back, claim, others)
+        question = self._questions.ask(
+            CLAIM,
+            claim.message(words.CANCEL).pack(),
+            others,
+            ANSWER_TIME,
+            ended,
+            self._notices.fields,
+        )
+        if question.over:
+            ended(question)
+
+    def _taken_back(self, claim: Claim, others: list[bytes], question: Question) -> None:
+        if question.over:
+            self._uniques.adding.pop(claim.job.id, None)
+            votes = read_votes(question)
+            kept = [id for id in others if id not in votes or votes[id].status != words.NOTHING]
+            if not kept:
+                self._withdraw(claim, others)
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """When to go on with a claim, ms; 0: not before an answer comes."""
+        return min([claim.again for claim in self.claiming.values() if claim.again], default=0)
+
+    def go_on(self, now: int) -> None:
+        """Repeat the claims whose pause is over."""
+        for claim in list(self.claiming.values()):
+            if claim.again and claim.again <= now and claim.reply is None:
+                claim.again = 0
+                rival, claim.rival = claim.rival, None
+                if now >= claim.agree_by:
+                    self._refuse(claim, UNDECIDED)
+                elif rival is not None:
+                    self._rivals.look_at(claim, rival)
+                else:
+                    self._claim(claim)
+
+    def flush(self) -> None:
+        """Give up all claims, before all jobs are forgotten."""
+        for claim in list(self.claiming.values()):
+            self._refuse(claim, _FLUSHED)

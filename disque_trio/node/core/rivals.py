@@ -1,0 +1,120 @@
+"""Finds out what became of the job that has the key which a claim wants."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.ballots import Ballots, read_votes
+from disque_trio.node.core.claim import CLAIMING, Claim
+from disque_trio.node.core.key_messages import Vote
+from disque_trio.node.core.questions import Question, Questions
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.uniques import Uniques, is_maker
+from disque_trio.node.core.votes import Votes
+from disque_trio.protocol.keyrecord import ADDED, PENDING
+
+# What became of it.
+WAIT: Final = 1  # a node is about to add it
+LIVES: Final = 2  # it was added: its id is the answer
+GONE: Final = 3  # it has ended, or was never added
+LOST: Final = 4  # only its node could know more; as long as nobody confirms it, it was not added
+UNKNOWN: Final = 5
+
+
+class Rivals:
+    """Asks the nodes about the jobs that have keys.
+
+    Args:
+        store: the jobs.
+        uniques: the keys that this node knows.
+        votes: what this node says itself.
+        ballots: asks nodes.
+        questions: what is open.
+        peers: the rest of the cluster.
+        verdict: is told what became of the job that a vote named.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        uniques: Uniques,
+        votes: Votes,
+        ballots: Ballots,
+        questions: Questions,
+        peers: Peers,
+        verdict: Callable[[Claim, Vote, int], None],
+    ) -> None:
+        self._store = store
+        self._uniques = uniques
+        self._votes = votes
+        self._ballots = ballots
+        self._questions = questions
+        self._peers = peers
+        self._verdict = verdict
+
+    def look_at(self, claim: Claim, rival: Vote) -> None:
+        """Ask everybody about the job that has the key."""
+        everyone = [self._store.replicas.own, *self._peers.everyone()]
+        judge = partial(self._judge_rival, rival)
+        self._ballots.ask(claim, claim.message(words.ASK, rival.id), everyone, judge)
+
+    def _judge_rival(self, rival: Vote, claim: Claim, question: Question) -> None:
+        """Look at what is known of the job ``rival`` that has the key."""
+        if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
+            return
+        votes = read_votes(question)
+        found = {vote.status for vote in votes.values()}
+        state = max([rival.state, *[vote.state for vote in votes.values()]])
+        lasts = rival.lasts or True in [vote.lasts for vote in votes.values()]
+        held = words.HELD in found
+        if words.ADDING in found:
+            self._questions.close(question)
+            self._verdict(claim, rival, WAIT)
+        elif state == ADDED and (held or lasts):
+            self._verdict(claim, rival, LIVES)
+        elif question.over:
+            members = [self._store.replicas.own, *self._peers.everyone()]
+            silent = [id for id in members if id not in votes]
+            if lasts and words.ENDED in found:
+                self._verdict(claim, rival, LIVES)
+            elif held:
+                self._adopt(claim, rival, votes)
+            elif words.ENDED in found or not silent:
+                self._verdict(claim, rival, GONE)
+            elif state == PENDING and False not in [is_maker(id, rival.id) for id in silent]:
+                self._verdict(claim, rival, LOST)
+            else:
+                self._verdict(claim, rival, UNKNOWN)
+
+    def _adopt(self, claim: Claim, rival: Vote, votes: dict[bytes, Vote]) -> None:
+        """Let the voters, and those that hold it, confirm the job that has the key: the node that
+        began to add it may not be there any more."""
+        said = claim.message(words.WITHDRAW)  # its own votes could be in the way
+        self._uniques.tell(said, claim.voters)
+        self._votes.hear(said)
+        message = claim.message(words.CLAIM, rival.id)
+        message.final = True
+        message.lasts = rival.lasts
+        message.left = rival.left
+        holders = [id for id, vote in votes.items() if vote.status == words.HELD]
+        nodes = claim.voters + [id for id in holders if id not in claim.voters]
+        self._ballots.ask(claim, message, nodes, partial(self._judge_adopted, rival, nodes))
+
+    def _judge_adopted(
+        self, rival: Vote, nodes: list[bytes], claim: Claim, question: Question
+    ) -> None:
+        if claim.question is not question or claim.reply is not None or claim.stage != CLAIMING:
+            return
+        votes = read_votes(question)
+        having = [id for id, vote in votes.items() if vote.id == rival.id]
+        held = words.HELD in [votes[id].status for id in having]
+        agree = len([id for id in having if id in claim.voters])
+        if held and agree >= len(claim.voters) // 2 + 1:
+            said = claim.message(words.SAY_ADDED, rival.id)
+            self._uniques.tell(said, nodes)
+            self._votes.hear(said)
+            self._verdict(claim, rival, LIVES)
+        elif question.over:
+            self._verdict(claim, rival, UNKNOWN)

@@ -1,0 +1,281 @@
+"""The keys of ADDJOB UNIQUE that this node knows of: which job has which key of which queue.
+
+An entry is there for a job that this node holds, and for one that it voted for (see ``claims``),
+wherever that is. It goes when the job ends, or, if the key was given a time, when that is over.
+What ended elsewhere and was not told here stays until the job's time to live is over: whoever wants
+the key then asks the other nodes whether the job is still there.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import ACKED, WAIT_REPL, Job
+from disque_trio.node.core.key_messages import FREE, KeyMessage
+from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.registry import SHARDS, Registry
+from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord
+from disque_trio.respserver.machine import Machine
+
+VOTERS: Final = 3  # nodes that are asked for a key
+ENTRY_OVERHEAD: Final = 400  # bytes beside those of key and queue
+MAX_REFUSED: Final = 10_000  # jobs whose copies are refused; up to twice as many are remembered
+_SLACK: Final = 60_000  # ms that the clocks of nodes may differ by
+
+
+class Entry:
+    """A key that a job has.
+
+    Attributes:
+        queue, key, id: the job ``id`` of ``queue``.
+        state: PENDING, CONFIRMED or ADDED (see ``keyrecord``).
+        lasts: it stays until ``until``, whatever becomes of the job.
+        until: when it goes in any case, ms since the epoch.
+        written: the append-only file has a record of it.
+    """
+
+    __slots__ = ("id", "key", "lasts", "queue", "state", "until", "written")
+
+    def __init__(
+        self, queue: bytes, key: bytes, id: bytes, state: int, lasts: bool, until: int
+    ) -> None:
+        self.queue = queue
+        self.key = key
+        self.id = id
+        self.state = state
+        self.lasts = lasts
+        self.until = until
+        self.written = False
+
+
+class Uniques:
+    """The keys that one node knows of.
+
+    Args:
+        machine: whose time, memory account and journal are used.
+        peers: the rest of the cluster.
+        replicas: knows who may hold a job.
+        trailers: have the keys of the jobs held.
+        notices: what other nodes are told at the end of the turn.
+        packets: makes this node's packets.
+
+    Attributes:
+        entries: by queue and key (see ``place``).
+        adding: ids of the jobs that are about to be added, or given up, by this node: nobody can
+            say yet what becomes of them.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        peers: Peers,
+        replicas: Replicas,
+        trailers: Trailers,
+        notices: Notices,
+        packets: PacketWriter,
+    ) -> None:
+        self.entries: Registry[Entry] = Registry()
+        self.adding: dict[bytes, None] = {}
+        self._machine = machine
+        self._peers = peers
+        self._replicas = replicas
+        self._trailers = trailers
+        self._notices = notices
+        self._packets = packets
+        self._refused: dict[bytes, None] = {}
+        self._older: dict[bytes, None] = {}
+        self._swept = 0
+
+    # ---- entries ----------------------------------------------------------------------------
+
+    def find(self, queue: bytes, key: bytes) -> Entry | None:
+        """Who has the key, if it is not free."""
+        entry = self.entries.get(place(queue, key))
+        if entry is not None and entry.until <= self._machine.now:
+            self._remove(entry)
+            return None
+        return entry
+
+    def of(self, job: Job) -> Entry | None:
+        """The entry of the key of ``job``, if it has one."""
+        trailer = self._trailers.of(job)
+        if trailer is None or not trailer.key:
+            return None
+        entry = self.find(job.queue, trailer.key)
+        return entry if entry is not None and entry.id == job.id else None
+
+    def add(
+        self, queue: bytes, key: bytes, id: bytes, state: int, lasts: bool, until: int
+    ) -> Entry:
+        """Give a key, which must be free, to the job ``id``."""
+        entry = Entry(queue, key, id, state, lasts, until)
+        self.entries.put(place(queue, key), entry)
+        self._machine.memory.used += counted(entry)
+        return entry
+
+    def raise_to(self, entry: Entry, state: int) -> None:
+        """Note that no less than ``state`` is known of ``entry``."""
+        if entry.state < state:
+            entry.state = state
+            if entry.lasts:
+                self.note(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """The key is free."""
+        self._remove(entry)
+        if entry.written and self._machine.journaling:
+            self._machine.journal.append(_record(entry, 0))
+
+    def _remove(self, entry: Entry) -> None:
+        self.entries.drop(place(entry.queue, entry.key))
+        self._machine.memory.used -= counted(entry)
+
+    def note(self, entry: Entry) -> None:
+        """Note ``entry`` in the journal."""
+        if self._machine.journaling:
+            self._machine.journal.append(_record(entry, entry.until))
+            entry.written = True
+
+    # ---- jobs that have keys ----------------------------------------------------------------
+
+    def hold(self, job: Job, state: int) -> None:
+        """This node holds ``job`` now: nobody else gets its key from here, if it has one."""
+        trailer = self._trailers.of(job)
+        if trailer is None or not trailer.key or job.state == ACKED:
+            return
+        entry = self.find(job.queue, trailer.key)
+        if entry is None:
+            until = min(trailer.key_until or job.etime * 1000 + 1000, MAX_UNTIL)
+            if until > self._machine.now:
+                lasts = trailer.key_until > 0
+                self.add(job.queue, trailer.key, job.id, state, lasts, until)
+        elif entry.id == job.id:
+            self.raise_to(entry, state)
+
+    def outlives(self, job: Job) -> None:
+        """The file will not know ``job`` any more; it has to know a key that was given a time."""
+        entry = self.of(job)
+        if entry is not None and entry.lasts and not entry.written:
+            self.note(entry)
+
+    def left(self, job: Job) -> None:
+        """``job`` leaves the memory of this node."""
+        if job.state == WAIT_REPL:
+            self.adding.pop(job.id, None)  # it was not added yet
+        else:
+            self.ended(job)
+
+    def ended(self, job: Job) -> None:
+        """``job`` ends, in whatever way."""
+        self.adding.pop(job.id, None)
+        entry = self.of(job)
+        if entry is None:
+            return
+        if entry.lasts:
+            self.raise_to(entry, ADDED)
+            self.outlives(job)
+            return
+        self.drop(entry)
+        holders = self._replicas.of(job)
+        own = self._replicas.own
+        # One of them says so to the voters that hold no copy.
+        makers = [id for id in holders if is_maker(id, job.id)] or [min(holders, default=own)]
+        if makers[0] == own and not self._machine.loading:
+            others = [id for id in self.voters(job.queue, entry.key) if id not in holders]
+            self.tell(KeyMessage(FREE, job.queue, entry.key, job.id), others)
+
+    # ---- other nodes ------------------------------------------------------------------------
+
+    def voters(self, queue: bytes, key: bytes) -> list[bytes]:
+        """The nodes that decide who has a key: those that come first by rendezvous hashing, of all
+        that are known, this one among them."""
+        nodes = [self._replicas.own, *self._peers.everyone()]
+        if len(nodes) > VOTERS:
+            what = place(queue, key)
+            ranked = sorted([(blake2b(id + what, digest_size=8).digest(), id) for id in nodes])
+            nodes = [id for _, id in ranked[:VOTERS]]
+        return nodes
+
+    def tell(self, message: KeyMessage, nodes: list[bytes]) -> None:
+        """Tell ``nodes``, this one left out, at the end of the turn, behind copies of jobs."""
+        if nodes:
+            packet = self._packets.fields(bus.QUESTION, message.untracked())
+            for id in nodes:
+                if id != self._replicas.own and self._peers.understands(id):
+                    self._notices.fields.append((id, packet))
+
+    def refuse(self, id: bytes) -> None:
+        """Take no copy of the job ``id`` any more: it was given up."""
+        if len(self._refused) >= MAX_REFUSED:
+            self._older = self._refused
+            self._refused = {}
+        self._refused[id] = None
+
+    def refuses(self, id: bytes) -> bool:
+        """Whether the job ``id`` was given up."""
+        return id in self._refused or id in self._older
+
+    # ---- files, and time --------------------------------------------------------------------
+
+    def load(self, record: KeyRecord) -> None:
+        """Load a record of the append-only file; what is there of the key is older."""
+        entry = self.entries.get(place(record.queue, record.key))
+        if entry is not None:
+            self._remove(entry)
+        if record.until > self._machine.now:
+            queue, key, id, until, state, lasts = record
+            self.add(queue, key, id, state, lasts, until).written = True
+
+    def dump_shard(self, number: int) -> list[bytes]:
+        """The records of the keys in shard ``number`` that are not free."""
+        records: list[bytes] = []
+        for entry in self.entries.shards[number].values():
+            if entry.until > self._machine.now:
+                records.append(_record(entry, entry.until))
+                entry.written = True
+        return records
+
+    def sweep(self, count: int) -> None:
+        """Forget the keys in the next ``count`` shards whose time is over."""
+        if self.entries.count == 0:
+            return
+        now = self._machine.now
+        for _ in range(count):
+            self._swept = (self._swept + 1) % SHARDS
+            for entry in list(self.entries.shards[self._swept].values()):
+                if entry.until <= now:
+                    self._remove(entry)
+        self.entries.tidy(count)
+
+    def flush(self) -> None:
+        """Forget everything; the memory account is cleared by whoever calls this."""
+        self.entries.hand_over()
+        self.adding.clear()
+
+
+def place(queue: bytes, key: bytes) -> bytes:
+    """Queue and key as one text."""
+    return b"%d:%b%b" % (len(queue), queue, key)
+
+
+def counted(entry: Entry) -> int:
+    """What the memory account has for ``entry``, bytes."""
+    return ENTRY_OVERHEAD + len(entry.queue) + 2 * len(entry.key)
+
+
+def life_of(job: Job) -> int:
+    """When nobody can hold ``job`` any more, ms since the epoch."""
+    return job.etime * 1000 + _SLACK
+
+
+def is_maker(node: bytes, job: bytes) -> bool:
+    """Whether the job with the id ``job`` was made by ``node``."""
+    return job[2:10] == node[:8]
+
+
+def _record(entry: Entry, until: int) -> bytes:
+    return KeyRecord(entry.queue, entry.key, entry.id, until, entry.state, entry.lasts).pack()

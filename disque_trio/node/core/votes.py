@@ -1,0 +1,138 @@
+"""What this node answers when a node asks for a key of ADDJOB UNIQUE (see ``claims``)."""
+
+from disque_trio.eventlog import schema
+from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, QUEUED, WAIT_REPL
+from disque_trio.node.core.key_messages import KeyMessage, Vote, read_message
+from disque_trio.node.core.questions import CLAIM, Questions
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.uniques import Entry, Uniques
+from disque_trio.protocol.fields import Field
+from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, PENDING
+
+
+class Votes:
+    """The answers of one node to questions about keys.
+
+    Args:
+        store: the jobs.
+        uniques: the keys.
+        tombstones: the jobs that have ended.
+        questions: where other nodes ask.
+    """
+
+    def __init__(
+        self, store: JobStore, uniques: Uniques, tombstones: Tombstones, questions: Questions
+    ) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._uniques = uniques
+        self._tombstones = tombstones
+        questions.answerers[CLAIM] = self._answer
+
+    def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Answer a question of ``sender``. Raises FieldsError."""
+        message = read_message(fields)
+        vote: Vote | None = None
+        if message.op == words.CLAIM:
+            vote = self.claim(message)
+        elif message.op == words.ASK:
+            vote = self.look(message)
+        elif message.op == words.CANCEL:
+            vote = self._cancel(message)
+        else:
+            self.hear(message)
+        return None if vote is None else vote.pack()
+
+    def status(self, id: bytes) -> int:
+        """What this node knows of the job ``id``: NOTHING, ADDING, HELD or ENDED."""
+        if id in self._uniques.adding:
+            return words.ADDING
+        job = self._store.jobs.get(id)
+        if job is None:
+            return words.ENDED if self._tombstones.has(id) else words.NOTHING
+        if job.state == ACKED:
+            return words.ENDED
+        return words.ADDING if job.state == WAIT_REPL else words.HELD
+
+    def claim(self, message: KeyMessage) -> Vote | None:
+        """Give the key to a job unless another one has it; None: this node takes nothing now."""
+        uniques = self._uniques
+        entry = uniques.find(message.queue, message.key)
+        if entry is not None and entry.id != message.id:
+            if not self._may_go(entry, message):
+                return self._vote(entry, entry.id)
+            uniques.drop(entry)
+            entry = None
+        state = CONFIRMED if message.final else PENDING
+        if entry is None:
+            machine = self._machine
+            if machine.write_problem or machine.memory.used > machine.memory.evict_above:
+                return None
+            until = machine.now + message.left
+            queue = self._store.one_name(message.queue)
+            entry = uniques.add(queue, message.key, message.id, state, message.lasts, until)
+            uniques.note(entry)
+        else:
+            if entry.state < state:
+                entry.state = state
+                uniques.note(entry)
+        return self._vote(entry, message.id)
+
+    def _may_go(self, entry: Entry, message: KeyMessage) -> bool:
+        """Whether the job that has the key is gone, as far as the node that asks and this one
+        know."""
+        return (
+            entry.id == message.instead
+            and (message.any or entry.state == PENDING)
+            and self.status(entry.id) not in (words.HELD, words.ADDING)
+        )
+
+    def look(self, message: KeyMessage) -> Vote:
+        """What is known of a job."""
+        return self._vote(self._uniques.find(message.queue, message.key), message.id)
+
+    def _vote(self, entry: Entry | None, id: bytes) -> Vote:
+        """What is known of the job ``id``, and of ``entry`` if that is of this job."""
+        if entry is None or entry.id != id:
+            return Vote(id, 0, False, 0, self.status(id))
+        left = max(entry.until - self._machine.now, 1)
+        return Vote(id, entry.state, entry.lasts, left, self.status(id))
+
+    def _cancel(self, message: KeyMessage) -> Vote:
+        """Forget the copy of a job that was not added, unless somebody relies on it."""
+        store = self._store
+        uniques = self._uniques
+        entry = uniques.find(message.queue, message.key)
+        job = store.jobs.get(message.id)
+        relied = entry is not None and entry.id == message.id and entry.state > PENDING
+        if job is None:
+            uniques.refuse(message.id)
+        elif (
+            not relied
+            and job.state != ACKED
+            and job.state != QUEUED
+            and not job.flags & FLAG_DELIVERED
+        ):
+            uniques.refuse(message.id)
+            if store.notes.eventing:
+                store.notes.note(schema.DELETED, job, schema.BY_PEER)
+            store.let_go(job)  # who has the key is not decided by this
+        return self._vote(entry, message.id)
+
+    def hear(self, message: KeyMessage) -> None:
+        """Handle a message to which no answer is wanted."""
+        if message.op == words.BURY:
+            if self.status(message.id) == words.NOTHING:
+                self._uniques.refuse(message.id)
+            return
+        entry = self._uniques.find(message.queue, message.key)
+        if entry is None or entry.id != message.id:
+            return
+        held = self.status(message.id) == words.HELD
+        free = message.op == words.WITHDRAW or (message.op == words.FREE and not entry.lasts)
+        if free and not held:
+            self._uniques.drop(entry)
+        elif message.op == words.SAY_ADDED:
+            self._uniques.raise_to(entry, ADDED)

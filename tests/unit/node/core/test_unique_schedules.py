@@ -1,0 +1,31 @@
+"""Keys of ADDJOB UNIQUE under random schedules: kills, cut links, lost and late packets."""
+
+import os
+
+import pytest
+
+from tests.support.unique_world import UniqueWorld
+
+SEEDS = int(os.environ.get("UNIQUE_SEEDS", "12"))  # a run; hundreds a minute
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["while-it-lives", "for"])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_no_two_jobs_with_one_key_live_and_what_is_answered_exists(size: int, kept: bool) -> None:
+    added = 0
+    for seed in range(SEEDS):
+        world = UniqueWorld(seed, size, kept)
+        world.run(300)
+        assert not world.problems, (seed, world.problems, "\n".join(world.log))
+        added += sum(len(ids) for ids in world.answered.values())
+    assert added > SEEDS
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_without_faults_every_producer_gets_an_id(size: int) -> None:
+    for seed in range(SEEDS):
+        world = UniqueWorld(seed, size, False)
+        world.patient = True
+        world.run(200, faults=False)
+        assert not world.problems, (seed, world.problems, "\n".join(world.log))
+        assert not world.undecided, (seed, "\n".join(world.log))

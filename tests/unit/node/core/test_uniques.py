@@ -1,0 +1,339 @@
+"""ADDJOB UNIQUE: no second job with a key, on one node and in a cluster that is well."""
+
+from io import BytesIO
+from tempfile import TemporaryFile
+
+import hiredis
+import pytest
+
+from disque_trio.aof.compact import compact
+from disque_trio.aof.format import RecordReader
+from disque_trio.protocol.bus import GOTJOB, packet_type
+from tests.support.mesh import Mesh
+from tests.support.node_bench import START, Bench
+
+FOR_10 = ("UNIQUE", "k", "FOR", "10")
+
+
+def started_again(old: Bench, data: bytes | None = None) -> Bench:
+    """A node with the file of ``old``, or with ``data``."""
+    bench = Bench(seed=77, id=old.node.id)
+    bench.now = bench.node.now = old.now
+    for record in RecordReader(BytesIO(b"".join(old.node.journal) if data is None else data)):
+        bench.node.load_record(record, False)
+    return bench
+
+
+def journaling() -> Bench:
+    bench = Bench()
+    bench.node.journaling = True
+    return bench
+
+
+def rewritten(bench: Bench) -> bytes:
+    bench.node.start_dump()
+    records, all_of_it = bench.node.dump_step(100_000, 1 << 30)
+    assert all_of_it
+    return b"".join(records)
+
+
+def compacted(bench: Bench) -> bytes:
+    data = b"".join(bench.node.journal)
+    with TemporaryFile() as out:
+        compact(BytesIO(data), len(data), out, bench.now // 1000)  # type: ignore[arg-type]
+        out.seek(0)
+        return out.read()
+
+
+# ---- one node ------------------------------------------------------------------------------------
+
+
+def test_a_repeat_gets_the_same_id_and_adds_nothing() -> None:
+    bench = Bench()
+    id = bench.add("q", "a", "UNIQUE", "k")
+    assert bench.add("q", "b", "UNIQUE", "k") == id
+    assert bench.number_queued() == 1
+    assert bench.info("stats")["total_jobs_repeated"] == "1"
+    assert bench.info("jobs")["unique_keys"] == "1"
+
+
+def test_a_key_is_of_one_queue() -> None:
+    bench = Bench()
+    assert bench.add("q", "a", "UNIQUE", "k") != bench.add("r", "a", "UNIQUE", "k")
+    assert bench.add("q", "a", "UNIQUE", "k") != bench.add("q", "a", "UNIQUE", "l")
+
+
+@pytest.mark.parametrize("end", ["ACKJOB", "FASTACK", "DELJOB", "TTL"])
+def test_the_key_is_free_when_the_job_has_ended(end: str) -> None:
+    bench = Bench()
+    empty = bench.node.memory.used
+    id = bench.add("q", "a", "UNIQUE", "k", "TTL", 5)
+    bench.get()
+    assert bench.add("q", "a", "UNIQUE", "k") == id  # taken, not ended
+    if end == "TTL":
+        bench.advance(7)
+    else:
+        bench(end, id)
+    assert bench.info("jobs")["unique_keys"] == "0"
+    assert bench.add("q", "a", "UNIQUE", "k") != id
+    assert bench.node.memory.used == bench.counted_memory() > empty
+
+
+def test_with_for_the_key_is_kept_whatever_came_of_the_job() -> None:
+    bench = Bench()
+    id = bench.add("q", "a", *FOR_10)
+    bench("ACKJOB", id)
+    bench.advance(9.9)
+    assert bench.add("q", "a", *FOR_10) == id
+    bench.advance(0.2)
+    assert bench.add("q", "a", *FOR_10) != id
+
+
+def test_with_for_the_key_is_free_then_although_the_job_lives() -> None:
+    bench = Bench()
+    id = bench.add("q", "a", *FOR_10)
+    bench.advance(10)
+    assert bench.add("q", "a", *FOR_10) != id
+    assert bench.number_queued() == 2
+
+
+def test_what_is_over_is_forgotten_in_time() -> None:
+    bench = Bench()
+    for number in range(50):
+        bench("ACKJOB", bench.add("q", "a", "UNIQUE", number, "FOR", 1))
+    bench.advance(2)
+    for _ in range(100):
+        bench.node.cron(bench.now)
+    assert bench.info("jobs")["unique_keys"] == "0"
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_a_flush_forgets_the_keys() -> None:
+    bench = Bench()
+    id = bench.add("q", "a", *FOR_10)
+    bench.node.flush()
+    assert bench.add("q", "a", *FOR_10) != id
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_a_repeat_is_answered_where_nothing_could_be_added() -> None:
+    bench = Bench()
+    id = bench.add("q", "a", "UNIQUE", "k")
+    assert bench.add("q", "a", "MAXLEN", 1, "UNIQUE", "k") == id
+    bench("PAUSE", "q", "in")
+    assert bench.add("q", "a", "UNIQUE", "k") == id
+    assert bench.error("ADDJOB", "q", "a", 0, "UNIQUE", "l").startswith("PAUSED ")
+
+
+def test_show_names_the_key() -> None:
+    bench = Bench()
+    assert bench.show(bench.add("q", "a", "UNIQUE", "k"))[b"unique-key"] == b"k"
+    assert b"unique-key" not in bench.show(bench.add("q", "a"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("UNIQUE",),
+        ("UNIQUE", ""),
+        ("UNIQUE", "k" * (64 * 1024 + 1)),
+        ("UNIQUE", "k" * 10_000_000),
+        ("UNIQUE", "k", "UNIQUE", "k"),
+        ("FOR", "10"),
+        ("ANYWAY",),
+        ("UNIQUE", "k", "FOR"),
+        ("UNIQUE", "k", "FOR", "0"),
+        ("UNIQUE", "k", "FOR", "-1"),
+        ("UNIQUE", "k", "FOR", "1.5"),
+        ("UNIQUE", "k", "FOR", "4294967296"),
+        ("UNIQUE", "k", "FOR", "9" * 30),
+        ("UNIQUE", "k", "FOR", "1", "FOR", "2"),
+    ],
+)
+def test_bad_options_are_refused(options: tuple[str, ...]) -> None:
+    bench = Bench()
+    assert bench.error("ADDJOB", "q", "a", 0, *options).startswith("ERR ")
+    assert bench.node.memory.used == bench.counted_memory() == 0
+
+
+def test_the_longest_key_and_odd_bytes_are_taken() -> None:
+    bench = Bench()
+    for key in (b"k" * 64 * 1024, b"\r\n\0", b"maxlen", b"unique"):
+        id = bench("ADDJOB", "q", "a", 0, "UNIQUE", key, "ANYWAY")
+        assert bench("ADDJOB", "q", "a", 0, "unique", key) == id
+
+
+# ---- its file ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [None, rewritten, compacted])
+def test_keys_survive_a_restart(how: object) -> None:
+    bench = journaling()
+    living = bench.add("q", "a", "UNIQUE", "living")
+    lasting = bench.add("q", "a", "UNIQUE", "lasting", "FOR", 10)
+    kept = bench.add("q", "a", "UNIQUE", "kept", "FOR", 10)
+    done = bench.add("q", "a", "UNIQUE", "done")
+    once = bench.add("r", "a", "UNIQUE", "once", "FOR", 10, "RETRY", 0, "REPLICATE", 1)
+    bench("ACKJOB", kept, done)
+    assert bench.get("r") == once
+    again = started_again(bench, how(bench) if callable(how) else None)
+    assert again.add("q", "a", "UNIQUE", "living") == living
+    assert again.add("q", "a", "UNIQUE", "lasting") == lasting
+    assert again.add("q", "a", "UNIQUE", "kept") == kept
+    assert again.add("r", "a", "UNIQUE", "once") == once
+    assert again.add("q", "a", "UNIQUE", "done") != done
+    assert again.node.memory.used == again.counted_memory()
+
+
+def test_a_key_whose_time_is_over_is_not_loaded() -> None:
+    bench = journaling()
+    kept = bench.add("q", "a", *FOR_10)
+    bench("ACKJOB", kept)
+    bench.now = START + 10_000
+    assert started_again(bench).info("jobs")["unique_keys"] == "0"
+    assert compacted(bench) == b""
+
+
+# ---- a cluster -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("ASYNC",), ("REPLICATE", 1), ("REPLICATE", 2)])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_repeat_at_another_node_gets_the_same_id(size: int, options: tuple[str]) -> None:
+    mesh = Mesh(size)
+    id = mesh.add(0, *options, "UNIQUE", "k")
+    assert {mesh.add(index, *options, "UNIQUE", "k") for index in range(size)} == {id}
+    mesh[1]("ACKJOB", id)
+    mesh.advance(2)
+    assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
+    assert mesh.add(size - 1, "UNIQUE", "k") != id
+
+
+def test_of_two_adds_at_once_one_wins() -> None:
+    mesh = Mesh(3)
+    clients = [bench.client() for bench in mesh.nodes]
+    for bench, client in zip(mesh.nodes, clients, strict=True):
+        bench.send(client, "ADDJOB", "q", "a", 2000, "UNIQUE", "k")
+    mesh.advance(2)
+    replies = [bench.replies(c) for bench, c in zip(mesh.nodes, clients, strict=True)]
+    assert len({str(reply) for reply in replies}) == 1
+    assert isinstance(replies[0][0], (bytes, str))
+    assert sum(bench.number_queued() for bench in mesh.nodes) == 1
+
+
+def test_without_a_majority_nothing_is_added_unless_anyway() -> None:
+    mesh = Mesh(3)
+    mesh.isolate(0)
+    bench = mesh[0]
+    mesh.peers[0].reachable = []
+    bench.send(bench.me, "ADDJOB", "q", "a", 200, "REPLICATE", 1, "UNIQUE", "k")
+    mesh.advance(1)
+    (reply,) = bench.replies(bench.me)
+    assert isinstance(reply, hiredis.ReplyError)
+    assert str(reply).startswith("NOUNIQ ")
+    assert bench.node.memory.used == bench.counted_memory()
+    here = mesh.add(0, "REPLICATE", 1, "UNIQUE", "k", "ANYWAY")
+    there = mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY")
+    assert here != there  # either side of the partition
+    assert mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY") == there
+
+
+def test_what_cannot_be_added_leaves_the_key_free() -> None:
+    mesh = Mesh(3)
+    for bench in mesh.nodes:
+        bench("PAUSE", "q", "in")
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", "a", 200, "UNIQUE", "k")
+    mesh.settle()
+    (reply,) = bench.replies(bench.me)
+    assert str(reply).startswith("PAUSED ")
+    assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
+    assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_a_client_that_leaves_leaves_no_copy_and_no_key() -> None:
+    mesh = Mesh(3)
+    bench = mesh[0]
+    client = bench.client()
+    mesh.lose = lambda source, target, packet: source == 2 and packet_type(packet) == GOTJOB
+    bench.send(client, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 3)
+    mesh.settle()
+    assert mesh[1].node.store.jobs.count == 1
+    mesh.lose = lambda source, target, packet: False
+    bench.disconnect(client)
+    mesh.advance(1)
+    assert [bench.node.store.jobs.count for bench in mesh.nodes] == [0, 0, 0]
+    assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
+
+
+def test_replies_stay_in_the_order_of_the_requests() -> None:
+    mesh = Mesh(3)
+    bench = mesh[0]
+    for words in (["UNIQUE", "k"], ["REPLICATE", "1"], ["UNIQUE", "k"], ["UNIQUE", "l"]):
+        bench.send(bench.me, "ADDJOB", "q", "a", 0, *words)
+    mesh.advance(1)
+    first, plain, repeat, other = bench.replies(bench.me)
+    assert first == repeat
+    assert len({first, plain, other}) == 3
+
+
+def test_a_node_that_leaves_has_the_job_added_elsewhere() -> None:
+    mesh = Mesh(3)
+    mesh[0].node.set_leaving(True)
+    id = mesh.add(0, "REPLICATE", 1, "UNIQUE", "k")
+    assert mesh.add(0, "REPLICATE", 1, "UNIQUE", "k") == id
+    assert mesh.add(1, "REPLICATE", 1, "UNIQUE", "k") == id
+    assert len(mesh.holders(id)) == 1
+
+
+def test_a_job_that_moves_keeps_its_key() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "RETRY", 0, "REPLICATE", 1, "UNIQUE", "k")
+    taker = mesh[1].block()
+    mesh.advance(1)
+    assert mesh[1].got(taker) == id
+    assert mesh.holders(id) == [1]
+    assert {mesh.add(i, "RETRY", 0, "REPLICATE", 1, "UNIQUE", "k") for i in range(3)} == {id}
+
+
+def test_beside_a_c_node_the_option_is_refused() -> None:
+    mesh = Mesh(2)
+    mesh.c_nodes = {1}
+    mesh.peers[0].judge_extensions()
+    assert mesh[0].error("ADDJOB", "q", "a", 0, "UNIQUE", "k").startswith("NOEXT ")
+
+
+def test_another_node_ends_what_a_killed_one_began() -> None:
+    """It was killed when one node had a copy: its producer repeats, and gets that."""
+    mesh = Mesh(3)
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 2)
+    while not mesh[1].node.store.jobs.count + mesh[2].node.store.jobs.count:
+        mesh._commit()
+        source, target, packet = mesh.moving.popleft()
+        mesh[target].node.receive(mesh.ids[source], packet, mesh[target].now)
+    mesh.isolate(0)
+    (id,) = [job.id for b in mesh.nodes[1:] for job in b.node.store.jobs.values()]
+    assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2) == id
+    assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
+    mesh.rejoin(0)
+    mesh.advance(1)
+    assert bench.replies(bench.me) == [id]
+
+
+def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over() -> None:
+    mesh = Mesh(3)
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 2)
+    mesh._commit()
+    for target in (1, 2):
+        moves = [move for move in mesh.moving if move[1] == target]
+        mesh[target].node.receive(mesh.ids[0], moves[0][2], mesh[target].now)
+    mesh.isolate(0)
+    id = mesh.add(1, "UNIQUE", "k", "REPLICATE", 2)
+    assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
+    mesh.rejoin(0)
+    bench.replies(bench.me)
+    mesh.advance(6)
+    assert bench.replies(bench.me) in ([id], [])
+    assert sum(b.number_queued() for b in mesh.nodes) == 1

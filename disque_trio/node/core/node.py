@@ -28,6 +28,7 @@ from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.timers import sooner
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.updates import Updates
@@ -200,15 +201,19 @@ class Node(Machine):
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
-        due = _sooner(self.store.timers.next_due(), self.next_wait_end())
+        due = self.store.timers.next_due()
+        if end := self.next_wait_end():
+            due = sooner(due, end)
         if self.waits.attempts:
-            due = _sooner(due, self.waits.next_due())
+            due = sooner(due, self.waits.next_due())
         if self.federation.questions:
-            due = _sooner(due, self.federation.questions[0][0])
-        due = _sooner(due, self.exports.next_due())
+            due = sooner(due, self.federation.questions[0][0])
+        if offer := self.exports.next_due():
+            due = sooner(due, offer)
         if self.questions.open:
-            due = _sooner(due, self.questions.next_due())
-        due = _sooner(_sooner(due, self.job_waits.due), self.updates.due)
+            due = sooner(due, self.questions.next_due())
+        if self.job_waits.due or self.updates.due:
+            due = sooner(sooner(due, self.job_waits.due), self.updates.due)
         if self.store.freeing is not None:
             return self.now
         return due
@@ -379,11 +384,6 @@ class Node(Machine):
         self.journal.clear()
         self.flushed = True
         self.store.flush()
-
-
-def _sooner(due: int, other: int) -> int:
-    """The earlier of two times, of which 0 is never."""
-    return other if other and (due == 0 or other < due) else due
 
 
 def job_entry(job: Job, queue: Queue, withcounters: bool) -> bytes:

@@ -66,8 +66,7 @@ class Node(Machine):
     Attributes:
         notes: the events of jobs, for an event log.
         queues: all queues.
-        replicas: who may hold the jobs.
-        waits: the clients that wait for copies.
+        replicas: who may hold the jobs. waits: the clients that wait for copies.
         store: the jobs.
         exports: the jobs that other nodes want.
         replication: adds jobs and copies them.
@@ -239,6 +238,7 @@ class Node(Machine):
 
     def roll_back(self, refusal: bytes) -> None:
         super().roll_back(refusal)
+        self.updates.refuse(refusal)
         self._notices.drop()
 
     def commit(self) -> None:

@@ -35,6 +35,7 @@ from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.timers import sooner
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.uniques import Uniques
@@ -74,8 +75,7 @@ class Node(Machine):
     Attributes:
         notes: the events of jobs, for an event log.
         queues: all queues.
-        replicas: who may hold the jobs.
-        waits: the clients that wait for copies.
+        replicas: who may hold the jobs. waits: the clients that wait for copies.
         store: the jobs.
         exports: the jobs that other nodes want.
         replication: adds jobs and copies them.
@@ -249,17 +249,21 @@ class Node(Machine):
 
     def next_wake(self) -> int:
         """When ``tick`` has to be called, ms since the epoch; 0: not before something happens."""
-        due = _sooner(self.store.timers.next_due(), self.wait_ends.next_due())
+        due = self.store.timers.next_due()
+        if end := self.wait_ends.next_due():
+            due = sooner(due, end)
         if self.waits.attempts:
-            due = _sooner(due, self.waits.next_due())
+            due = sooner(due, self.waits.next_due())
         if self.federation.questions:
-            due = _sooner(due, self.federation.questions[0][0])
-        due = _sooner(due, self.exports.next_due())
+            due = sooner(due, self.federation.questions[0][0])
+        if offer := self.exports.next_due():
+            due = sooner(due, offer)
         if self.questions.open:
-            due = _sooner(due, self.questions.next_due())
+            due = sooner(due, self.questions.next_due())
         if self.claims.claiming:
-            due = _sooner(due, self.claims.next_due())
-        due = _sooner(_sooner(due, self.job_waits.due), self.updates.due)
+            due = sooner(due, self.claims.next_due())
+        if self.job_waits.due or self.updates.due:
+            due = sooner(sooner(due, self.job_waits.due), self.updates.due)
         if self.store.freeing is not None or self.redrives.waiting:
             return self.now
         return due
@@ -288,6 +292,7 @@ class Node(Machine):
 
     def roll_back(self, refusal: bytes) -> None:
         super().roll_back(refusal)
+        self.updates.refuse(refusal)
         self._notices.drop()
 
     def commit(self) -> None:
@@ -449,8 +454,3 @@ class Node(Machine):
         self.journal.clear()
         self.flushed = True
         self.store.flush()
-
-
-def _sooner(due: int, other: int) -> int:
-    """The earlier of two times, of which 0 is never."""
-    return other if other and (due == 0 or other < due) else due

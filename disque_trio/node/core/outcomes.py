@@ -8,12 +8,15 @@ memory account; what would be forgotten first anyway makes room.
 """
 
 from heapq import heappop, heappush
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from disque_trio.node.core.job import ACKED, FLAG_TRAILER, FLAG_WATCHED, Job, id_minutes
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import trailer as endings
 from disque_trio.respserver.machine import Machine
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 RING: Final = 16_384  # ids of jobs that were acknowledged last, or expired
 DEFAULT_RESULT_TTL: Final = 60  # s
@@ -154,9 +157,9 @@ class Outcomes:
         self._machine = machine
         self._trailers = trailers
         self._recent = [b""] * RING
-        self._next = 0
+        self._next: i64 = 0
         self._expired = [b""] * RING
-        self._next_expired = 0
+        self._next_expired: i64 = 0
 
     # ---- how jobs end -----------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class Outcomes:
                 self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
                 return
             self._tell(job, _JUST_ACKED)
-        at = self._next
+        at: i64 = self._next
         self._recent[at] = job.id
         self._next = (at + 1) & _RING_MASK
 

@@ -109,3 +109,8 @@ class JobTimers:
         self._order.clear()
         self._number = -1
         return buckets
+
+
+def sooner(due: int, other: int) -> int:
+    """The earlier of two times (ms), of which 0 is never."""
+    return other if other and (due == 0 or other < due) else due

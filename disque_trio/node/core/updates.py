@@ -363,6 +363,14 @@ class Updates:
             if job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED) and self.version(job):
                 self._spread(job, Contents(job))
 
+    def refuse(self, refusal: bytes) -> None:
+        """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
+        for spread in self._spreads.values():
+            for pending in spread.replies:
+                pending.reply = refusal
+                self._machine.answered.append(pending)
+            spread.replies = []
+
     def flush(self) -> None:
         """Forget all changes, and the jobs: clients hear that these are gone."""
         spreads, self._spreads = self._spreads, {}

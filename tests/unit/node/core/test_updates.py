@@ -419,6 +419,28 @@ def test_a_client_that_leaves_does_not_stop_the_change(mesh: Mesh) -> None:
     assert bodies(mesh, id) == [b"new"] * 3
 
 
+def test_a_change_that_is_not_on_disk_is_not_confirmed(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh[0].node.journaling = True
+    client = mesh[0].client()
+    mesh[0].send(client, "UPDATEJOB", id, "BODY", "new")
+    mesh[0].node.roll_back(b"-MISCONF no space\r\n")
+    assert reply(mesh, 0, client) == "MISCONF no space"
+    mesh.advance(2)
+    assert mesh[0].replies(client) == []
+    assert mesh[0].node.uncommitted == []
+
+
+def test_an_ending_that_is_not_on_disk_is_not_told(mesh: Mesh) -> None:
+    id = mesh.add(0)
+    mesh[0].node.journaling = True
+    client = mesh[0].client()
+    mesh[0].send(client, "WAITJOB", 0, id)
+    mesh[0].send(mesh[0].me, "ACKJOB", id)
+    mesh[0].node.roll_back(b"-MISCONF no space\r\n")
+    assert reply(mesh, 0, client) == "MISCONF no space"
+
+
 def test_the_wait_ends_with_the_job(mesh: Mesh) -> None:
     id = mesh.add(0)
     client = mesh[0].client()

@@ -13,6 +13,7 @@ from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 
 LONGEST: Final = 5_000  # ms for the agreement, where the client waits for ever
+LOOK_GAP: Final = 1_000  # ms between looks at the votes while copies are made
 
 CLAIMING: Final = 0  # the voters are asked; nobody but this node knows the job
 COPYING: Final = 1  # copies are made
@@ -29,8 +30,8 @@ class Agreement:
     """Where claims are agreed on (see ``claims``)."""
 
     def confirm(self, claim: "Claim") -> None:
-        """Ask the voters once more, now that enough nodes have copies; when a majority still has
-        the claim, its job is added."""
+        """Ask the voters once more. When enough nodes have copies and a majority still has the
+        claim, the job is added; when a majority does not have it any more it is given up."""
         raise NotImplementedError
 
     def take_back(self, claim: "Claim") -> None:
@@ -49,6 +50,7 @@ class Claim(ReplicationWait):
         stage: CLAIMING to AGREED.
         agree_by: when to give up in the stage CLAIMING, ms.
         again: when to go on, ms, 0: when an answer comes.
+        look_at: when to ask, while copies are made, whether the voters still have the claim, ms.
         anyway: add the job although there is no majority.
         waits: for copies that others confirm; else it is added as soon as the key is had.
         question: that is open, or the last one.
@@ -77,6 +79,7 @@ class Claim(ReplicationWait):
         self.stage = CLAIMING
         self.agree_by = now + (timeout or LONGEST)
         self.again = 0
+        self.look_at = now + LOOK_GAP
         self.anyway = False
         self.waits = True
         self.question: Question | None = None
@@ -100,12 +103,15 @@ class Claim(ReplicationWait):
     def refusal(self, usual: bytes) -> bytes:
         return UNDECIDED if self.stage == CONFIRMING else usual
 
-    def try_again(self) -> bool:
-        if self.stage != CONFIRMING:
+    def try_again(self, now: int) -> bool:
+        confirming = self.stage == CONFIRMING
+        if not confirming and now < self.look_at:
             return False
+        self.look_at = now + LOOK_GAP
         if self.question is None or self.question.over:
             self._agreement.confirm(self)
-        return True
+        # If others have passed it over, it has ended by this.
+        return confirming or self.reply is not None
 
     def given_up(self) -> bool:
         self._agreement.take_back(self)

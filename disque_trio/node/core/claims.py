@@ -303,23 +303,25 @@ class Claims(Agreement):
 
     def confirm(self, claim: Claim) -> None:
         claim.instead = b""
-        self._ask_voters(claim, True, self._judge_confirmed)
+        self._ask_voters(claim, claim.stage == CONFIRMING, self._judge_confirmed)
 
     def _judge_confirmed(self, claim: Claim, question: Question) -> None:
-        if claim.question is not question or claim.reply is not None or claim.stage != CONFIRMING:
+        if claim.question is not question or claim.reply is not None:
             return
         votes = read_votes(question)
         granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
         needed = len(claim.voters) // 2 + 1
         lost = len(votes) - len(granted) > len(claim.voters) - needed
-        if len(granted) >= needed or (claim.anyway and (question.over or lost)):
+        if lost and not claim.anyway:
+            self._questions.close(question)
+            self._replication.cancel(claim, UNDECIDED)
+        elif claim.stage == CONFIRMING and (
+            len(granted) >= needed or (claim.anyway and (question.over or lost))
+        ):
             claim.stage = AGREED
             self._questions.close(question)
             self._say_added(claim)
             self.replicated(claim.job)
-        elif lost:
-            self._questions.close(question)
-            self._replication.cancel(claim, UNDECIDED)
 
     def take_back(self, claim: Claim) -> None:
         job = claim.job

@@ -206,7 +206,7 @@ class Replication:
                 self._store.expire(wait.job)
             else:
                 waits.attempts.append((now + RETRY_GAP, wait))
-                if not (wait.job.flags & FLAG_TRAILER and wait.try_again()):
+                if not (wait.job.flags & FLAG_TRAILER and wait.try_again(now)):
                     self._try_once_more(wait, now)
 
     def _try_once_more(self, wait: ReplicationWait, now: int) -> None:

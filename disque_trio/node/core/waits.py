@@ -49,7 +49,7 @@ class ReplicationWait(Pending):
         """What to answer when the time is over: ``usual``, or what else it waits for."""
         return usual
 
-    def try_again(self) -> bool:
+    def try_again(self, now: int) -> bool:
         """Try again to get what it waits for, unless that is copies; returns whether."""
         return False
 

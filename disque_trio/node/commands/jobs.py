@@ -63,7 +63,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         else:
             raise CommandError(SYNTAX)
     names = args[i:]
-    jobs = node.get_jobs(names, count)
+    jobs = node.deliveries.take(names, count)
     if jobs:
         queues = node.queues.by_name
         client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
@@ -81,7 +81,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     elif node.in_group:
         client.out.append(null_array(client.resp))
     else:
-        node.block(client, names, timeout, details)
+        node.deliveries.wait(client, names, timeout, details)
     if not jobs and node.peers.size > 1:
         for name in names:
             node.federation.need_jobs(node.queues.by_name[name])

@@ -25,6 +25,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
+from disque_trio.node.core.events import event_of
 from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
@@ -43,7 +44,7 @@ from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
 from disque_trio.protocol.endjob import EndJob, unpack_endjob
 from disque_trio.protocol.fields import Field, FieldsError
 from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
-from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
+from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.rng import Rng
 
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
@@ -118,7 +119,7 @@ class AckGc:
             return False
         store = self._store
         if self._notes.eventing:
-            self._notes.note(_event_of(ending), job, reason)
+            self._notes.note(event_of(ending), job, reason)
         if ending.kind == CANCELLED:
             store.total_cancelled += 1
         elif ending.kind == ENDED_ACKED:
@@ -170,7 +171,7 @@ class AckGc:
             if self._machine.journaling and self._peers.extended:
                 self._aof_codec.note(job)
         if self._notes.eventing:
-            self._notes.note(_event_of(ending), job, schema.BY_CLIENT)
+            self._notes.note(event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
         self.collect(job)
 
@@ -289,7 +290,7 @@ class AckGc:
             if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now, and the sender ends it when it hears so.
                 if job.state != ACKED and self._notes.eventing:
-                    self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
+                    self._notes.note(event_of(self._ending(job)), job, schema.BY_PEER)
                 if job.state != ACKED:
                     store.outcomes.acked(job)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
@@ -385,7 +386,7 @@ class AckGc:
     def _hear(self, job: Job) -> None:
         """Note that ``job`` was acknowledged on another node, which is new to this one."""
         if self._notes.eventing:
-            self._notes.note(_event_of(self._ending(job)), job, schema.BY_PEER)
+            self._notes.note(event_of(self._ending(job)), job, schema.BY_PEER)
         self._store.mark_acked(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:
@@ -394,12 +395,3 @@ class AckGc:
             job.confirmed = [id]
         elif id not in job.confirmed:
             job.confirmed.append(id)
-
-
-def _event_of(ending: Ending | None) -> schema.Kind:
-    """What the event log calls it when a job ends so; None: it was acknowledged."""
-    if ending is not None and ending.kind == DEAD:
-        return schema.DEAD
-    if ending is not None and ending.kind == CANCELLED:
-        return schema.CANCELLED
-    return schema.ACKED

@@ -13,6 +13,7 @@ from disque_trio.node.core.job import (
     FLAGS_IN_FILES,
     QUEUED,
     Job,
+    read_job,
 )
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
@@ -147,7 +148,9 @@ class AofCodec:
         if found.etime * 1000 <= now:
             return False
         # Clients could not read a larger one, of a damaged file.
-        job = store.job_of(found, found.etime, min(found.ctime, INT64_MAX))
+        queue = store.queues.one_name(found.queue)
+        ctime = min(found.ctime, INT64_MAX)
+        job = read_job(found, queue, found.etime, ctime, store.dump_number)
         if found.state != ACKED:
             job.delivered = self._replicas.read(found.nodes)
             taken = self._take(job, found.flags, found.state == QUEUED and queue_it)
@@ -271,7 +274,7 @@ class AofCodec:
         if queue == self._queue:
             queue = self._queue
         else:
-            queue = self._queue = self._store.one_name(queue)
+            queue = self._queue = self._store.queues.one_name(queue)
         body = data[body_at:ending_at]
         dump = self._store.dump_number
         job = Job(id, queue, body, repl, ctime, etime, delay, retry, dump)

@@ -8,6 +8,7 @@ from disque_trio.node.core.job import (
     FLAGS_ON_BUS,
     UINT32_MAX,
     Job,
+    read_job,
 )
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.serialjob import (
@@ -84,7 +85,8 @@ class BusCodec:
                 return None
         store = self._store
         etime = min(store.machine.now // 1000 + found.etime, UINT32_MAX)
-        job = store.job_of(found, etime, found.ctime)
+        queue = store.queues.one_name(found.queue)
+        job = read_job(found, queue, etime, found.ctime, store.dump_number)
         job.flags = found.flags & FLAGS_CARRIED
         job.delivered = store.replicas.read(found.nodes)
         found.body = b""  # it may be large

@@ -5,8 +5,10 @@ true. Mostly the same thing happens to many jobs in a row, as with commands that
 it is noted once, followed by the ids of the jobs.
 """
 
+from disque_trio.eventlog import schema
 from disque_trio.eventlog.schema import Event, Kind, Reason
 from disque_trio.node.core.job import Job
+from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
@@ -119,3 +121,12 @@ class EventNotes:
         name = client.name.decode("utf-8", "backslashreplace")
         client.label = name or self._machine.host.address(client)
         return client.label
+
+
+def event_of(ending: Ending | None) -> Kind:
+    """What the event log calls it when a job ends so; None: it was acknowledged."""
+    if ending is not None and ending.kind == DEAD:
+        return schema.DEAD
+    if ending is not None and ending.kind == CANCELLED:
+        return schema.CANCELLED
+    return schema.ACKED

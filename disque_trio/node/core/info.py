@@ -1,18 +1,23 @@
 """The figures of a node's jobs and queues that INFO shows."""
 
+from disque_trio.node.core.claims import Claims
+from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.store import JobStore
 
 
-def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | float]]":
-    """Its sections and fields, of the jobs of ``store`` and of ``queues``."""
+def counts(
+    store: JobStore, queues: Queues, policies: Policies, dead_letters: DeadLetters, claims: Claims
+) -> "dict[str, dict[str, str | int | float]]":
+    """Its sections and fields."""
     return {
         "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
         "jobs": {
             "registered_jobs": store.jobs.count,
             "unique_keys": store.uniques.entries.count,
         },
-        "queues": {"registered_queues": queues.index.count},
+        "queues": {"registered_queues": queues.index.count, "policies": policies.count},
         "stats": {
             "total_jobs_added": store.total_added,
             "total_jobs_delivered": store.total_delivered,
@@ -22,6 +27,9 @@ def counts(store: JobStore, queues: Queues) -> "dict[str, dict[str, str | int | 
             "total_jobs_evicted": store.total_evicted,
             "total_jobs_cancelled": store.total_cancelled,
             "total_jobs_updated": store.total_updated,
+            "total_jobs_dead": dead_letters.total_dead,
+            "total_jobs_redriven": dead_letters.total_redriven,
+            "total_jobs_repeated": claims.repeats,
             "results_kept": len(store.outcomes.kept.by_id),
         },
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.native import mypyc_attr
+from disque_trio.protocol.serialjob import SerialJob
 
 if TYPE_CHECKING:
     from mypy_extensions import i16, i32, i64, u8
@@ -131,6 +132,17 @@ class Job:
         self.flags: i16 = 0  # signed: ~FLAG is
         self.state: u8 = ACTIVE
         self.gc_retry: u8 = 0
+
+
+def read_job(found: SerialJob, queue: bytes, etime: int, ctime: int, dump: int) -> Job:
+    """The job ``found``, which was read from elsewhere, ACTIVE; what is said of it differently here
+    is given, as in ``Job``."""
+    delay = found.delay
+    retry = found.retry
+    job = Job(found.id, queue, found.body, found.repl, ctime, etime, delay, retry, dump)
+    job.nacks = found.nacks
+    job.deliveries = found.deliveries
+    return job
 
 
 class JobIds:

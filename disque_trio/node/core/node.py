@@ -14,8 +14,8 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.deliveries import Deliveries
 from disque_trio.node.core.dispatcher import Dispatcher
-from disque_trio.node.core.entries import job_entry, job_entry_with
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
@@ -23,11 +23,11 @@ from disque_trio.node.core.info import counts
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.pauses import Pauses
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
-from disque_trio.node.core.queue import PAUSED_OUT
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.redrives import Redrives
 from disque_trio.node.core.replicas import Replicas
@@ -84,6 +84,7 @@ class Node(Machine):
         requeue: queues jobs again.
         ack_gc: ends jobs that were acknowledged.
         federation: moves jobs to their consumers.
+        deliveries: gives jobs to clients.
         questions: what other nodes were asked.
         redrives: dead letters that are being sent back.
         policy_sharing: tells other nodes of the policies.
@@ -139,9 +140,10 @@ class Node(Machine):
             store, policies, aof, codec, exports, tombstones, notices, peers, packets
         )
         ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
-        self.ack_gc = ack_gc
-        letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
-        requeue = self.requeue = Requeue(store, exports, letters, tombstones, peers, packets, rng)
+        letters = DeadLetters(store, policies, successors, ack_gc, peers)
+        pauses = Pauses(store, peers, packets, rng)
+        requeue = Requeue(store, exports, letters, tombstones, pauses, peers, packets)
+        self.ack_gc, self.dead_letters, self.requeue = ack_gc, letters, requeue
         updates = self.updates = Updates(
             store, aof, codec, requeue, questions, notices, peers, packets
         )
@@ -151,6 +153,7 @@ class Node(Machine):
         federation = self.federation = Federation(
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
+        self.deliveries = Deliveries(self, store, federation)
         self.redrives = Redrives(self, letters, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
         self.claims = Claims(store, uniques, votes, replication, questions, notices, peers, rng)
@@ -194,7 +197,7 @@ class Node(Machine):
             self.bad_packets += 1
         self.notes.peer = b""
         if self.queues.ready:
-            self.serve_waiting()
+            self.deliveries.serve_waiting()
 
     def set_leaving(self, leaving: bool) -> None:
         """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""
@@ -225,7 +228,7 @@ class Node(Machine):
             self.claims.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
-        self.serve_waiting()
+        self.deliveries.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
             self.store.free_some()
@@ -327,63 +330,9 @@ class Node(Machine):
 
     # ---- clients that wait ------------------------------------------------------------------
 
-    def get_jobs(self, names: list[bytes], count: int) -> list[Job]:
-        """Deliver up to ``count`` jobs: one a queue, left to right, and again until enough."""
-        queues = self.queues
-        store = self.store
-        found: list[Job] = []
-        while True:
-            before = len(found)
-            for name in names:
-                queue = queues.by_name.get(name)
-                if queue is None:
-                    queue = queues.create(name)
-                elif queue.length and not queue.paused & PAUSED_OUT:
-                    found.append(store.take_job(queue))
-                    imports = queue.imports
-                    if imports is not None and queue.length <= imports.low:
-                        self.federation.runs_low(queue, imports)
-                    if len(found) == count:
-                        return found
-            if len(found) == before:
-                return found
-
-    def block(self, client: Client, names: list[bytes], timeout: int, details: int) -> None:
-        """Block ``client`` until one of the queues ``names`` has a job, ``timeout`` ms (0: for
-        ever). ``details`` as of ``job_entry_with``."""
-        self.begin_wait(client, names, timeout)
-        client.details = details
-        queues = self.queues
-        for name in names:
-            queue = queues.by_name.get(name)
-            if queue is None:
-                queue = queues.create(name)
-            queue.waiters[client] = None
-
     def after_command(self) -> None:
         if self.queues.ready and not self.in_group:
-            self.serve_waiting()
-
-    def serve_waiting(self) -> None:
-        """Give jobs of the queues that got some to the clients that wait for them."""
-        ready = self.queues.ready
-        while ready:
-            queue = ready.pop(0)
-            while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
-                client = next(iter(queue.waiters))
-                self.client = client
-                job = self.store.take_job(queue)
-                self.client = None
-                if client.details:
-                    entry = job_entry_with(job, queue, client.details, self.store.trailers)
-                else:
-                    entry = job_entry(job, queue)
-                self.unblock(client, b"*1\r\n" + entry)
-                if self.journaling and job.retry == 0 and client.out:
-                    self.uncommitted.append((client, len(client.out) - 1, len(client.out)))
-            imports = queue.imports
-            if imports is not None and queue.length <= imports.low:
-                self.federation.runs_low(queue, imports)
+            self.deliveries.serve_waiting()
 
     def end_wait(self, client: Client) -> None:
         """End the wait of ``client``, which must be blocked, without what it waits for."""
@@ -401,18 +350,15 @@ class Node(Machine):
 
     def unblock_all(self) -> None:
         """End all waits: with an error when the node is leaving, else empty."""
-        for queue in self.queues.index.values():
-            for client in list(queue.waiters):
+        for client in [*self.deliveries.waiting(), *self.job_waits.by_client]:
+            if client.waits_for:  # not ended yet, for another of its queues
                 self.end_wait(client)
-        for client in list(self.job_waits.by_client):
-            self.end_wait(client)
 
     def stop_waiting(self, client: Client) -> None:
-        if self.job_waits.by_client and client in self.job_waits.by_client:
+        if client in self.job_waits.by_client:
             self.job_waits.forget(client)
-            return
-        for name in client.waits_for:
-            self.queues.by_name[name].waiters.pop(client, None)
+        else:
+            self.deliveries.stop_waiting(client)
 
     # ---- the rest ---------------------------------------------------------------------------
 
@@ -427,12 +373,7 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        found = counts(self.store, self.queues)
-        found["queues"]["policies"] = self.policies.count
-        found["stats"]["total_jobs_dead"] = self.dead_letters.total_dead
-        found["stats"]["total_jobs_redriven"] = self.dead_letters.total_redriven
-        found["stats"]["total_jobs_repeated"] = self.claims.repeats
-        return found
+        return counts(self.store, self.queues, self.policies, self.dead_letters, self.claims)
 
     def reset_stats(self) -> None:
         super().reset_stats()

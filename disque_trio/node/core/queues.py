@@ -1,9 +1,13 @@
 """Creates, pauses and removes the queues of a node."""
 
+from typing import Final
+
 from disque_trio.node.core.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.node.core.registry import Registry
 from disque_trio.protocol.serialjob import paused_queue
 from disque_trio.respserver.machine import LONGEST_REST, Machine
+
+_MANY_NAMES: Final = 1_000
 
 
 class Queues:
@@ -26,6 +30,19 @@ class Queues:
         self.max_idle = 300_000
         self._machine = machine
         self._idle_cursor = 0
+        self._names: dict[bytes, bytes] = {}
+
+    def one_name(self, name: bytes) -> bytes:
+        """Intern the name of a queue, so that all jobs of the queue share one object."""
+        queue = self.by_name.get(name)
+        if queue is not None:
+            return queue.name
+        known = self._names.get(name)
+        if known is None:
+            if len(self._names) >= _MANY_NAMES:
+                self._names.clear()
+            known = self._names[name] = name
+        return known
 
     def create(self, name: bytes) -> Queue:
         """Make the queue ``name``, which must not exist."""

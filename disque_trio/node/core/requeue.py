@@ -14,7 +14,6 @@ long; whoever then asks first queues it. C nodes know no pauses: they are kept w
 """
 
 from hashlib import blake2b
-from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
@@ -35,20 +34,15 @@ from disque_trio.node.core.job import (
     WAIT_REPL,
     Job,
 )
+from disque_trio.node.core.pauses import HELD_BACK, Pauses
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.node.core.store import TIME_ERROR, WARNING_TIME, JobStore
+from disque_trio.node.core.store import WARNING_TIME, JobStore
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError
-from disque_trio.protocol.requeued import Requeued, unpack_requeued
+from disque_trio.protocol.requeued import unpack_requeued
 from disque_trio.protocol.trailer import BY_ATTEMPTS
-from disque_trio.rng import Rng
-
-MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
-# ms that a pause here lasts longer than that of a node which does not know of it
-MUCH_LATER: Final = WARNING_TIME + 4 * TIME_ERROR
-_HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
 
 
 class Requeue:
@@ -59,9 +53,9 @@ class Requeue:
         exports: those that other nodes want.
         dead_letters: what jobs become that are not queued again.
         tombstones: the jobs that have ended.
+        pauses: before jobs are queued again.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        rng: for pauses that are spread on purpose.
     """
 
     def __init__(
@@ -70,9 +64,9 @@ class Requeue:
         exports: Exports,
         dead_letters: DeadLetters,
         tombstones: Tombstones,
+        pauses: Pauses,
         peers: Peers,
         packets: PacketWriter,
-        rng: Rng,
     ) -> None:
         self._store = store
         self._machine = store.machine
@@ -81,7 +75,7 @@ class Requeue:
         self._trailers = store.trailers
         self._policies = store.policies
         self._dead_letters = dead_letters
-        self._random = rng.random
+        self._pauses = pauses
         self._exports = exports
         self._tombstones = tombstones
         self._peers = peers
@@ -97,7 +91,7 @@ class Requeue:
             return False
         store = self._store
         if job.flags & FLAG_PAUSED:
-            job.flags &= ~_HELD_BACK  # it was counted when the pause began
+            job.flags &= ~HELD_BACK  # it was counted when the pause began
             store.total_requeued += 1
             self._replicas.tell_queued(job)
         elif nack or job.flags & FLAG_QUEUED_BEFORE:
@@ -107,7 +101,7 @@ class Requeue:
                 job.deliveries = min(job.deliveries + 1, UINT16_MAX)
             store.total_requeued += 1
             if job.flags & FLAG_TRAILER:
-                self._tell(job, bus.INCR_NACKS if nack else bus.INCR_DELIVERIES, 0)
+                self._pauses.tell(job, bus.INCR_NACKS if nack else bus.INCR_DELIVERIES, 0)
             else:
                 self._replicas.tell_requeued(job, nack)
         store.put(job)
@@ -135,76 +129,11 @@ class Requeue:
             self._dead_letters.bury(job, BY_ATTEMPTS)
             return True
         if delay < 0:
-            delay = self._backoff(job)
+            delay = self._pauses.backoff(job)
         if delay == 0:
             return self.enqueue(job, True, schema.BY_NACK)
-        self._pause(job, delay, bus.INCR_NACKS)
+        self._pauses.begin(job, delay, bus.INCR_NACKS)
         return True
-
-    def _backoff(self, job: Job) -> int:
-        """How long ``job`` pauses by the policy of its queue before it is queued once more, ms: the
-        least at first, twice as long each time, a quarter more or less, never beyond the bounds."""
-        if not self._policies.count:
-            return 0
-        policy = self._policies.of(job.queue)
-        least = policy.backoff_min
-        most = policy.backoff_max
-        if most == 0:
-            return 0
-        pause = min(least << min(job.nacks + job.deliveries, 40), most)
-        return min(max(int(int(pause) * (0.75 + self._random() / 2)), least), most)
-
-    def _pause(self, job: Job, delay: int, flags: int) -> None:
-        """Queue ``job`` again in ``delay`` ms. ``flags`` says why, as in ``Requeued``."""
-        self._count(job, flags)
-        self._hold_back(job, min(delay, MAX_PAUSE), flags)
-        self._tell(job, flags, delay)
-        self._keep_waiting(job)
-
-    def _count(self, job: Job, flags: int) -> None:
-        """Count what ``flags`` say."""
-        if flags & bus.INCR_NACKS:
-            job.nacks = min(job.nacks + 1, UINT16_MAX)
-        if flags & bus.INCR_DELIVERIES:
-            job.deliveries = min(job.deliveries + 1, UINT16_MAX)
-
-    def _hold_back(self, job: Job, delay: int, flags: int) -> None:
-        """Do not queue ``job`` for ``delay`` ms."""
-        job.flags |= FLAG_WILLQUEUE | (_HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
-        job.qtime = self._machine.now + delay
-        self._store.schedule(job)
-
-    def _tell(self, job: Job, flags: int, delay: int) -> None:
-        """Tell the other holders what happened to ``job`` (see ``Requeued``)."""
-        for id in self._replicas.of(job):
-            if self._peers.understands(id):
-                self._tell_one(id, job, flags, delay)
-            elif id != self._replicas.own:
-                self._peers.send(id, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
-
-    def _tell_one(self, id: bytes, job: Job, flags: int, delay: int) -> None:
-        """Tell the node ``id``, which knows extensions, what happened to ``job``."""
-        trailer = self._trailers.of(job)
-        if trailer is None:
-            fields = Requeued(job.id, flags, delay, b"", {}).pack()
-        else:
-            fields = Requeued(job.id, flags, delay, trailer.reason, trailer.attempts).pack()
-        self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
-
-    def _keep_waiting(self, job: Job) -> None:
-        """Keep C nodes from queueing the paused ``job``: they wait for a retry time after each
-        WORKING."""
-        c_nodes = [
-            id
-            for id in self._replicas.of(job)
-            if id != self._replicas.own and not self._peers.understands(id)
-        ]
-        again = self._machine.now + int(job.retry) * 500
-        if c_nodes and again < job.awake:
-            packet = self._packets.about_job(bus.WORKING, job.id)
-            for id in c_nodes:
-                self._peers.send(id, packet)
-            self._store.timers.move(job, again)
 
     def work_on(self, job: Job) -> int:
         """Postpone the next delivery to ``retry`` from now for a worker that needs more time.
@@ -234,7 +163,7 @@ class Requeue:
         elif job.qtime - store.ahead(job) > now:
             store.schedule(job)  # it was looked at for another reason
             if job.flags & FLAG_PAUSED:
-                self._keep_waiting(job)
+                self._pauses.keep_waiting(job)
         elif job.flags & FLAG_WILLQUEUE and job.delivered is not None:
             # If the clock jumped over the time for it, the others get theirs to answer now.
             job.flags &= ~FLAG_WILLQUEUE
@@ -256,10 +185,10 @@ class Requeue:
         if self._dead_letters.is_spent(job):
             self._dead_letters.bury(job, BY_ATTEMPTS)
             return True
-        pause = self._backoff(job)
+        pause = self._pauses.backoff(job)
         if pause == 0:
             return False
-        self._pause(job, pause, bus.INCR_DELIVERIES)
+        self._pauses.begin(job, pause, bus.INCR_DELIVERIES)
         return True
 
     # ---- what other nodes say ---------------------------------------------------------------
@@ -285,7 +214,7 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is None:
             return
-        self._count(job, message.flags)
+        self._pauses.count(job, message.flags)
         self._hear_queued(job, sender, message.flags)
 
     def _hear_queued(self, job: Job, sender: bytes, flags: int) -> None:
@@ -299,7 +228,7 @@ class Requeue:
                 last = bus.NOREPLY if self._peers.understands(sender) else 0
                 self._peers.send(sender, self._packets.about_job(bus.QUEUED, job.id, 0, last))
             return
-        job.flags &= ~_HELD_BACK
+        job.flags &= ~HELD_BACK
         self._leave_to_other(job)
 
     def on_requeued(self, sender: bytes, fields: list[Field]) -> None:
@@ -313,27 +242,16 @@ class Requeue:
         if job is None:
             return
         if message.reason or message.attempts:
-            self._learn(job, message)
-        self._count(job, message.flags)
+            self._pauses.learn(job, message)
+        self._pauses.count(job, message.flags)
         if message.delay and job.retry:
             if job.state == QUEUED:
                 self._store.dequeue(job)
                 if self._notes.eventing:
                     self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
-            # Not before the sender, who tells others when it queues the job. But where this one
-            # asked, it was first, and if both waited for the other the job would never come.
-            late = TIME_ERROR + int(self._random() * TIME_ERROR) if message.flags else 0
-            self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
+            self._pauses.follow(job, message)
         elif message.flags:
             self._hear_queued(job, sender, message.flags)
-
-    def _learn(self, job: Job, message: Requeued) -> None:
-        """Note what another node knows of the deliveries of ``job``."""
-        trailer = self._trailers.want(job)
-        trailer.reason = message.reason or trailer.reason
-        for node, count in message.attempts.items():
-            trailer.attempts[node] = max(trailer.attempts.get(node, 0), count)
-        self._trailers.recount(trailer)
 
     def _leave_to_other(self, job: Job) -> None:
         """Leave ``job`` to another holder: it is not queued here for a whole retry time."""
@@ -372,16 +290,7 @@ class Requeue:
             # The rest is likely about to do the same.
             self._replicas.tell_queued(job)
             return
-        left = 0
-        if job.flags & FLAG_PAUSED:
-            left = job.qtime - self._machine.now
-            if left <= MUCH_LATER:
-                left = 0  # the sender may know the same: its pause is over first
-        if self._peers.understands(sender):
-            if left or job.flags & FLAG_TRAILER:
-                self._tell_one(sender, job, 0, left)
-        elif left:
-            self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
+        self._pauses.answer(job, sender)
 
     def on_working(self, sender: bytes, message: JobMessage) -> None:
         """Handle WORKING: a worker of another holder has the job, or asked for more time."""

@@ -42,7 +42,7 @@ from disque_trio.node.core.timers import JobTimers
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.waits import ReplicationWaits
-from disque_trio.protocol.serialjob import SerialJob, deljob
+from disque_trio.protocol.serialjob import deljob
 from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
 WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
 MAX_EVICTIONS: Final = 1_000  # a command; so that lowering maxmemory does not stop the node
-MANY_NAMES: Final = 1_000
 
 
 class JobStore:
@@ -118,7 +117,6 @@ class JobStore:
         self._last_ctime = 0
         self._last_etime = 0
         self._last_retry = 0
-        self._names: dict[bytes, bytes] = {}
 
     def reset_stats(self) -> None:
         """Set all counters to zero."""
@@ -206,30 +204,6 @@ class JobStore:
             self._memory.used += len(job.body)
         return True
 
-    def job_of(self, found: SerialJob, etime: int, ctime: int) -> Job:
-        """A job that was read from elsewhere, not registered, ACTIVE."""
-        name = self.one_name(found.queue)
-        delay = found.delay
-        retry = found.retry
-        job = Job(
-            found.id, name, found.body, found.repl, ctime, etime, delay, retry, self.dump_number
-        )
-        job.nacks = found.nacks
-        job.deliveries = found.deliveries
-        return job
-
-    def one_name(self, name: bytes) -> bytes:
-        """Intern the queue name, so that all jobs of the queue share one object."""
-        queue = self.queues.by_name.get(name)
-        if queue is not None:
-            return queue.name
-        known = self._names.get(name)
-        if known is None:
-            if len(self._names) >= MANY_NAMES:
-                self._names.clear()
-            known = self._names[name] = name
-        return known
-
     def put(self, job: Job) -> None:
         """Put ``job`` into its queue, and schedule its return there after the retry time."""
         job.state = QUEUED
@@ -258,19 +232,11 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = self.machine.now
         job = self.hand_out(queue)
-        if self.policies.count and job.retry:
-            self._count_attempt(job)
+        if self.policies.count and job.retry and self.policies.of(job.queue).attempts:
+            self.trailers.count_attempt(job, self.replicas.own)
         if self.notes.eventing:
             self.notes.note(schema.DELIVERED, job)
         return job
-
-    def _count_attempt(self, job: Job) -> None:
-        """Count that a client got ``job``, if the policy of its queue wants to know."""
-        if self.policies.of(job.queue).attempts:
-            trailer = self.trailers.want(job)
-            node = self.replicas.own[:8]
-            trailer.attempts[node] = trailer.attempts.get(node, 0) + 1
-            self.trailers.recount(trailer)
 
     def hand_out(self, queue: Queue) -> Job:
         """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""

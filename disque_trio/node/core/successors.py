@@ -97,7 +97,7 @@ class Successors:
             retry = self._policies.of(ending.to).retry
         new = Job(
             id,
-            store.one_name(ending.to),
+            store.queues.one_name(ending.to),
             job.body,
             job.repl,
             store.next_ctime(),

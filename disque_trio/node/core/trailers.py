@@ -53,6 +53,12 @@ class Trailers:
         self._memory.used += counted - trailer.counted
         trailer.counted = counted
 
+    def count_attempt(self, job: Job, node: bytes) -> None:
+        """Count that a client of ``node`` (its id) got ``job``."""
+        trailer = self.want(job)
+        trailer.attempts[node[:8]] = trailer.attempts.get(node[:8], 0) + 1
+        self.recount(trailer)
+
     def drop(self, job: Job) -> None:
         """Forget the trailer of ``job``, if it has one."""
         if job.flags & FLAG_TRAILER:

@@ -71,7 +71,7 @@ class Votes:
             if machine.write_problem or machine.memory.used > machine.memory.evict_above:
                 return None
             until = machine.now + message.left
-            queue = self._store.one_name(message.queue)
+            queue = self._store.queues.one_name(message.queue)
             entry = uniques.add(queue, message.key, message.id, state, message.lasts, until)
             uniques.note(entry)
         else:

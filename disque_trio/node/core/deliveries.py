@@ -1,0 +1,91 @@
+"""Gives jobs to clients: at once where there are some, else as soon as one comes."""
+
+from disque_trio.node.core.entries import job_entry, job_entry_with
+from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.queue import PAUSED_OUT
+from disque_trio.node.core.store import JobStore
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.machine import Machine
+
+
+class Deliveries:
+    """Delivers the jobs of one node to its clients.
+
+    Args:
+        machine: whose clients they are.
+        store: the jobs.
+        federation: is told where jobs run low.
+    """
+
+    def __init__(self, machine: Machine, store: JobStore, federation: Federation) -> None:
+        self._machine = machine
+        self._store = store
+        self._queues = store.queues
+        self._federation = federation
+
+    def take(self, names: list[bytes], count: int) -> list[Job]:
+        """Deliver up to ``count`` jobs: one a queue, left to right, and again until enough."""
+        queues = self._queues
+        store = self._store
+        found: list[Job] = []
+        while True:
+            before = len(found)
+            for name in names:
+                queue = queues.by_name.get(name)
+                if queue is None:
+                    queue = queues.create(name)
+                elif queue.length and not queue.paused & PAUSED_OUT:
+                    found.append(store.take_job(queue))
+                    imports = queue.imports
+                    if imports is not None and queue.length <= imports.low:
+                        self._federation.runs_low(queue, imports)
+                    if len(found) == count:
+                        return found
+            if len(found) == before:
+                return found
+
+    def wait(self, client: Client, names: list[bytes], timeout: int, details: int) -> None:
+        """Block ``client`` until one of the queues ``names`` has a job, ``timeout`` ms (0: for
+        ever). ``details`` as of ``job_entry_with``."""
+        self._machine.begin_wait(client, names, timeout)
+        client.details = details
+        queues = self._queues
+        for name in names:
+            queue = queues.by_name.get(name)
+            if queue is None:
+                queue = queues.create(name)
+            queue.waiters[client] = None
+
+    def stop_waiting(self, client: Client) -> None:
+        """Strike ``client`` off the queues that it waits for."""
+        for name in client.waits_for:
+            self._queues.by_name[name].waiters.pop(client, None)
+
+    def waiting(self) -> list[Client]:
+        """All clients that wait, one that waits for several queues as often."""
+        return [client for queue in self._queues.index.values() for client in queue.waiters]
+
+    def serve_waiting(self) -> None:
+        """Give jobs of the queues that got some to the clients that wait for them."""
+        machine = self._machine
+        store = self._store
+        ready = self._queues.ready
+        while ready:
+            queue = ready.pop(0)
+            while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
+                client = next(iter(queue.waiters))
+                machine.client = client
+                job = store.take_job(queue)
+                machine.client = None
+                if client.details:
+                    entry = job_entry_with(job, queue, client.details, store.trailers)
+                else:
+                    entry = job_entry(job, queue)
+                machine.unblock(client, b"*1\r\n" + entry)
+                if machine.journaling and job.retry == 0 and client.out:
+                    last = len(client.out)
+                    machine.uncommitted.append((client, last - 1, last))
+            imports = queue.imports
+            if imports is not None and queue.length <= imports.low:
+                self._federation.runs_low(queue, imports)

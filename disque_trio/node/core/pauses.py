@@ -1,0 +1,142 @@
+"""Pauses before a job is queued again, and what the other holders are told of them.
+
+Nodes with extensions are told for how long (REQUEUED), why, and what this node knows of the job's
+deliveries. C nodes know no pauses: they are kept waiting by WORKING.
+"""
+
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import (
+    FLAG_NACKED,
+    FLAG_PAUSED,
+    FLAG_TRAILER,
+    FLAG_WILLQUEUE,
+    UINT16_MAX,
+    Job,
+)
+from disque_trio.node.core.store import TIME_ERROR, WARNING_TIME, JobStore
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.protocol.requeued import Requeued
+from disque_trio.rng import Rng
+
+MAX_PAUSE: Final = 1 << 42  # ms, a hundred years
+# ms that a pause here lasts longer than that of a node which does not know of it
+MUCH_LATER: Final = WARNING_TIME + 4 * TIME_ERROR
+HELD_BACK: Final = FLAG_PAUSED | FLAG_NACKED
+
+
+class Pauses:
+    """Keeps the jobs of one node from being queued again for a while.
+
+    Args:
+        store: the jobs.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+        rng: for pauses that are spread on purpose.
+    """
+
+    def __init__(self, store: JobStore, peers: Peers, packets: PacketWriter, rng: Rng) -> None:
+        self._store = store
+        self._machine = store.machine
+        self._replicas = store.replicas
+        self._trailers = store.trailers
+        self._policies = store.policies
+        self._random = rng.random
+        self._peers = peers
+        self._packets = packets
+
+    def backoff(self, job: Job) -> int:
+        """How long ``job`` pauses by the policy of its queue before it is queued once more, ms: the
+        least at first, twice as long each time, a quarter more or less, never beyond the bounds."""
+        if not self._policies.count:
+            return 0
+        policy = self._policies.of(job.queue)
+        least = policy.backoff_min
+        most = policy.backoff_max
+        if most == 0:
+            return 0
+        pause = min(least << min(job.nacks + job.deliveries, 40), most)
+        return min(max(int(int(pause) * (0.75 + self._random() / 2)), least), most)
+
+    def begin(self, job: Job, delay: int, flags: int) -> None:
+        """Queue ``job`` again in ``delay`` ms. ``flags`` says why, as in ``Requeued``."""
+        self.count(job, flags)
+        self._hold_back(job, min(delay, MAX_PAUSE), flags)
+        self.tell(job, flags, delay)
+        self.keep_waiting(job)
+
+    def follow(self, job: Job, message: Requeued) -> None:
+        """Another holder of ``job`` says that it is to pause."""
+        # Not before the sender, who tells others when it queues the job. But where this one
+        # asked, it was first, and if both waited for the other the job would never come.
+        late = TIME_ERROR + int(self._random() * TIME_ERROR) if message.flags else 0
+        self._hold_back(job, min(message.delay, MAX_PAUSE) + late, message.flags)
+
+    def answer(self, job: Job, sender: bytes) -> None:
+        """``sender`` is about to queue ``job``, which is not queued here: tell it of a pause that
+        it does not know of, and of deliveries."""
+        left = 0
+        if job.flags & FLAG_PAUSED:
+            left = job.qtime - self._machine.now
+            if left <= MUCH_LATER:
+                left = 0  # the sender may know the same: its pause is over first
+        if self._peers.understands(sender):
+            if left or job.flags & FLAG_TRAILER:
+                self._tell_one(sender, job, 0, left)
+        elif left:
+            self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
+
+    def count(self, job: Job, flags: int) -> None:
+        """Count what ``flags`` say."""
+        if flags & bus.INCR_NACKS:
+            job.nacks = min(job.nacks + 1, UINT16_MAX)
+        if flags & bus.INCR_DELIVERIES:
+            job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+
+    def _hold_back(self, job: Job, delay: int, flags: int) -> None:
+        """Do not queue ``job`` for ``delay`` ms."""
+        job.flags |= FLAG_WILLQUEUE | (HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
+        job.qtime = self._machine.now + delay
+        self._store.schedule(job)
+
+    def tell(self, job: Job, flags: int, delay: int) -> None:
+        """Tell the other holders what happened to ``job`` (see ``Requeued``)."""
+        for id in self._replicas.of(job):
+            if self._peers.understands(id):
+                self._tell_one(id, job, flags, delay)
+            elif id != self._replicas.own:
+                self._peers.send(id, self._packets.about_job(bus.QUEUED, job.id, 0, flags))
+
+    def _tell_one(self, id: bytes, job: Job, flags: int, delay: int) -> None:
+        """Tell the node ``id``, which knows extensions, what happened to ``job``."""
+        trailer = self._trailers.of(job)
+        if trailer is None:
+            fields = Requeued(job.id, flags, delay, b"", {}).pack()
+        else:
+            fields = Requeued(job.id, flags, delay, trailer.reason, trailer.attempts).pack()
+        self._peers.send(id, self._packets.fields(bus.REQUEUED, fields))
+
+    def keep_waiting(self, job: Job) -> None:
+        """Keep C nodes from queueing the paused ``job``: they wait for a retry time after each
+        WORKING."""
+        c_nodes = [
+            id
+            for id in self._replicas.of(job)
+            if id != self._replicas.own and not self._peers.understands(id)
+        ]
+        again = self._machine.now + int(job.retry) * 500
+        if c_nodes and again < job.awake:
+            packet = self._packets.about_job(bus.WORKING, job.id)
+            for id in c_nodes:
+                self._peers.send(id, packet)
+            self._store.timers.move(job, again)
+
+    def learn(self, job: Job, message: Requeued) -> None:
+        """Note what another node knows of the deliveries of ``job``."""
+        trailer = self._trailers.want(job)
+        trailer.reason = message.reason or trailer.reason
+        for node, count in message.attempts.items():
+            trailer.attempts[node] = max(trailer.attempts.get(node, 0), count)
+        self._trailers.recount(trailer)

@@ -216,6 +216,7 @@ class Claims(Agreement):
         now = self.machine.now
         if now < claim.agree_by:
             claim.again = min(now + PAUSE + int(self._random() * PAUSE), claim.agree_by)
+            self._questions.agenda.call(claim.again)
         else:
             self._refuse(claim, UNDECIDED)
 
@@ -257,6 +258,7 @@ class Claims(Agreement):
         for other in self.claiming.values():
             if other.again and other.key == claim.key:
                 other.again = self.machine.now  # it may have waited for this one
+                self._questions.agenda.call(other.again)
 
     def _reply(self, claim: Claim, reply: bytes) -> None:
         claim.reply = reply

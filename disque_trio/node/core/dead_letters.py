@@ -128,7 +128,7 @@ class DeadLetters:
 
     def expire(self, job: Job) -> None:
         """Forget ``job``, since its time to live is over; it may leave a dead letter."""
-        if self._leaves_letter(job):
+        if self._policies.count and self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
             self._successors.make(job, ending, self._is_first(job))
             self._store.outcomes.ended(job, Outcome(DEAD))

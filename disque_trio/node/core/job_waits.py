@@ -246,6 +246,7 @@ class JobWaits(Watch):
     def _ask_at(self, awaited: Awaited, due: int) -> None:
         """Ask other nodes about ``awaited`` at ``due``, ms."""
         awaited.due = due
+        self._questions.agenda.call(due)
         if self.due == 0 or due < self.due:
             self.due = due
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
@@ -86,8 +87,7 @@ class Node(Machine):
         federation: moves jobs to their consumers.
         deliveries: gives jobs to clients.
         questions: what other nodes were asked.
-        redrives: dead letters that are being sent back.
-        policy_sharing: tells other nodes of the policies.
+        redrives: letters being sent back. policy_sharing: tells other nodes of the policies.
         job_waits: who waits for the end of jobs. updates: changes jobs.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
@@ -220,31 +220,35 @@ class Node(Machine):
             self.federation.ask_due(now)
         if self.exports.soon or self.exports.later:
             self.exports.offer_due(now)
-        if self.questions.open:
-            self.questions.end_due(now)
-        if self.redrives.waiting:
-            self.redrives.do_slice()
-        if self.claims.claiming:
-            self.claims.go_on(now)
-        self.job_waits.tick(now)
-        self.updates.tick(now)
+        agenda = self.questions.agenda
+        if agenda.at and agenda.at <= now:
+            self._do_rare_work(agenda, now)
         self.deliveries.serve_waiting()
         self.end_waits(now)
         if self.store.freeing is not None:
             self.store.free_some()
 
+    def _do_rare_work(self, agenda: Agenda, now: int) -> None:
+        """Do what is on the ``agenda`` at ``now``."""
+        agenda.at = 0
+        self.questions.end_due(now)
+        self.redrives.do_slice()
+        self.claims.go_on(now)
+        self.job_waits.tick(now)
+        self.updates.tick(now)
+        for due in (self.questions.next_due(), self.claims.next_due()):
+            agenda.call(due)
+        for due in (self.job_waits.due, self.updates.due):
+            agenda.call(due)
+
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, push its acknowledgement on, or queue it."""
-        store = self.store
         state = job.state
         over = self.now - job.etime * 1000
         # A delay just below the time to live leaves less time than the timers are late; such a
         # job still gets its place in the queue for the second until it is dropped.
         if over >= 1000 or (over >= 0 and (job.flags & FLAG_QUEUED_BEFORE or state == ACKED)):
-            if self.policies.count:
-                self.dead_letters.expire(job)
-            else:
-                store.expire(job)
+            self.dead_letters.expire(job)
         elif state == ACKED:
             self.ack_gc.collect(job)
         else:
@@ -261,13 +265,9 @@ class Node(Machine):
             due = sooner(due, self.federation.questions[0][0])
         if offer := self.exports.next_due():
             due = sooner(due, offer)
-        if self.questions.open:
-            due = sooner(due, self.questions.next_due())
-        if self.claims.claiming:
-            due = sooner(due, self.claims.next_due())
-        if self.job_waits.due or self.updates.due:
-            due = sooner(sooner(due, self.job_waits.due), self.updates.due)
-        if self.store.freeing is not None or self.redrives.waiting:
+        if rare := self.questions.agenda.at:
+            due = sooner(due, rare)
+        if self.store.freeing is not None:
             return self.now
         return due
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.agenda import Agenda
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
@@ -60,11 +61,14 @@ class Questions:
     Attributes:
         answerers: by kind, what makes the answer to a question of the node that is given; None:
             no answer.
+        open: the questions by number.
+        agenda: when these, and what is built on them, have something to do.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter) -> None:
         self.answerers: dict[int, Answerer] = {}
         self.open: dict[int, Question] = {}
+        self.agenda = Agenda()
         self._machine = machine
         self._peers = peers
         self._packets = packets
@@ -91,6 +95,7 @@ class Questions:
             question.over = True
             return question
         self.open[question.number] = question
+        self.agenda.call(question.deadline)
         ticket = (_TICKET, pack_number(question.number) + pack_number(kind))
         packet = self._packets.fields(bus.QUESTION, [ticket, *fields])
         for id in reached:

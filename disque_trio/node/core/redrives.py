@@ -94,18 +94,25 @@ class Redrives:
         redrive = Redrive(client, queue, to, most, ids, list(self._peers.reachable))
         client.reply_queue.append(redrive)
         client.in_flight += 1
-        self.waiting.append(redrive)
+        self._wait(redrive)
 
     def do_slice(self) -> None:
-        """Do a slice of the first one that waits."""
+        """Do a slice of the first one that waits, if one does."""
+        if not self.waiting:
+            return
         redrive = self.waiting.popleft()
         most = redrive.most()
         sent = self._dead_letters.redrive(redrive.queue, redrive.to, most, redrive.ids)
         self._note_sent(redrive, sent)
         if sent == most and redrive.left:
-            self.waiting.append(redrive)
+            self._wait(redrive)
         else:
             self._ask_next(redrive)
+
+    def _wait(self, redrive: Redrive) -> None:
+        """Do a slice of ``redrive`` when those before it have had theirs."""
+        self.waiting.append(redrive)
+        self._questions.agenda.call(self._machine.now)
 
     def _note_sent(self, redrive: Redrive, sent: int) -> None:
         redrive.sent += sent

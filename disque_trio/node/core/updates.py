@@ -221,6 +221,7 @@ class Updates:
         return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
 
     def _look_at(self, due: int) -> None:
+        self._questions.agenda.call(due)
         if self.due == 0 or due < self.due:
             self.due = due
 

@@ -46,7 +46,8 @@ class Machine:
 
     Attributes:
         up: the process runs. incarnation: how often it was started.
-        paused_until: virtual time until which it gets no CPU, µs.
+        paused_until: virtual time until which it gets no CPU, µs. stood_still_until: when it goes
+            on at the latest.
         held_at_death: jobs that the last process had in memory, by id, with their state.
         intact: its file had them all.
         leave: it was told to leave the cluster. removed: it did, and is gone for good.
@@ -66,7 +67,7 @@ class Machine:
         self.clock = NodeClock(0, 1_000_000)
         self.up = False
         self.incarnation = 0
-        self.paused_until = 0
+        self.paused_until = self.stood_still_until = 0
         self.died_at = -1  # virtual µs
         self.held_at_death: dict[bytes, int] = {}
         self.sessions: list[Session] = []
@@ -231,6 +232,7 @@ class Machine:
     def pause(self, microseconds: int) -> None:
         """Stand still."""
         self.paused_until = self.world.loop.now + microseconds
+        self.stood_still_until = max(self.stood_still_until, self.paused_until)
 
     # ---- what comes -------------------------------------------------------------------------
 

@@ -215,6 +215,16 @@ class Updates:
             for id in reached:
                 self._notices.fields.append((id, packet))
 
+    def _tell_more(self, job: Job) -> None:
+        """Tell holders of ``job`` that this node did not know to be such when it changed it."""
+        spread = self._spreads.get(job.id)
+        if spread is not None:
+            own = self._replicas.own
+            more = [id for id in job.delivered or () if id != own and id not in spread.told]
+            spread.told += more
+            spread.missing += more
+            self._send(job, more)
+
     def _awaited(self, spread: Spread) -> bool:
         """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
         peers = self._peers
@@ -283,10 +293,13 @@ class Updates:
         elif job.state == ACKED:
             said = _HAS_ENDED
         else:
-            for id in new.delivered or ():
+            known = new.delivered or ()
+            for id in known:
                 self._replicas.add(job, id)
-            if not self.take(job, new, trailer):
-                self._send(job, [sender])  # it has missed a newer one
+            newest = self.take(job, new, trailer)
+            self._tell_more(job)
+            if not newest or any(id not in known for id in job.delivered or ()):
+                self._send(job, [sender])  # it has missed a newer one, or does not know a holder
             if self._late.get(job.id) == trailer.updated or (
                 job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
             ):

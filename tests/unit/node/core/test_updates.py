@@ -259,6 +259,26 @@ def test_a_job_that_was_given_to_another_node_is_changed_there(mesh: Mesh) -> No
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "newer")).startswith("DELIVERED")
 
 
+def test_a_holder_that_only_another_holder_knows_of_has_it_as_well(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    other = next(index for index in (1, 2) if mesh[index].held(id))
+    third = 3 - other
+    mesh.lose = lambda source, target, packet: target == other
+    consumer = mesh[third].client()
+    mesh[third].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[third].got(consumer) == id
+    assert mesh[third]("NACK", id) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    assert mesh.ids[third] not in mesh[other].show(id)[b"nodes-delivered"]
+    assert reply(mesh, other, update(mesh, other, id, "BODY", "new")) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+    mesh.told()
+    mesh.advance(10)
+    assert mesh.told("updatejob") == []  # nobody goes on telling
+
+
 @pytest.mark.parametrize("lost", [bus.UPDATEJOB, bus.QUESTION])
 def test_lost_packets_are_sent_again(mesh: Mesh, lost: int) -> None:
     id = mesh.add(0)

@@ -14,7 +14,9 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import Policy
-from disque_trio.protocol.bus import DELJOB, PacketWriter, job_ids, packet_type
+from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
+from disque_trio.protocol.endjob import unpack_endjob
+from disque_trio.protocol.trailer import CANCELLED
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
 from tests.simulator.clocks import NodeClock
@@ -84,6 +86,7 @@ class Machine:
         self._wake_at = 0
         self._queues_at = 0  # ms of the node's clock
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
+        self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
         self._die: tuple[int, bool] | None = None
         self._clients = 0
 
@@ -209,6 +212,7 @@ class Machine:
         }
         self.up = False
         self.died_at = world.loop.now
+        self._cancelled.clear()
         self._inbox.clear()
         self._turn_due = False
         world.fabric.discard()
@@ -319,6 +323,10 @@ class Machine:
                 continue
             if packet_type(packet) == DELJOB:
                 self._deleted.update(job_ids(packet))
+            elif packet_type(packet) == ENDJOB:
+                end = unpack_endjob(read_fields(packet))
+                if end.ending.kind == CANCELLED and self.holds(end.id):
+                    self._cancelled.add(end.id)
             if world.trace.on:
                 sender = packet[16:20].decode()
                 world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
@@ -395,6 +403,9 @@ class Machine:
         node.uncommitted.clear()
         node.woken.clear()
         self._send_replies()
+        if self._cancelled:
+            world.oracle.promises.knows_cancelled(self, self._cancelled)
+            self._cancelled.clear()
         if self.log is not None:
             self.log.turn(node, world.loop.now)
         self._plan_wake()

@@ -46,7 +46,6 @@ class Oracle:
         self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
         self._last_copies: set[bytes] = set()  # ids of jobs whose only copy went with a crash
         self._new: list[JobRecord] = []  # confirmed in this turn
-        self._given: set[bytes] = set()
         self._quiet_from: dict[bytes, int] = {}  # id: µs from which it may not be delivered again
 
     def problem(self, text: str, *ids: bytes) -> None:
@@ -121,7 +120,7 @@ class Oracle:
                     promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
                     # The jobs that are delivered at most once are nowhere else then.
-                    self._given.update(data[4:44] for data in bus.read_jobs(packet).jobs)
+                    self.promises.given.update(data[4:44] for data in bus.read_jobs(packet).jobs)
         for id in promised:
             if id not in deleted:
                 self._promised(machine, id)
@@ -133,7 +132,7 @@ class Oracle:
             return
         # In the same turn it may have been acknowledged and collected, or given away for good (even
         # numbers are at-most-once jobs), or its clock jumped and the time to live is over.
-        given = id in self._given and id[39] in b"02468ace"
+        given = id in self.promises.given and id[39] in b"02468ace"
         if machine.holds(successor_id(id, trailer.DEAD)):
             return  # it became a dead letter in the same turn
         if machine.holds(successor_id(id, trailer.REDRIVEN)):
@@ -241,7 +240,7 @@ class Oracle:
             # only copy of an at-most-once job may be on its way to where its consumer is.
             if record.sent or self._expired(record):
                 continue
-            if record.retry == 0 and record.id in self._given:
+            if record.retry == 0 and record.id in self.promises.given:
                 continue
             if record.is_async and (self.world.plan.leaving == machine.index or machine.maxmemory):
                 continue  # placed elsewhere without waiting: nobody has confirmed anything

@@ -28,6 +28,7 @@ from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_TRAILER,
+    GONE,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -151,13 +152,14 @@ class Updates:
 
     def _commit(self, job: Job, contents: Contents, version: int, reason: schema.Reason) -> None:
         """Let ``job`` have ``contents``, as the change ``version`` says."""
-        self._setter.set(job, contents)
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
         if self._notes.eventing:
             self._notes.note(schema.UPDATED, job, reason)
-        if self._machine.journaling and job.state != WAIT_REPL:
+        self._setter.set(job, contents)
+        # An at-most-once job that is queued by this may go to another node at once.
+        if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
             self._aof_codec.note(job)
 
     # ---- what other nodes have ---------------------------------------------------------------
@@ -195,7 +197,7 @@ class Updates:
         own = self._replicas.own
         now = self._machine.now
         missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
-        if not missing:
+        if not missing or job.state == GONE:
             return None
         spread = Spread(self.version(job), missing, before, now)
         earlier = self._spreads.get(job.id)

@@ -120,7 +120,8 @@ class Oracle:
                     promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
                     # The jobs that are delivered at most once are nowhere else then.
-                    self.promises.given.update(data[4:44] for data in bus.read_jobs(packet).jobs)
+                    given = [data[4:44] for data in bus.read_jobs(packet).jobs]
+                    self.promises.given.update(dict.fromkeys(given, self.world.loop.now))
         for id in promised:
             if id not in deleted:
                 self._promised(machine, id)

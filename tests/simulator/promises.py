@@ -33,13 +33,13 @@ class Promises:
 
     Attributes:
         asked: what clients asked to have done with a job, by its id; ``NACK DEAD`` is one word.
-        given: ids of the jobs that nodes gave to others.
+        given: when a node last gave a job to another one, µs, by its id.
     """
 
     def __init__(self, world: "World", complain: Complain, by_id: dict[bytes, JobRecord]) -> None:
         self.world = world
         self.asked: dict[bytes, set[bytes]] = {}
-        self.given: set[bytes] = set()
+        self.given: dict[bytes, int] = {}
         self._complain = complain
         self._by_id = by_id
         self._by_key: dict[tuple[bytes, bytes], list[JobRecord]] = {}  # those that were answered
@@ -232,7 +232,7 @@ class Promises:
             if pending:
                 self._complain("WAITJOB did not wait")
             return
-        # Clocks are slow by a twentieth at most; one that stood still began to wait when it went on.
+        # Clocks are slow by a twentieth at most. Who stood still began to wait when it went on.
         begun = max(asked, machine.stood_still_until)
         latest = begun + timeout * MS * 19 // 18 + LATE
         if self.world.loop.now > latest:
@@ -249,25 +249,17 @@ class Promises:
         # With another change under way that one may be newer, or be taken back.
         if reply != b"OK" or record.updates_open or version != record.versions:
             return
-        if self._all_have(record.id, version):
-            record.settled = version
-            record.settled_at = self.world.loop.now
-        elif self.world.plan.gentle:
+        now = self.world.loop.now
+        copies = [live_job(machine, record.id) for machine in self.world.machines]
+        jobs = [job for job in copies if job is not None]
+        if all(version_of(job.body or b"") == version for job in jobs):
+            # To a node that is known to hold it and has no copy an old one may be on its way.
+            named = {id for job in jobs for id in job.delivered or ()}
+            if len(named) <= len(jobs):
+                record.settled = version
+                record.settled_at = now
+        elif self.world.plan.gentle and self.given.get(record.id, 0) < now - SECOND:
             self._complain("a holder that could be reached does not have the change", record.id)
-
-    def _all_have(self, id: bytes, version: int) -> bool:
-        """Whether all nodes that are known to hold the job have the change ``version``. To one that
-        has no copy an old one may be on its way."""
-        named: set[bytes] = set()
-        having: set[bytes] = set()
-        for machine in self.world.machines:
-            job = live_job(machine, id)
-            if job is not None:
-                having.add(machine.id)
-                named.update(job.delivered or ())
-                if version_of(job.body or b"") != version:
-                    return False
-        return named <= having
 
     def _check_version(self, record: JobRecord, id: bytes, body: bytes) -> None:
         version = version_of(body)

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import DEAD, LIVENESS, QUEUES
+from tests.simulator.records import JobRecord, expected_headers
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
     from tests.simulator.session import Session
     from tests.simulator.world import World
+
+# What the oracle is told of when it is asked for.
+TOLD = {b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE", b"CANCEL", b"UPDATEJOB", b"REDRIVE"}
 
 Replies = list[object] | None
 Program = Generator["int | Line", Replies, None]
@@ -43,7 +47,7 @@ class Line:
         self._got = []
         self.asked = list(requests)
         for request in requests:
-            if request[0] in (b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE"):
+            if request[0] in TOLD:
                 self._actor.world.oracle.asks(request)
         self.session.send(*requests)
         return self
@@ -126,6 +130,8 @@ def producer(actor: Actor) -> Program:
             if rng.random() < 0.05:
                 # What is not an ADDJOB has to wait for those before it.
                 requests.insert(rng.randrange(len(requests) + 1), [b"PING"])
+            if world.plan.attempts and rng.random() < 0.1:
+                requests = [[b"MULTI"], *requests, [b"EXEC"]]
             replies = yield line.ask(*requests)
             if replies is None:
                 break
@@ -163,10 +169,18 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
         options += [b"MAXLEN", b"%d" % rng.randrange(1, 20)]
     timeout = 0 if plan.careful else rng.choice((0, 0, 300, 2000, 5000))
     record = world.oracle.new_job(queue, retry, ttl, delay, repl, is_async)
+    if plan.attempts:
+        options += headers(record)
     return [
         b"ADDJOB", queue, b"%d" % record.token, b"%d" % timeout,
         b"REPLICATE", b"%d" % repl, b"RETRY", b"%d" % retry, *options,
     ]  # fmt: skip
+
+
+def headers(record: JobRecord) -> list[bytes]:
+    """The option of ADDJOB that gives the job its headers."""
+    pairs = expected_headers(b"%d" % record.token)
+    return [b"HEADERS", b"%d" % (len(pairs) // 2), *pairs] if pairs else []
 
 
 def consumer(actor: Actor) -> Program:
@@ -182,6 +196,8 @@ def consumer(actor: Actor) -> Program:
             else:
                 request += [b"TIMEOUT", b"%d" % rng.choice((50, 500, 2000))]
             request += [b"COUNT", b"%d" % rng.choice((1, 1, 3, 10))]
+            if world.plan.attempts and rng.random() < 0.3:
+                request.append(b"WITHHEADERS")
             queues = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
             replies = yield line.ask([*request, b"FROM", *queues])
             if replies is None:
@@ -192,8 +208,8 @@ def consumer(actor: Actor) -> Program:
                     break
                 yield rng.randrange(50 * MS)
             else:
-                for _, id, _ in entries:
-                    yield from _work(actor, line, id, len(entries) == 1)
+                for entry in entries:
+                    yield from _work(actor, line, entry[1], len(entries) == 1)
             if world.stopping or line.session is None:
                 break
         line.close()
@@ -237,6 +253,10 @@ def _work(actor: Actor, line: Line, id: bytes, alone: bool) -> Generator[int | L
         yield line.ask([b"ACKJOB", id])
     elif fate < 0.45:
         yield from _ack_elsewhere(actor, id)
+    elif fate < 0.55 and actor.world.plan.attempts:
+        yield line.ask([b"ACKJOB", id, b"RESULT", b"%d" % rng.randrange(1000)])
+    elif fate < 0.58 and actor.world.plan.attempts:
+        yield line.ask([b"CANCEL", id])
     else:
         yield line.ask([b"ACKJOB", id])
 
@@ -263,11 +283,13 @@ def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
     """Takes all there is on one node and acknowledges it, until that moment or the end."""
     world = actor.world
     queues = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
+    more = [b"WITHHEADERS"] if world.plan.attempts else []
     while not world.drained and world.loop.now < until:
         line = Line(actor, machine)
         while line.session is not None:
             how = [b"NOHANG"] if machine.node.peers.leaving else [b"TIMEOUT", b"3000"]
-            replies = yield line.ask([b"GETJOB", *how, b"COUNT", b"10", b"FROM", *queues])
+            request = [b"GETJOB", *how, b"COUNT", b"10", *more, b"FROM", *queues]
+            replies = yield line.ask(request)
             if replies is None or world.drained or world.loop.now >= until:
                 break
             entries = replies[0]

@@ -14,7 +14,9 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import Policy
-from disque_trio.protocol.bus import DELJOB, PacketWriter, job_ids, packet_type
+from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
+from disque_trio.protocol.endjob import unpack_endjob
+from disque_trio.protocol.trailer import CANCELLED
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
 from tests.simulator.clocks import NodeClock
@@ -46,7 +48,8 @@ class Machine:
 
     Attributes:
         up: the process runs. incarnation: how often it was started.
-        paused_until: virtual time until which it gets no CPU, µs.
+        paused_until: virtual time until which it gets no CPU, µs. stood_still_until: when it goes
+            on at the latest.
         held_at_death: jobs that the last process had in memory, by id, with their state.
         intact: its file had them all.
         leave: it was told to leave the cluster. removed: it did, and is gone for good.
@@ -66,7 +69,7 @@ class Machine:
         self.clock = NodeClock(0, 1_000_000)
         self.up = False
         self.incarnation = 0
-        self.paused_until = 0
+        self.paused_until = self.stood_still_until = 0
         self.died_at = -1  # virtual µs
         self.held_at_death: dict[bytes, int] = {}
         self.sessions: list[Session] = []
@@ -83,6 +86,7 @@ class Machine:
         self._wake_at = 0
         self._queues_at = 0  # ms of the node's clock
         self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
+        self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
         self._die: tuple[int, bool] | None = None
         self._clients = 0
 
@@ -208,6 +212,7 @@ class Machine:
         }
         self.up = False
         self.died_at = world.loop.now
+        self._cancelled.clear()
         self._inbox.clear()
         self._turn_due = False
         world.fabric.discard()
@@ -231,6 +236,7 @@ class Machine:
     def pause(self, microseconds: int) -> None:
         """Stand still."""
         self.paused_until = self.world.loop.now + microseconds
+        self.stood_still_until = max(self.stood_still_until, self.paused_until)
 
     # ---- what comes -------------------------------------------------------------------------
 
@@ -317,6 +323,10 @@ class Machine:
                 continue
             if packet_type(packet) == DELJOB:
                 self._deleted.update(job_ids(packet))
+            elif packet_type(packet) == ENDJOB:
+                end = unpack_endjob(read_fields(packet))
+                if end.ending.kind == CANCELLED and self.holds(end.id):
+                    self._cancelled.add(end.id)
             if world.trace.on:
                 sender = packet[16:20].decode()
                 world.trace.add(f"{self.index} got from {sender} {packet_text(packet)}")
@@ -393,6 +403,9 @@ class Machine:
         node.uncommitted.clear()
         node.woken.clear()
         self._send_replies()
+        if self._cancelled:
+            world.oracle.promises.knows_cancelled(self, self._cancelled)
+            self._cancelled.clear()
         if self.log is not None:
             self.log.turn(node, world.loop.now)
         self._plan_wake()

@@ -4,7 +4,7 @@ The oracle sees what clients asked and were told, what nodes promised each other
 a crash destroyed. Everything it calls a problem is a broken promise; every exemption says why.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.ack_gc import FIRST_GAP
@@ -14,6 +14,8 @@ from disque_trio.node.core.successors import successor_id
 from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import CALM, DEAD
+from tests.simulator.promises import Promises
+from tests.simulator.records import JobRecord, token_of
 from tests.simulator.trace import packet_text
 from tests.support.node_bench import counted_extras
 
@@ -21,46 +23,6 @@ if TYPE_CHECKING:
     from tests.simulator.fabric import End
     from tests.simulator.machine import Machine
     from tests.simulator.world import World
-
-
-@dataclass(slots=True)
-class JobRecord:
-    """What is known of one ADDJOB.
-
-    Attributes:
-        asked: when the client sent it, µs. answers: how many replies it got.
-        id, confirmed: the reply, and when it left the node, µs. error: it was refused.
-        promised_to: machines that had to have it when it was confirmed.
-        sent: when and from which machine it was delivered. received: a client has it.
-        acked: when and on which machine ACKJOB was answered.
-        deletion_asked: a client sent FASTACK for it.
-        ack_asked: a client sent ACKJOB for it. nacks: how often it may be
-            delivered again: one sent NACK, or could not be in time.
-        letters: ids of the dead letters that it became.
-        asked_for: the names of all commands that clients sent about it.
-    """
-
-    token: int
-    queue: bytes
-    retry: int
-    ttl: int
-    delay: int
-    repl: int
-    is_async: bool
-    asked: int
-    answers: int = 0
-    id: bytes = b""
-    confirmed: int = -1
-    error: str = ""
-    promised_to: list[int] = field(default_factory=list)
-    sent: list[tuple[int, int]] = field(default_factory=list)
-    received: bool = False
-    acked: list[tuple[int, int]] = field(default_factory=list)
-    deletion_asked: bool = False
-    ack_asked: bool = False
-    nacks: int = 0
-    letters: set[bytes] = field(default_factory=set)
-    asked_for: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -79,11 +41,11 @@ class Oracle:
         self.problems: list[Problem] = []
         self.records: list[JobRecord] = []
         self.by_id: dict[bytes, JobRecord] = {}
+        self.promises = Promises(world, self.problem, self.by_id)
         self._promises: dict[bytes, dict[int, int]] = {}  # id: machine: when it said GOTJOB
         self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
         self._last_copies: set[bytes] = set()  # ids of jobs whose only copy went with a crash
         self._new: list[JobRecord] = []  # confirmed in this turn
-        self._given: set[bytes] = set()
         self._quiet_from: dict[bytes, int] = {}  # id: µs from which it may not be delivered again
 
     def problem(self, text: str, *ids: bytes) -> None:
@@ -103,12 +65,14 @@ class Oracle:
         record = JobRecord(
             len(self.records), queue, retry, ttl, delay, repl, is_async, self.world.loop.now
         )
+        record.clock = min(machine.now() for machine in self.world.machines)
         self.records.append(record)
         return record
 
     def asks(self, request: list[bytes]) -> None:
         """A client sends what may end jobs or queue them again, whether it hears the answer or
         not."""
+        self.promises.asks(request)
         for id in request[1:]:
             record = self.by_id.get(id)
             if record is not None:
@@ -119,11 +83,15 @@ class Oracle:
                     record.nacks += 1
                 elif request[0] == b"ACKJOB":
                     record.ack_asked = True
+                elif request[0] == b"CANCEL":
+                    record.cancel_asked = True
 
     def ended(self, id: bytes) -> bool:
         """Whether a client asked to end the job."""
         record = self.by_id.get(id)
-        return record is not None and (record.deletion_asked or record.ack_asked)
+        if record is not None and (record.deletion_asked or record.ack_asked):
+            return True
+        return self.promises.ended_by(id)
 
     # ---- what nodes do ------------------------------------------------------------------------
 
@@ -152,7 +120,8 @@ class Oracle:
                     promised += bus.job_ids(packet)
                 elif type == bus.YOURJOBS:
                     # The jobs that are delivered at most once are nowhere else then.
-                    self._given.update(data[4:44] for data in bus.read_jobs(packet).jobs)
+                    given = [data[4:44] for data in bus.read_jobs(packet).jobs]
+                    self.promises.given.update(dict.fromkeys(given, self.world.loop.now))
         for id in promised:
             if id not in deleted:
                 self._promised(machine, id)
@@ -164,9 +133,13 @@ class Oracle:
             return
         # In the same turn it may have been acknowledged and collected, or given away for good (even
         # numbers are at-most-once jobs), or its clock jumped and the time to live is over.
-        given = id in self._given and id[39] in b"02468ace"
+        given = id in self.promises.given and id[39] in b"02468ace"
         if machine.holds(successor_id(id, trailer.DEAD)):
             return  # it became a dead letter in the same turn
+        if machine.holds(successor_id(id, trailer.REDRIVEN)):
+            return  # or it was one, and was sent back
+        if machine.node.store.uniques.refuses(id):
+            return  # its producer hung up before it was added, and says so
         if not self.ended(id) and not given and id[36:39] != b"000":
             self.problem(f"node {machine.index} says GOTJOB and does not have the job", id)
 
@@ -180,11 +153,13 @@ class Oracle:
             if record.answers > 1:
                 self.problem("an ADDJOB was answered twice", record.id)
             elif isinstance(reply, bytes):
-                self._confirmed(machine, record, reply)
-                self._new.append(record)
+                self._answered(machine, record, reply)
             else:
                 record.error = str(reply)
-                if not record.error.startswith(("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ")):
+                # A machine has no file of policies, and so does not know after a restart which of
+                # those that it finds by gossip know extensions.
+                new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
+                if not (record.error.startswith(_refusals(request)) or new_here):
                     self.problem(f"ADDJOB was answered {record.error}")
                 elif self.world.plan.mode == CALM:
                     self.problem(f"ADDJOB failed without any fault: {record.error}")
@@ -200,12 +175,44 @@ class Oracle:
                 known = self.by_id.get(id)
                 if known is not None:
                     known.acked.append((now, machine.index))
+        else:
+            if name == b"CANCEL":
+                for id in request[1:]:
+                    known = self.by_id.get(id)
+                    if known is not None and known.id == id:
+                        known.cancelled = True
+            self.promises.replied(machine, request, reply)
 
-    def _confirmed(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
-        now = self.world.loop.now
-        other = self.by_id.get(id)
-        if (other is not None and other is not record) or (record.id and record.id != id):
+    def _answered(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
+        """The ADDJOB ``record`` was answered with ``id``."""
+        if record.id and record.id != id:
             self.problem("the id belongs to another job", id, record.id)
+        owner = self._owner(record, id)
+        owner.repeat = owner is not record
+        if owner is record or owner.confirmed < 0:
+            self._confirmed(owner, id)
+        if owner is record:
+            self._new.append(record)
+        elif not owner.promised_to and not self.promises.may_be_gone(owner, id in self._losses):
+            self.problem("a repeat was answered with the id of a job that is nowhere", id)
+        if record.key:
+            self.promises.key_answered(owner)
+
+    def _owner(self, record: JobRecord, id: bytes) -> JobRecord:
+        """The ADDJOB that made the job ``id``, with which ``record`` was answered, or which is the
+        body of it that was delivered: the same, or another one with its key."""
+        owner = self.by_id.get(id)
+        if owner is None and record.key and (body := self.promises.body_of(id)):
+            owner = self.records[token_of(body)]
+        if owner is None:
+            return record
+        same_key = record.key and (owner.queue, owner.key) == (record.queue, record.key)
+        if owner is not record and not same_key:
+            self.problem("the id belongs to another job", id, record.id)
+        return owner
+
+    def _confirmed(self, record: JobRecord, id: bytes) -> None:
+        now = self.world.loop.now
         record.id = id
         record.confirmed = now
         self.by_id[id] = record
@@ -234,7 +241,7 @@ class Oracle:
             # only copy of an at-most-once job may be on its way to where its consumer is.
             if record.sent or self._expired(record):
                 continue
-            if record.retry == 0 and record.id in self._given:
+            if record.retry == 0 and record.id in self.promises.given:
                 continue
             if record.is_async and (self.world.plan.leaving == machine.index or machine.maxmemory):
                 continue  # placed elsewhere without waiting: nobody has confirmed anything
@@ -245,10 +252,18 @@ class Oracle:
             )
 
     def _sent(self, machine: "Machine", entry: list[bytes]) -> None:
+        """A job is delivered."""
         now = self.world.loop.now
         _, id, body = entry[:3]
-        record = self.records[int(body)]
-        if (record.id and record.id != id) or self.by_id.setdefault(id, record) is not record:
+        record = self._owner(self.records[token_of(body)], id)
+        self.by_id.setdefault(id, record)
+        self.promises.delivered(machine, record, entry)
+        if self._quiet_from.get(id, now) < now:
+            self.problem(f"an acknowledged job came back: {_times(record)}", id)
+        if record.id != id and self._is_later(machine, record, id):
+            record.later.setdefault(id, []).append((now, machine.index))
+            return
+        if record.id and record.id != id:
             self.problem("delivered with the body of another job", id, record.id)
         record.id = id
         record.sent.append((now, machine.index))
@@ -257,14 +272,21 @@ class Oracle:
                 self.problem(f"a job with RETRY 0 was delivered again: {_times(record)}", id)
             elif self.world.plan.mode == CALM and len(record.sent) > 1 + record.nacks:
                 self.problem(f"delivered twice without any fault: {_times(record)}", id)
-        if self._quiet_from.get(id, now) < now:
-            self.problem(f"an acknowledged job came back: {_times(record)}", id)
+
+    def _is_later(self, machine: "Machine", record: JobRecord, id: bytes) -> bool:
+        """Whether ``id`` is of a job that ``record`` became when it was sent back."""
+        if record.id:
+            return id in record.later or id in self.promises.line_of(record)
+        job = machine.node.store.jobs.get(id)
+        beyond = None if job is None else machine.node.store.trailers.of(job)
+        return beyond is not None and beyond.letter is not None
 
     def _sent_letter(self, machine: "Machine", entry: list[bytes]) -> None:
         """A dead letter is delivered: did the job have all of its attempts?"""
         _, id, body = entry[:3]
-        record = self.records[int(body)]
+        record = self._owner(self.records[token_of(body)], id)
         self.by_id.setdefault(id, record)
+        self.promises.delivered(machine, record, entry)
         record.letters.add(id)
         store = machine.node.store
         job = store.jobs.get(id)
@@ -272,10 +294,16 @@ class Oracle:
         if beyond is None or beyond.letter is None:
             return  # it has been acknowledged in the same turn
         letter = beyond.letter
-        if record.id and letter.first != record.id:
+        if not record.id:
+            return
+        line = self.promises.line_of(record)
+        if letter.first != record.id or id not in line:
             self.problem("a dead letter names another job", id, letter.first, record.id)
-        if letter.why == trailer.BY_ATTEMPTS and len(record.sent) < self.world.plan.attempts:
-            self.problem(f"dead after {len(record.sent)} deliveries", record.id)
+        elif letter.why == trailer.BY_ATTEMPTS:
+            before = line[line.index(id) - 1]
+            often = len(record.sent if before == record.id else record.later.get(before, ()))
+            if often < self.world.plan.attempts:
+                self.problem(f"dead after {often} deliveries", before)
 
     def received(self, id: bytes) -> None:
         """A delivered job is at a client."""
@@ -302,6 +330,7 @@ class Oracle:
             ):
                 self.problem(f"node {machine.index} lost a job that its file should have", id)
         machine.held_at_death = {}
+        self.promises.restarted(machine)
 
     # ---- when all faults are over ----------------------------------------------------------------
 
@@ -313,7 +342,7 @@ class Oracle:
         machines = [machine for machine in self.world.machines if machine.up]
         for record in self.records:
             id = record.id
-            if not record.acked:
+            if not (record.acked or record.cancelled):
                 continue
             alive = [machine for machine in machines if machine.live_copy(id)]
             for machine in machines:
@@ -344,7 +373,8 @@ class Oracle:
                         f"{self._losses.get(record.id, {})}",
                         record.id,
                     )
-            if record.confirmed >= 0 and record.retry and not record.ack_asked:
+            ended = record.ack_asked or record.cancel_asked
+            if record.confirmed >= 0 and record.retry and not ended:
                 excuse = self.excuse(record)
                 if not excuse:
                     self.problem("a job that nobody acknowledged is gone", record.id)
@@ -403,10 +433,13 @@ class Oracle:
         """Why a confirmed at-least-once job need not have been delivered; empty: it has to."""
         if record.deletion_asked:
             return "a client asked to delete it"
+        if record.cancel_asked:
+            return "a client asked to cancel it"
         if self._expired(record) and not self.world.plan.attempts:
             return "its time to live is over"
-        if record.id and successor_id(record.id, trailer.DEAD) in self._last_copies:
-            return "a crash took the only copy of the dead letter"
+        later = self.promises.line_of(record)[1:] if self._last_copies else []
+        if record.id and not self._last_copies.isdisjoint(later):
+            return "a crash took the only copy of the job that it became"
         losses = self._losses.get(record.id, {})
         # ASYNC promises one copy, and none when the node was to have none itself.
         if all(losses.get(index, -1) >= 0 for index in record.promised_to):
@@ -428,6 +461,12 @@ class Oracle:
                 late = first - record.confirmed - record.delay * SECOND
                 if late > delivered:
                     self.problem(f"delivered {late // MS} ms late", record.id)
+
+
+def _refusals(request: list[bytes]) -> tuple[str, ...]:
+    """How the errors begin that are no broken promises. In a group one answers all."""
+    refusals = ("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ", "EXECABORT ")
+    return (*refusals, "NOUNIQ ") if b"UNIQUE" in request else refusals
 
 
 def _times(record: JobRecord) -> str:

@@ -37,6 +37,7 @@ class Session:
         self.replied = replied
         self.closed = closed
         self.open = True
+        self._group: list[list[bytes]] | None = None  # since MULTI
         self._reader = hiredis.Reader()
         self._sent = 0  # when the last requests arrive, virtual µs
         self._answered = 0  # and the last replies
@@ -82,8 +83,23 @@ class Session:
             if world.trace.on:
                 name = request[0].decode()
                 world.trace.add(f"{machine.index} answers c{client.id} {name} {reply!r}")
-            world.oracle.replied(machine, request, reply)
+            self._judge(request, reply)
             world.loop.at(at, partial(self._arrived, request, reply))
+
+    def _judge(self, request: list[bytes], reply: object) -> None:
+        """Let the oracle know of a reply, and of those in the array of a group one by one."""
+        name = request[0]
+        if name == b"MULTI":
+            self._group = []
+        elif name == b"EXEC" and self._group is not None:
+            group, self._group = self._group, None
+            replies = reply if isinstance(reply, list) else [reply] * len(group)
+            for one, its_reply in zip(group, replies, strict=True):
+                self.machine.world.oracle.replied(self.machine, one, its_reply)
+        elif self._group is not None:
+            self._group.append(request)  # the reply says that it is kept
+        else:
+            self.machine.world.oracle.replied(self.machine, request, reply)
 
     def _arrived(self, request: list[bytes], reply: object) -> None:
         if self.open:

@@ -1,10 +1,13 @@
 """What happened, as text: to be read after a failure, and to compare two runs of one seed."""
 
+import re
 from collections.abc import Callable
 from hashlib import sha256
 
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import decode_job, split_nodes
+
+_ID = re.compile(rb"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
 
 
 class Trace:
@@ -40,7 +43,7 @@ def packet_text(packet: bytes) -> str:
     type = bus.packet_type(packet)
     name = bus.TYPE_NAMES[type]
     flags = bus.packet_flags(packet)
-    if type in (bus.REPLJOB, bus.YOURJOBS):
+    if type in (bus.REPLJOB, bus.YOURJOBS, bus.UPDATEJOB):
         jobs = [decode_job(data) for data in bus.read_jobs(packet).jobs]
         what = " ".join(
             f"{job.id.decode()}[{','.join(node[:4].decode() for node in split_nodes(job.nodes))}]"
@@ -54,7 +57,8 @@ def packet_text(packet: bytes) -> str:
         what = f"{ids} {bus.read_about_job(packet).aux}"
     elif type >= bus.ENDJOB:
         fields = bus.read_fields(packet)
-        what = " ".join(value[:40].decode() for _, value in fields if value.startswith(b"D-"))
+        found = [id.decode() for _, value in fields for id in _ID.findall(value)]
+        what = " ".join(found)
     elif type == bus.FAIL:
         what = bus.read_fail(packet)[:4].decode()
     else:

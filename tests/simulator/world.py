@@ -14,6 +14,7 @@ from tests.simulator.clients import Actor, commander, consumer, drainer, produce
 from tests.simulator.clocks import EPOCH
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS, SECOND, EventLoop
+from tests.simulator.extended_clients import meddler, repeater, waiter
 from tests.simulator.fabric import Fabric
 from tests.simulator.faults import Faults
 from tests.simulator.machine import Machine
@@ -207,6 +208,12 @@ class World:
             actor = Actor(self, f"consumer {number}")
             self.clients.append(actor)
             actor.start(consumer(actor))
+        if plan.attempts:
+            programs = (repeater, repeater, waiter, meddler)
+            for number, program in enumerate(programs):
+                actor = Actor(self, f"{program.__name__} {number}")
+                self.clients.append(actor)
+                actor.start(program(actor))
 
     def _heal(self) -> None:
         """All faults are over."""

@@ -167,6 +167,9 @@ class Claims(Agreement):
         granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
         rival: Vote | None = None
         for vote in votes.values():
+            if not vote.id:
+                self._refuse(claim, UNDECIDED)
+                return
             if vote.id != claim.job.id:
                 if vote.state == ADDED and (vote.lasts or vote.status == words.HELD):
                     self._answer(claim, vote.id)
@@ -314,7 +317,8 @@ class Claims(Agreement):
         granted = [id for id, vote in votes.items() if vote.id == claim.job.id]
         needed = len(claim.voters) // 2 + 1
         lost = len(votes) - len(granted) > len(claim.voters) - needed
-        if lost and not claim.anyway:
+        given_up = b"" in [vote.id for vote in votes.values()]
+        if given_up or (lost and not claim.anyway):
             self._questions.close(question)
             self._replication.cancel(claim, UNDECIDED)
         elif claim.stage == CONFIRMING and (

@@ -42,7 +42,8 @@ class Spread:
     """A change that not all holders of its job have confirmed.
 
     Attributes:
-        version: of the change. missing: the nodes that have not confirmed it.
+        version: of the change. told: the nodes that hold the job, as far as is known. missing:
+            those of them that have not confirmed it.
         before: what the job had before it.
         replies: of the clients that wait. deadline: until when, ms.
         due: when the missing ones are told again, ms. gap: ms until the time after that.
@@ -50,6 +51,7 @@ class Spread:
 
     def __init__(self, version: int, missing: list[bytes], before: Contents, now: int) -> None:
         self.version = version
+        self.told = list(missing)
         self.missing = missing
         self.before = before
         self.replies: list[Pending] = []

@@ -28,6 +28,7 @@ from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_TRAILER,
+    GONE,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -151,13 +152,14 @@ class Updates:
 
     def _commit(self, job: Job, contents: Contents, version: int, reason: schema.Reason) -> None:
         """Let ``job`` have ``contents``, as the change ``version`` says."""
-        self._setter.set(job, contents)
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
         if self._notes.eventing:
             self._notes.note(schema.UPDATED, job, reason)
-        if self._machine.journaling and job.state != WAIT_REPL:
+        self._setter.set(job, contents)
+        # An at-most-once job that is queued by this may go to another node at once.
+        if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
             self._aof_codec.note(job)
 
     # ---- what other nodes have ---------------------------------------------------------------
@@ -195,7 +197,7 @@ class Updates:
         own = self._replicas.own
         now = self._machine.now
         missing = [id for id in job.delivered or () if id != own and self._peers.knows(id)]
-        if not missing:
+        if not missing or job.state == GONE:
             return None
         spread = Spread(self.version(job), missing, before, now)
         earlier = self._spreads.get(job.id)
@@ -214,6 +216,16 @@ class Updates:
             packet = self._packets.jobs(bus.UPDATEJOB, [self._codec.encode(job)])
             for id in reached:
                 self._notices.fields.append((id, packet))
+
+    def _tell_more(self, job: Job) -> None:
+        """Tell holders of ``job`` that this node did not know to be such when it changed it."""
+        spread = self._spreads.get(job.id)
+        if spread is not None:
+            own = self._replicas.own
+            more = [id for id in job.delivered or () if id != own and id not in spread.told]
+            spread.told += more
+            spread.missing += more
+            self._send(job, more)
 
     def _awaited(self, spread: Spread) -> bool:
         """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
@@ -284,10 +296,13 @@ class Updates:
         elif job.state == ACKED:
             said = _HAS_ENDED
         else:
-            for id in new.delivered or ():
+            known = new.delivered or ()
+            for id in known:
                 self._replicas.add(job, id)
-            if not self.take(job, new, trailer):
-                self._send(job, [sender])  # it has missed a newer one
+            newest = self.take(job, new, trailer)
+            self._tell_more(job)
+            if not newest or any(id not in known for id in job.delivered or ()):
+                self._send(job, [sender])  # it has missed a newer one, or does not know a holder
             if self._late.get(job.id) == trailer.updated or (
                 job.retry == 0 and is_delivered(job) and self.version(job) < trailer.updated
             ):

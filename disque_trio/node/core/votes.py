@@ -57,7 +57,8 @@ class Votes:
         return words.ADDING if job.state == WAIT_REPL else words.HELD
 
     def claim(self, message: KeyMessage) -> Vote | None:
-        """Give the key to a job unless another one has it; None: this node takes nothing now."""
+        """Give the key to a job unless another one has it; to none if the job was given up. None:
+        this node takes nothing now."""
         uniques = self._uniques
         entry = uniques.find(message.queue, message.key)
         if entry is not None and entry.id != message.id:
@@ -65,6 +66,11 @@ class Votes:
                 return self._vote(entry, entry.id)
             uniques.drop(entry)
             entry = None
+        if uniques.refuses(message.id):
+            # Others took it for given up, and take no copies of it.
+            if entry is not None:
+                uniques.drop(entry)
+            return self._vote(None, b"")
         state = CONFIRMED if message.final else PENDING
         if entry is None:
             machine = self._machine

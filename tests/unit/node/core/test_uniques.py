@@ -337,3 +337,21 @@ def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over() -> None:
     (reply,) = bench.replies(bench.me)
     assert reply == id or str(reply).startswith("NOUNIQ ")
     assert sum(b.number_queued() for b in mesh.nodes) == 1
+
+
+def test_a_claim_that_others_gave_up_is_refused_when_its_node_comes_back() -> None:
+    """They take no copies of its job, for which its producer would wait for ever."""
+    mesh = Mesh(3)
+    bench = mesh[0]
+    mesh.isolate(0)
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 3)
+    (first,) = bench.node.claims.claiming
+    for other in (1, 2):
+        mesh[other].node.store.uniques.refuse(first)
+    mesh.rejoin(0)
+    mesh.advance(6)
+    (reply,) = bench.replies(bench.me)
+    assert str(reply).startswith("NOUNIQ ")
+    assert sum(b.node.store.jobs.count for b in mesh.nodes) == 0
+    assert sum(b.node.store.uniques.entries.count for b in mesh.nodes) == 0
+    assert mesh.add(0, "UNIQUE", "k", "REPLICATE", 3) != first

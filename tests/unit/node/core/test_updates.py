@@ -259,6 +259,43 @@ def test_a_job_that_was_given_to_another_node_is_changed_there(mesh: Mesh) -> No
     assert reply(mesh, 0, update(mesh, 0, id, "BODY", "newer")).startswith("DELIVERED")
 
 
+def test_an_at_most_once_job_goes_with_the_change_to_who_waits_for_it(mesh: Mesh) -> None:
+    mesh[0].node.journaling = True
+    id = mesh.add(0, "RETRY", 0, "REPLICATE", 1, "DELAY", 50)
+    consumer = mesh[1].client()
+    mesh[1].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new", "DELAY", 0)) == "OK"
+    (entries,) = mesh[1].replies(consumer)
+    assert entries == [[b"q", id, b"new"]]
+    assert mesh.holders(id) == [1]
+    # Its file can be read, and the job is not in it any more.
+    restarted = Bench()
+    for command in RecordReader(BytesIO(b"".join(mesh[0].node.journal))):
+        restarted.node.load_record(command, False)
+    assert not restarted.held(id)
+
+
+def test_a_holder_that_only_another_holder_knows_of_has_it_as_well(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    other = next(index for index in (1, 2) if mesh[index].held(id))
+    third = 3 - other
+    mesh.lose = lambda source, target, packet: target == other
+    consumer = mesh[third].client()
+    mesh[third].send(consumer, "GETJOB", "FROM", "q")
+    mesh.settle()
+    assert mesh[third].got(consumer) == id
+    assert mesh[third]("NACK", id) == 1
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    assert mesh.ids[third] not in mesh[other].show(id)[b"nodes-delivered"]
+    assert reply(mesh, other, update(mesh, other, id, "BODY", "new")) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+    mesh.told()
+    mesh.advance(10)
+    assert mesh.told("updatejob") == []  # nobody goes on telling
+
+
 @pytest.mark.parametrize("lost", [bus.UPDATEJOB, bus.QUESTION])
 def test_lost_packets_are_sent_again(mesh: Mesh, lost: int) -> None:
     id = mesh.add(0)

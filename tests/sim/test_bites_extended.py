@@ -1,0 +1,218 @@
+"""The checks of what C Disque does not have see what is wrong: each property broken on purpose."""
+
+from typing import Any
+
+import pytest
+
+from disque_trio.node.core import node as core_node
+from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.bus_codec import BusCodec
+from disque_trio.node.core.claims import Claims
+from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.job_waits import JobWaits
+from disque_trio.node.core.key_messages import KeyMessage, Vote
+from disque_trio.node.core.outcomes import Outcome
+from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.updates import Updates
+from disque_trio.node.core.votes import Votes
+from disque_trio.protocol import trailer as endings
+from disque_trio.protocol.trailer import Ending, Trailer
+from disque_trio.respserver import groups
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.machine import Machine
+from tests.sim.test_bites import MadeOf, found, made_of
+from tests.simulator.plan import EXTENDED
+from tests.simulator.world import World
+
+__all__ = ["made_of"]
+
+if not core_node.__file__.endswith(".py"):
+    pytest.skip("a compiled node cannot be made worse", allow_module_level=True)
+
+
+def as_it_is(world: World) -> None:
+    """Nothing more is spoiled."""
+
+
+def test_the_cluster_as_it_is_passes() -> None:
+    assert not found(as_it_is, EXTENDED, "", seeds=5)
+
+
+class GenerousVotes(Votes):
+    """Give a key to whoever asks for it."""
+
+    def claim(self, message: KeyMessage) -> Vote | None:
+        entry = self._uniques.find(message.queue, message.key)
+        if entry is not None and entry.id != message.id:
+            self._uniques.drop(entry)
+        return super().claim(message)
+
+
+def test_two_jobs_with_one_key_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(GenerousVotes), EXTENDED, "two jobs have one key")
+
+
+class CredulousClaims(Claims):
+    """Answer the id of a job that somebody wanted to add."""
+
+    def known(self, queue: bytes, key: bytes) -> bytes:
+        entry = self._uniques.find(queue, key)
+        return b"" if entry is None else entry.id
+
+
+def test_ids_of_jobs_that_do_not_exist_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(CredulousClaims), EXTENDED, "that is nowhere")
+
+
+class HalfheartedGc(AckGc):
+    """Cancels nothing, and says that it did."""
+
+    def end(self, job: Job, ending: Ending, reason: Any) -> bool:
+        return ending.kind == endings.CANCELLED or super().end(job, ending, reason)
+
+
+def test_cancelled_jobs_that_are_delivered_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(HalfheartedGc), EXTENDED, "knew that the job was cancelled")
+
+
+class DeafGc(AckGc):
+    """Does not mind that a job was cancelled elsewhere."""
+
+    def on_endjob(self, sender: bytes, fields: list[Any]) -> None:
+        pass
+
+
+def test_endings_that_are_not_heard_are_found(made_of: MadeOf) -> None:
+    texts = ("knew that the job was cancelled", "left on node")
+    assert found(made_of(DeafGc), EXTENDED, *texts, seeds=5)
+
+
+class LyingWaits(JobWaits):
+    """Say that jobs have ended in another way."""
+
+    def _resolve(self, id: bytes, outcome: Outcome) -> None:
+        kind = endings.EXPIRED if outcome.kind == endings.ACKED else endings.ACKED
+        super()._resolve(id, Outcome(kind))
+
+
+def test_endings_that_did_not_happen_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(LyingWaits), EXTENDED, "which is not true")
+
+
+class InventiveWaits(JobWaits):
+    """Know of results that nobody gave."""
+
+    def _resolve(self, id: bytes, outcome: Outcome) -> None:
+        super()._resolve(id, Outcome(outcome.kind, b"all is well"))
+
+
+def test_results_that_nobody_gave_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(InventiveWaits), EXTENDED, "a result that nobody gave")
+
+
+class SilentWaits(JobWaits):
+    """Never hear of an end."""
+
+    def _resolve(self, id: bytes, outcome: Outcome) -> None:
+        pass
+
+
+def test_waits_that_never_end_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(SilentWaits), EXTENDED, "[b'WAITJOB', b'0'")
+
+
+def test_waits_that_end_late_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Machine.begin_wait
+
+    def begin_long(self: Machine, client: Client, names: list[bytes], timeout: int) -> None:
+        begin(self, client, names, 4 * timeout)
+
+    monkeypatch.setattr(Machine, "begin_wait", begin_long)
+    assert found(as_it_is, EXTENDED, "WAITJOB 500 was answered after")
+
+
+class ForgetfulUpdates(Updates):
+    """Confirm changes that they do not take."""
+
+    def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
+        return True
+
+
+def test_changes_that_do_not_reach_all_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(ForgetfulUpdates), EXTENDED, "does not have the change")
+
+
+class UnstableUpdates(Updates):
+    """Undo a change when another node asks whether the job is to be queued."""
+
+    def _offer(self, sender: bytes, id: bytes) -> None:
+        super()._offer(sender, id)
+        job = self._store.jobs.get(id)
+        if job is not None and job.body is not None and self.version(job):
+            body = job.body.partition(b"/")[0]
+            self._store.machine.memory.used += len(body) - len(job.body)
+            job.body = body
+
+
+def test_old_contents_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(UnstableUpdates), EXTENDED, "after the change")
+
+
+class CarelessCodec(BusCodec):
+    """Loses headers on the way."""
+
+    def decode(self, data: bytes) -> Job | None:
+        job = super().decode(data)
+        if self.trailer is not None:
+            self.trailer.headers = []
+        return job
+
+
+def test_lost_headers_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(CarelessCodec), EXTENDED, "delivered with the headers")
+
+
+class HastyLetters(DeadLetters):
+    """Count one attempt too many."""
+
+    def attempts(self, job: Job) -> int:
+        return super().attempts(job) + 1
+
+
+def test_jobs_that_die_early_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(HastyLetters), EXTENDED, "dead after")
+
+
+class LosingSuccessors(Successors):
+    """Make no dead letters."""
+
+    def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
+        if ending.kind != endings.DEAD:
+            super().make(job, ending, queue_it)
+
+
+def test_lost_letters_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(LosingSuccessors), EXTENDED, "that nobody acknowledged is gone")
+
+
+class LosingRedrives(Successors):
+    """Send no dead letters back."""
+
+    def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
+        if ending.kind != endings.REDRIVEN:
+            super().make(job, ending, queue_it)
+
+
+def test_letters_that_are_lost_on_their_way_back_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(LosingRedrives), EXTENDED, "that nobody acknowledged is gone")
+
+
+def test_groups_that_are_run_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = groups._run
+
+    def run_backwards(runner: Any, client: Client, requests: list[list[bytes]], now: int) -> None:
+        run(runner, client, requests[::-1], now)
+
+    monkeypatch.setattr(groups, "_run", run_backwards)
+    assert found(as_it_is, EXTENDED, "another job")

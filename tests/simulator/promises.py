@@ -1,0 +1,283 @@
+"""What our nodes promise beyond what C Disque does: keys, endings, results, changes and headers.
+
+A part of the oracle, which hands over what concerns these. Judged is what docs/commands.md says;
+every exemption says why it is one.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from disque_trio.node.core.job import ACTIVE, QUEUED, Job
+from disque_trio.node.core.successors import successor_id
+from disque_trio.protocol import trailer
+from tests.simulator.events import MS, SECOND
+from tests.simulator.records import JobRecord, expected_headers
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+ENDS = {b"ACKJOB", b"FASTACK", b"CANCEL"}
+LONGEST_LINE = 12  # jobs that become each other, letters among them
+LATE = 1 * SECOND  # for a turn, a tick and the way of a request
+
+Complain = Callable[..., None]
+
+
+class Promises:
+    """See the module.
+
+    Args:
+        complain: notes a broken promise: a text and the ids it is about.
+        by_id: the records of all jobs that were seen, letters and redriven ones among them.
+
+    Attributes:
+        asked: what clients asked to have done with a job, by its id; ``NACK DEAD`` is one word.
+        given: when a node last gave a job to another one, µs, by its id.
+    """
+
+    def __init__(self, world: "World", complain: Complain, by_id: dict[bytes, JobRecord]) -> None:
+        self.world = world
+        self.asked: dict[bytes, set[bytes]] = {}
+        self.given: dict[bytes, int] = {}
+        self._complain = complain
+        self._by_id = by_id
+        self._by_key: dict[tuple[bytes, bytes], list[JobRecord]] = {}  # those that were answered
+        self._anyway: set[tuple[bytes, bytes]] = set()  # keys that were used with ANYWAY
+        self._forgot_at = -1  # µs, when a node last started that had lost what it knew
+        self._cancelled: dict[bytes, set[int]] = {}  # id: machines that know that it was
+        self._results: dict[bytes, set[bytes]] = {}
+        self._redriven = False  # a client sent REDRIVE
+
+    # ---- what clients ask, and what happens ---------------------------------------------------
+
+    def asks(self, request: list[bytes]) -> None:
+        """A client sends ``request``."""
+        name = request[0]
+        if name == b"NACK" and b"DEAD" in request:
+            name = b"NACK DEAD"
+        for word in request[1:]:
+            if word[:2] == b"D-":
+                self.asked.setdefault(word, set()).add(name)
+        if name == b"ACKJOB" and request[-2] == b"RESULT":
+            self._results.setdefault(request[1], set()).add(request[-1])
+        elif name == b"UPDATEJOB":
+            self._by_id[request[1]].updates_open += 1
+        elif name == b"REDRIVE":
+            self._redriven = True
+
+    def anyway(self, record: JobRecord) -> None:
+        """A client asks for ``record`` even if a job with its key may be there."""
+        self._anyway.add((record.queue, record.key))
+
+    def restarted(self, machine: "Machine") -> None:
+        """``machine`` runs again."""
+        if not machine.intact:
+            self._forgot_at = self.world.loop.now
+            # Without the end of its file it may not know any more that a job was cancelled.
+            for machines in self._cancelled.values():
+                machines.discard(machine.index)
+
+    def ended_by(self, id: bytes) -> bool:
+        """Whether a client asked to end the job."""
+        return not ENDS.isdisjoint(self.asked.get(id, ()))
+
+    def knows_cancelled(self, machine: "Machine", ids: Iterable[bytes]) -> None:
+        """``machine`` said or heard in this turn that these jobs were cancelled."""
+        for id in ids:
+            self._cancelled.setdefault(id, set()).add(machine.index)
+
+    # ---- UNIQUE -------------------------------------------------------------------------------
+
+    def key_answered(self, record: JobRecord) -> None:
+        """A client was told that ``record`` is the job that has its key."""
+        key = (record.queue, record.key)
+        others = self._by_key.setdefault(key, [])
+        for other in others:
+            if other is not record and key not in self._anyway and self._has_key(other):
+                self._complain("two jobs have one key", other.id, record.id)
+        if record not in others:
+            others.append(record)
+
+    def _has_key(self, record: JobRecord) -> bool:
+        """Whether nobody but ``record``, which was answered, may have its key now."""
+        world = self.world
+        # It is exact as long as the membership is stable and all nodes have their files. A voter
+        # that lost its memory has forgotten who has the key; with another one that cannot be
+        # reached that makes a majority.
+        if world.plan.leaving >= 0 or self._forgot_at >= record.asked:
+            return False
+        age = max(machine.now() for machine in world.machines) - record.clock
+        if record.kept:
+            return age < record.kept * 1000  # whatever came of it; and no longer
+        # Where it was ended the key is free, though a node that was away may not know.
+        if self.ended_by(record.id) or age > record.ttl * 1000:
+            return False
+        # A job that is delivered at most once is forgotten after that by a restart, and nobody has
+        # it while it is on its way to another node.
+        if record.retry == 0 and (record.sent or record.id in self.given):
+            return False
+        return not self.became_letter(record.id) and self._is_alive(record.id)
+
+    def became_letter(self, id: bytes) -> bool:
+        """Whether some node has, or had, the dead letter of the job."""
+        letter = successor_id(id, trailer.DEAD)
+        return letter in self._by_id or any(
+            machine.node.store.jobs.get(letter) is not None for machine in self.world.machines
+        )
+
+    def _is_alive(self, id: bytes) -> bool:
+        """Whether the job may be delivered some day, by a node that runs or by one that will."""
+        for machine in self.world.machines:
+            if machine.up and machine.live_copy(id):
+                return True
+            if machine.intact and machine.held_at_death.get(id) in (ACTIVE, QUEUED):
+                return True
+        return False
+
+    def body_of(self, id: bytes) -> bytes:
+        """What the job contains, as far as a node knows or did when it died; else nothing."""
+        for machine in self.world.machines:
+            job = machine.node.store.jobs.get(id)
+            if job is not None and job.body:
+                return job.body
+        return b""
+
+    def may_be_gone(self, record: JobRecord, lost: bool) -> bool:
+        """Whether the job ``record``, whose id was just answered to one who repeats an ADDJOB, need
+        not be anywhere. ``lost``: a crash took a copy."""
+        if lost or record.sent or record.kept or self.ended_by(record.id):
+            return True
+        age = max(machine.now() for machine in self.world.machines) - record.clock
+        down = any(record.id in machine.held_at_death for machine in self.world.machines)
+        # The only copy of an at-most-once job may be on its way to its consumer.
+        return down or record.retry == 0 or age > record.ttl * 1000 or self.became_letter(record.id)
+
+    # ---- the line of a job --------------------------------------------------------------------
+
+    def line_of(self, record: JobRecord) -> list[bytes]:
+        """The ids that ``record`` has or may get: its own, that of its dead letter, that of the
+        job which this is when it was sent back, and so on."""
+        line = [record.id]
+        while len(line) < LONGEST_LINE:
+            line.append(successor_id(line[-1], trailer.DEAD))
+            line.append(successor_id(line[-1], trailer.REDRIVEN))
+        return line
+
+    # ---- what nodes answer --------------------------------------------------------------------
+
+    def replied(self, machine: "Machine", request: list[bytes], reply: object) -> None:
+        """A reply to a request of a kind that C Disque does not know leaves ``machine``."""
+        name = request[0]
+        if name == b"CANCEL":
+            if reply == len(request) - 1:
+                self.knows_cancelled(machine, request[1:])
+        elif name == b"UPDATEJOB":
+            self._updated(request, reply)
+        elif name == b"WAITJOB":
+            if isinstance(reply, list):
+                for id, state, result in reply:
+                    self._told(id, state, result)
+            elif not str(reply).startswith("LEAVING"):
+                self._complain(f"WAITJOB was answered {reply}")
+
+    def delivered(self, machine: "Machine", record: JobRecord, entry: Sequence[object]) -> None:
+        """``machine`` gives ``entry`` of the line of ``record`` to a client."""
+        id, body = entry[1], entry[2]
+        assert isinstance(id, bytes)
+        assert isinstance(body, bytes)
+        if machine.index in self._cancelled.get(id, ()):
+            self._complain(f"node {machine.index} knew that the job was cancelled", id)
+        if len(entry) > 3 and entry[-1] != expected_headers(body):
+            self._complain(f"delivered with the headers {entry[-1]!r}", id)
+        self._check_version(record, id, body)
+
+    # ---- WAITJOB ------------------------------------------------------------------------------
+
+    def _told(self, id: bytes, state: bytes, result: bytes | None) -> None:
+        """A client is told that the job ended so: did it?"""
+        record = self._by_id[id]
+        asked = self.asked.get(id, set())
+        if result is not None and (state != b"acked" or result not in self._results.get(id, ())):
+            self._complain(f"WAITJOB knows of a result that nobody gave: {state!r} {result!r}", id)
+        if state == b"acked":
+            # A letter that was sent back has done its duty, too.
+            sent_back = self._redriven and id != record.id
+            true = b"ACKJOB" in asked or b"FASTACK" in asked or sent_back
+        elif state == b"cancelled":
+            true = b"CANCEL" in asked
+        elif state == b"dead":
+            often = len(record.sent if id == record.id else record.later.get(id, ()))
+            spent = often >= self.world.plan.attempts
+            true = spent or b"NACK DEAD" in asked or self._may_be_expired(record)
+        elif state == b"expired":
+            true = self._may_be_expired(record)
+        else:
+            # Gone: nothing is known of it. That is so when it ended too long ago, or all who knew
+            # of it died, and nobody can prove the contrary.
+            true = state in (b"gone", b"pending")
+        if not true:
+            self._complain(f"WAITJOB says {state.decode()}, which is not true", id)
+
+    def _may_be_expired(self, record: JobRecord) -> bool:
+        """Whether the time to live was over on a clock, counted on another one: they jump."""
+        ahead = max(machine.now() for machine in self.world.machines)
+        return ahead - record.clock >= (record.ttl - 1) * 1000
+
+    def waited(self, asked: int, timeout: int, machine: "Machine", reply: list[object]) -> None:
+        """A client that waited ``timeout`` ms at ``machine``, 0: as long as it takes, since
+        ``asked`` (µs) has ``reply``."""
+        pending = any(isinstance(entry, list) and entry[1] == b"pending" for entry in reply)
+        if timeout == 0:
+            if pending:
+                self._complain("WAITJOB did not wait")
+            return
+        # Clocks are slow by a twentieth at most. Who stood still began to wait when it went on.
+        begun = max(asked, machine.stood_still_until)
+        latest = begun + timeout * MS * 19 // 18 + LATE
+        if self.world.loop.now > latest:
+            late = (self.world.loop.now - asked) // MS
+            self._complain(f"WAITJOB {timeout} was answered after {late} ms")
+
+    # ---- UPDATEJOB ----------------------------------------------------------------------------
+
+    def _updated(self, request: list[bytes], reply: object) -> None:
+        """A change of a job was answered."""
+        record = self._by_id[request[1]]
+        record.updates_open -= 1
+        version = version_of(request[3])
+        # With another change under way that one may be newer, or be taken back.
+        if reply != b"OK" or record.updates_open or version != record.versions:
+            return
+        now = self.world.loop.now
+        copies = [live_job(machine, record.id) for machine in self.world.machines]
+        jobs = [job for job in copies if job is not None]
+        if all(version_of(job.body or b"") == version for job in jobs):
+            # To a node that is known to hold it and has no copy an old one may be on its way.
+            named = {id for job in jobs for id in job.delivered or ()}
+            if len(named) <= len(jobs):
+                record.settled = version
+                record.settled_at = now
+        elif self.world.plan.gentle and self.given.get(record.id, 0) < now - SECOND:
+            self._complain("a holder that could be reached does not have the change", record.id)
+
+    def _check_version(self, record: JobRecord, id: bytes, body: bytes) -> None:
+        version = version_of(body)
+        if version > record.versions:
+            self._complain(f"delivered with a body that no client sent: {body!r}", id)
+        # A node whose file has lost its end may have lost the change.
+        elif id == record.id and version < record.settled and record.settled_at > self._forgot_at:
+            self._complain(f"delivered as {body!r} after the change {record.settled}", id)
+
+
+def version_of(body: bytes) -> int:
+    """Which change of the job made the body; 0: it is as the producer sent it."""
+    _, _, version = body.partition(b"/")
+    return int(version or 0)
+
+
+def live_job(machine: "Machine", id: bytes) -> Job | None:
+    """The copy that ``machine`` would deliver, or will when it runs again."""
+    if machine.live_copy(id) or (not machine.up and id in machine.held_at_death):
+        return machine.node.store.jobs.get(id)
+    return None

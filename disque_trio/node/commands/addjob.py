@@ -5,6 +5,7 @@ from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.admissions import Admission
 from disque_trio.node.core.job import UINT32_MAX, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
@@ -67,9 +68,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             client.out.append(b"+%b\r\n" % known)
             return
         if node.peers.size == 1:
-            name = _admit(node, args, repl, external, options)
+            name = _admit(node, args, repl, external, options, 0)
     else:
-        name = _admit(node, args, repl, external, options)
+        name = _admit(node, args, repl, external, options, 0)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
@@ -77,6 +78,13 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.store.trailers.put(job, trailer)
         if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):
             return
+    if options.maxlen and node.peers.size > 1:
+        deadline = node.now + timeout if timeout else 0
+        admit = partial(_admit, node, args, repl, external, options)
+        node.admissions.begin(
+            Admission(client, job, options.wait, external, deadline, options.maxlen, admit)
+        )
+        return
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:
@@ -88,18 +96,21 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(b"+%b\r\n" % job.id)
 
 
-def _admit(node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions) -> bytes:
-    """The name of the queue; raises CommandError if the job cannot be added to it now."""
+def _admit(
+    node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions, elsewhere: int
+) -> bytes:
+    """The name of the queue; raises CommandError if the job cannot be added to it now.
+    ``elsewhere``: jobs that other nodes have in it, for MAXLEN."""
     if repl > 1 or external:
         most = MAX_JOB if options.trailer is None else MAX_JOB - MAX_TRAILER
         if len(args[1]) + len(args[2]) > most:
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     queue = node.queues.by_name.get(args[1])
+    if options.maxlen and elsewhere + (queue.length if queue is not None else 0) >= options.maxlen:
+        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
     if queue is None:
         return args[1]
-    if options.maxlen and queue.length >= options.maxlen:
-        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
     if queue.paused & PAUSED_IN:
         raise CommandError("PAUSED Queue paused in input, try later")
     return queue.name
@@ -129,8 +140,8 @@ def _claims(
         node.store.uniques.hold(job, ADDED)
         return False
     admit = partial(_admit, node, args, job.repl, external, options)
-    wait, anyway = options.wait, options.anyway
-    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, admit)
+    wait, anyway, maxlen = options.wait, options.anyway, options.maxlen
+    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, maxlen, admit)
     return True
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
@@ -88,6 +89,7 @@ class Node(Machine):
         redrives: dead letters that are being sent back.
         policy_sharing: tells other nodes of the policies.
         job_waits: who waits for the end of jobs. updates: changes jobs.
+        admissions: ADDJOBs whose jobs are added when other nodes have answered.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
@@ -153,7 +155,10 @@ class Node(Machine):
         )
         self.redrives = Redrives(self, letters, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
-        self.claims = Claims(store, uniques, votes, replication, questions, notices, peers, rng)
+        admissions = self.admissions = Admissions(store, replication, questions, peers)
+        self.claims = Claims(
+            store, uniques, votes, replication, questions, notices, admissions, peers, rng
+        )
         sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
@@ -288,6 +293,7 @@ class Node(Machine):
         super().forget_client(client)
         if client.in_flight:
             self.claims.forget_client(client)
+            self.admissions.forget_client(client)
             self.replication.cancel_all(client)
 
     def roll_back(self, refusal: bytes) -> None:
@@ -446,6 +452,7 @@ class Node(Machine):
         self.unblock_all()
         self.federation.flush()
         self.claims.flush()
+        self.admissions.flush()
         self.replication.flush()
         self.redrives.flush()
         self.questions.flush()

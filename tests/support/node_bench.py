@@ -278,13 +278,13 @@ class Bench:
 
 
 def counted_extras(node: Node) -> int:
-    """What the trailers, the keys and the jobs whose keys are not agreed on add up to."""
+    """What the trailers, the keys and the jobs that are not added yet add up to."""
     store = node.store
-    claimed = [claim.job for claim in node.claims.claiming.values()]
+    held_back = [admission.job for admission in node.admissions.held.values()]
     return (
         sum(trailer.counted for trailer in store.trailers.all())
         + store.outcomes.kept.size
         + store.outcomes.cancelled.size
         + sum(counted(entry) for entry in store.uniques.entries.values())
-        + sum(JOB_OVERHEAD + len(job.body or b"") for job in claimed)
+        + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
     )

@@ -5,10 +5,11 @@ from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.admissions import Admission
 from disque_trio.node.core.job import UINT32_MAX, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.protocol.bus import MAX_JOB, MAX_QUEUE_NAME
+from disque_trio.protocol.bus import MAX_CONTROL_PACKET, MAX_JOB
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.client import Client
@@ -20,6 +21,8 @@ DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 DEFAULT_REPLICATE: Final = 3
 MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
+# Bytes of the name of a queue with keys: it goes to other nodes in one packet with a key.
+LONGEST_NAME: Final = MAX_CONTROL_PACKET // 2
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -67,9 +70,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             client.out.append(b"+%b\r\n" % known)
             return
         if node.peers.size == 1:
-            name = _admit(node, args, repl, external, options)
+            name = _admit(node, args, repl, external, options, 0)
     else:
-        name = _admit(node, args, repl, external, options)
+        name = _admit(node, args, repl, external, options, 0)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
@@ -77,6 +80,13 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.store.trailers.put(job, trailer)
         if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):
             return
+    if options.maxlen and node.peers.size > 1:
+        deadline = node.now + timeout if timeout else 0
+        admit = partial(_admit, node, args, repl, external, options)
+        node.admissions.begin(
+            Admission(client, job, options.wait, external, deadline, options.maxlen, admit)
+        )
+        return
     if repl == 1 and not external:
         node.replication.place(job)
     elif options.wait or external:
@@ -88,18 +98,21 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(b"+%b\r\n" % job.id)
 
 
-def _admit(node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions) -> bytes:
-    """The name of the queue; raises CommandError if the job cannot be added to it now."""
+def _admit(
+    node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions, elsewhere: int
+) -> bytes:
+    """The name of the queue; raises CommandError if the job cannot be added to it now.
+    ``elsewhere``: jobs that other nodes have in it, for MAXLEN."""
     if repl > 1 or external:
         most = MAX_JOB if options.trailer is None else MAX_JOB - MAX_TRAILER
         if len(args[1]) + len(args[2]) > most:
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     queue = node.queues.by_name.get(args[1])
+    if options.maxlen and elsewhere + (queue.length if queue is not None else 0) >= options.maxlen:
+        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
     if queue is None:
         return args[1]
-    if options.maxlen and queue.length >= options.maxlen:
-        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
     if queue.paused & PAUSED_IN:
         raise CommandError("PAUSED Queue paused in input, try later")
     return queue.name
@@ -107,8 +120,8 @@ def _admit(node: Node, args: list[bytes], repl: int, external: bool, options: Ad
 
 def _known(node: Node, queue: bytes, key: bytes) -> bytes:
     """The id of the job with this key, as far as this node can tell; empty: there is none."""
-    if len(queue) > MAX_QUEUE_NAME:
-        raise CommandError(f"ERR UNIQUE takes names of queues of up to {MAX_QUEUE_NAME} bytes")
+    if len(queue) > LONGEST_NAME:
+        raise CommandError(f"ERR UNIQUE takes names of queues of up to {LONGEST_NAME} bytes")
     return node.claims.known(queue, key)
 
 
@@ -129,8 +142,8 @@ def _claims(
         node.store.uniques.hold(job, ADDED)
         return False
     admit = partial(_admit, node, args, job.repl, external, options)
-    wait, anyway = options.wait, options.anyway
-    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, admit)
+    wait, anyway, maxlen = options.wait, options.anyway, options.maxlen
+    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, maxlen, admit)
     return True
 
 

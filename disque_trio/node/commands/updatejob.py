@@ -9,7 +9,7 @@ from disque_trio.node.commands.arguments import (
     require_extensions,
 )
 from disque_trio.node.core.contents import Contents, is_delivered
-from disque_trio.node.core.job import ACKED, UINT32_MAX, WAIT_REPL
+from disque_trio.node.core.job import ACKED, UINT32_MAX, WAIT_REPL, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.updates import DELIVERED
 from disque_trio.protocol.bus import MAX_JOB
@@ -51,6 +51,9 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
         contents.retry = min(retry, UINT32_MAX)
     if ttl >= 0:
         contents.etime = min(node.now // 1000 + ttl, UINT32_MAX)
+        if contents.etime > job.etime and _is_unique(node, job):
+            # Nodes without a copy, which decide on the key as well, count on the first end.
+            raise CommandError("ERR TTL cannot be extended for a job with a key of UNIQUE")
     if delay >= 0:
         contents.due = node.now + delay
     if contents.due > node.now and contents.due >= contents.etime * 1000:
@@ -64,6 +67,12 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
             raise CommandError("ERR the job is too large to be sent to other nodes")
         contents.body = body
     node.updates.change(client, job, contents)
+
+
+def _is_unique(node: Node, job: Job) -> bool:
+    """Whether ``job`` has a key as long as it lives."""
+    trailer = node.store.trailers.of(job)
+    return trailer is not None and trailer.key != b"" and trailer.key_until == 0
 
 
 def _number(text: bytes | None, least: int, problem: str) -> int:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio.node.core.admissions import Admission
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.questions import Question
 from disque_trio.node.core.uniques import life_of
-from disque_trio.node.core.waits import ReplicationWait
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
@@ -40,7 +40,7 @@ class Agreement:
         raise NotImplementedError
 
 
-class Claim(ReplicationWait):
+class Claim(Admission):
     """The pending reply of an ADDJOB UNIQUE in a cluster.
 
     Attributes:
@@ -52,11 +52,9 @@ class Claim(ReplicationWait):
         again: when to go on, ms, 0: when an answer comes.
         look_at: when to ask, while copies are made, whether the voters still have the claim, ms.
         anyway: add the job although there is no majority.
-        waits: for copies that others confirm; else it is added as soon as the key is had.
         question: that is open, or the last one.
         rival: another job that goes first, and was about to be added when looked at last.
         instead, any: see ``KeyMessage``.
-        admit: raises CommandError if the job cannot be added now.
     """
 
     def __init__(
@@ -65,13 +63,17 @@ class Claim(ReplicationWait):
         now: int,
         client: Client,
         job: Job,
-        needed: int,
+        wait: bool,
         external: bool,
         timeout: int,
+        maxlen: int,
+        admit: Callable[[int], object],
         trailer: Trailer,
         voters: list[bytes],
+        anyway: bool,
     ) -> None:
-        super().__init__(client, job, needed, external, now + timeout if timeout else 0, 0)
+        deadline = now + timeout if timeout else 0
+        super().__init__(client, job, wait, external, deadline, maxlen, admit)
         self.key = trailer.key
         self.lasts = trailer.key_until > 0
         self.until = trailer.key_until or life_of(job)
@@ -80,13 +82,11 @@ class Claim(ReplicationWait):
         self.agree_by = now + (timeout or LONGEST)
         self.again = 0
         self.look_at = now + LOOK_GAP
-        self.anyway = False
-        self.waits = True
+        self.anyway = anyway
         self.question: Question | None = None
         self.rival: Vote | None = None
         self.instead = b""
         self.any = False
-        self.admit: Callable[[], object] = _admit
         self._agreement = agreement
 
     def message(self, op: int, id: bytes = b"") -> KeyMessage:
@@ -116,7 +116,3 @@ class Claim(ReplicationWait):
     def given_up(self) -> bool:
         self._agreement.take_back(self)
         return True
-
-
-def _admit() -> None:
-    """It can be added."""

@@ -23,6 +23,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core import key_messages as words
+from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.ballots import ANSWER_TIME, Ballots, read_votes
 from disque_trio.node.core.claim import (
     AGREED,
@@ -33,7 +34,7 @@ from disque_trio.node.core.claim import (
     Agreement,
     Claim,
 )
-from disque_trio.node.core.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
+from disque_trio.node.core.job import Job
 from disque_trio.node.core.key_messages import Vote
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import CLAIM, Question, Questions
@@ -46,7 +47,6 @@ from disque_trio.protocol.keyrecord import ADDED, PENDING
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.command import CommandError
 from disque_trio.rng import Rng
 
 PAUSE: Final = 40  # ms until an undecided claim is repeated, and up to twice as long
@@ -64,6 +64,7 @@ class Claims(Agreement):
         replication: adds jobs.
         questions: asks other nodes.
         notices: what other nodes are told at the end of the turn.
+        admissions: the ADDJOBs whose jobs are not added yet.
         peers: the rest of the cluster.
         rng: for pauses.
 
@@ -80,6 +81,7 @@ class Claims(Agreement):
         replication: Replication,
         questions: Questions,
         notices: Notices,
+        admissions: Admissions,
         peers: Peers,
         rng: Rng,
     ) -> None:
@@ -94,6 +96,7 @@ class Claims(Agreement):
         self._replication = replication
         self._questions = questions
         self._notices = notices
+        self._admissions = admissions
         self._peers = peers
         self._ballots = Ballots(store, votes, questions, notices)
         self._rivals = Rivals(store, uniques, votes, self._ballots, questions, peers, self._verdict)
@@ -123,23 +126,27 @@ class Claims(Agreement):
         wait: bool,
         anyway: bool,
         timeout: int,
-        admit: Callable[[], object],
+        maxlen: int,
+        admit: Callable[[int], object],
     ) -> None:
         """Add ``job``, which was just made, if the nodes agree that it may have its key; ``client``
         gets the reply then. Until they do nobody sees the job."""
-        store = self._store
-        store.jobs.drop(job.id)
-        job.state = WAIT_REPL
-        needed = job.repl if external else job.repl - 1
         voters = self._uniques.voters(job.queue, trailer.key)
         claim = Claim(
-            self, self.machine.now, client, job, needed, external, timeout, trailer, voters
+            self,
+            self.machine.now,
+            client,
+            job,
+            wait,
+            external,
+            timeout,
+            maxlen,
+            admit,
+            trailer,
+            voters,
+            anyway,
         )
-        claim.waits = needed > 0 and (wait or external)
-        claim.anyway = anyway
-        claim.admit = admit
-        client.reply_queue.append(claim)
-        client.in_flight += 1
+        self._admissions.hold(claim)
         self.claiming[job.id] = claim
         self._uniques.adding[job.id] = None
         self._claim(claim)
@@ -226,33 +233,28 @@ class Claims(Agreement):
     # ---- what comes of it -------------------------------------------------------------------
 
     def _had(self, claim: Claim) -> None:
-        """The job may have its key: add it."""
-        job = claim.job
-        try:
-            claim.admit()
-        except CommandError as problem:
-            self._refuse(claim, error(str(problem)))
+        """The job may have its key: see whether there is room for it."""
+        if claim.maxlen:
+            if claim.question is not None:
+                self._questions.close(claim.question)
+                claim.question = None
+            self._admissions.count(claim, partial(self._add, claim))
+        else:
+            self._add(claim, 0)
+
+    def _add(self, claim: Claim, elsewhere: int) -> None:
+        """Add the job, if that can be. ``elsewhere``: see ``Admission.admit``."""
+        if claim.reply is not None:
+            return
+        refusal = self._admissions.admits(claim, elsewhere)
+        if refusal:
+            self._refuse(claim, refusal)
             return
         self._leave_claiming(claim)
-        store = self._store
-        machine = self.machine
-        job.dump = store.dump_number
-        store.jobs.put(job.id, job)
-        before, machine.client = machine.client, claim.client
-        if claim.waits:
-            claim.stage = COPYING
-            self._replication.add_claimed(claim)
-        else:
-            claim.stage = AGREED
-            job.state = ACTIVE
-            if claim.needed:
-                self._replication.add_async(job)
-            else:
-                self._replication.place(job)
-            self._reply(claim, b"+" + job.id + b"\r\n")
-            claim.journaled = machine.journaling
+        claim.stage = COPYING if claim.waits else AGREED
+        self._admissions.add(claim)
+        if not claim.waits:
             self._say_added(claim)
-        machine.client = before
 
     def _leave_claiming(self, claim: Claim) -> None:
         del self.claiming[claim.job.id]
@@ -262,10 +264,6 @@ class Claims(Agreement):
             if other.again and other.key == claim.key:
                 other.again = self.machine.now  # it may have waited for this one
                 self._questions.agenda.call(other.again)
-
-    def _reply(self, claim: Claim, reply: bytes) -> None:
-        claim.reply = reply
-        self.machine.answered.append(claim)
 
     def _say_added(self, claim: Claim) -> None:
         """The job was added, and its producer is told so."""
@@ -284,13 +282,10 @@ class Claims(Agreement):
 
     def _refuse(self, claim: Claim, reply: bytes) -> None:
         """Add no job, and ``reply``."""
-        job = claim.job
         self._leave_claiming(claim)
         self._withdraw(claim, [])
-        self._uniques.adding.pop(job.id, None)
-        self._store.trailers.drop(job)
-        self.machine.memory.used -= JOB_OVERHEAD + len(job.body or b"")
-        self._reply(claim, reply)
+        self._uniques.adding.pop(claim.job.id, None)
+        self._admissions.refuse(claim, reply)
 
     def _withdraw(self, claim: Claim, more: list[bytes]) -> None:
         """Tell the voters, and ``more``, that the job does not want the key, and never had it."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.admissions import Admissions
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
@@ -75,20 +76,16 @@ class Node(Machine):
 
     Attributes:
         notes: the events of jobs, for an event log.
-        queues: all queues.
+        queues: all queues. policies: of the queues. policy_sharing: tells other nodes of them.
         replicas: who may hold the jobs. waits: the clients that wait for copies.
-        store: the jobs.
-        exports: the jobs that other nodes want.
+        store: the jobs. deliveries: gives them to clients.
+        exports: the jobs that other nodes want. federation: moves jobs to their consumers.
         replication: adds jobs and copies them.
-        policies: of the queues.
-        dead_letters: what becomes of jobs that nobody could process.
-        requeue: queues jobs again.
-        ack_gc: ends jobs that were acknowledged.
-        federation: moves jobs to their consumers.
-        deliveries: gives jobs to clients.
+        requeue: queues jobs again. ack_gc: ends jobs.
+        dead_letters: what becomes of jobs that nobody could process. redrives: their way back.
         questions: what other nodes were asked.
-        redrives: letters being sent back. policy_sharing: tells other nodes of the policies.
         job_waits: who waits for the end of jobs. updates: changes jobs.
+        admissions: ADDJOBs whose jobs are added when other nodes have answered.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
         bad_packets: packets of other nodes that were malformed.
@@ -156,7 +153,10 @@ class Node(Machine):
         self.deliveries = Deliveries(self, store, federation)
         self.redrives = Redrives(self, letters, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
-        self.claims = Claims(store, uniques, votes, replication, questions, notices, peers, rng)
+        admissions = self.admissions = Admissions(store, replication, questions, peers)
+        self.claims = Claims(
+            store, uniques, votes, replication, questions, notices, admissions, peers, rng
+        )
         sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
         self.bad_packets = 0
         self._entropy = entropy
@@ -291,6 +291,7 @@ class Node(Machine):
         super().forget_client(client)
         if client.in_flight:
             self.claims.forget_client(client)
+            self.admissions.forget_client(client)
             self.replication.cancel_all(client)
 
     def roll_back(self, refusal: bytes) -> None:
@@ -387,6 +388,7 @@ class Node(Machine):
         self.unblock_all()
         self.federation.flush()
         self.claims.flush()
+        self.admissions.flush()
         self.replication.flush()
         self.redrives.flush()
         self.questions.flush()

@@ -129,7 +129,7 @@ class Replication:
         self._waits.begin(client, job, needed, external, timeout)
         self._begin_copies(job, needed, external)
 
-    def add_claimed(self, wait: ReplicationWait) -> None:
+    def add_admitted(self, wait: ReplicationWait) -> None:
         """As ``add_sync``, for a ``wait`` that its client has in its line already."""
         self._waits.resume(wait)
         self._begin_copies(wait.job, wait.needed, wait.external)

@@ -10,7 +10,7 @@ from disque_trio.respserver.machine import Machine
 
 RETRY_GAP: Final = 50  # ms between attempts to get a job confirmed
 
-_REMOVED: Final = error(
+REMOVED: Final = error(
     b"NOREPL job removed (expired?) before the requested replication level was achieved"
 )
 
@@ -103,7 +103,7 @@ class ReplicationWaits:
     def job_removed(self, job: Job) -> None:
         """Answer the client that still waits for ``job``, if any, before the job is deleted."""
         if job.id in self.by_job:
-            self.end(job, _REMOVED)
+            self.end(job, REMOVED)
 
     def due(self, now: int) -> ReplicationWait | None:
         """Take the next wait for which to try more by ``now`` (ms) off ``attempts``; None: there
@@ -134,6 +134,6 @@ class ReplicationWaits:
         """All jobs are forgotten: tell the clients that wait. Returns the jobs of these."""
         jobs = [wait.job for wait in self.by_job.values()]
         for job in jobs:
-            self.end(job, _REMOVED)
+            self.end(job, REMOVED)
         self.attempts.clear()
         return jobs

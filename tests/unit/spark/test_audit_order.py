@@ -33,6 +33,12 @@ def test_a_copy_comes_after_the_job_was_made_not_after_it_was_confirmed() -> Non
     assert least(jobs(copied, ctime=100)) == {(0, 1): 7}
 
 
+@pytest.mark.parametrize("why", ["death", "redrive"])
+def test_a_job_that_all_holders_make_says_nothing(why: str) -> None:
+    trace = [(90, 1, "copied:"), (250, 0, "added:"), (250, 0, f"queued:{why}")]
+    assert least(jobs(trace, ctime=300)) == {}
+
+
 def test_the_least_of_all_jobs_counts() -> None:
     moves = [[(100, 0, "exported:"), (100 + ms, 1, "imported:")] for ms in (9, 3, 70)]
     assert least(jobs(*moves)) == {(0, 1): 3}

@@ -8,7 +8,9 @@ import pytest
 
 from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
-from disque_trio.protocol.bus import GOTJOB, packet_type
+from disque_trio.node.commands.add_options import MAX_KEY
+from disque_trio.node.commands.addjob import LONGEST_NAME
+from disque_trio.protocol.bus import GOTJOB, MAX_CONTROL_PACKET, packet_type
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 
@@ -249,6 +251,21 @@ def test_what_cannot_be_added_leaves_the_key_free() -> None:
     assert str(reply).startswith("PAUSED ")
     assert sum(bench.node.store.uniques.entries.count for bench in mesh.nodes) == 0
     assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_the_longest_name_and_the_longest_key_fit_into_a_packet() -> None:
+    mesh = Mesh(3)
+    bench = mesh[0]
+    key = "k" * MAX_KEY
+    bench.send(bench.me, "ADDJOB", "q" * LONGEST_NAME, "a", 0, "REPLICATE", 1, "UNIQUE", key)
+    bench.node.commit()
+    assert 0 < max(len(packet) for _, _, packet in mesh.moving) <= MAX_CONTROL_PACKET
+    mesh.settle()
+    assert len(bench.replies(bench.me)) == 1
+    too_long = "q" * (LONGEST_NAME + 1)
+    assert bench.error("ADDJOB", too_long, "a", 0, "REPLICATE", 1, "UNIQUE", key) == (
+        f"ERR UNIQUE takes names of queues of up to {LONGEST_NAME} bytes"
+    )
 
 
 def test_a_client_that_leaves_leaves_no_copy_and_no_key() -> None:

@@ -103,6 +103,18 @@ def test_a_ttl_counts_from_now(bench: Bench) -> None:
     assert not bench.held(longer)
 
 
+def test_the_life_of_a_job_with_a_key_is_not_extended(bench: Bench) -> None:
+    """Or the key would be free while it lives."""
+    id = bench.add("q", "b", "UNIQUE", "k", "TTL", 10)
+    problem = "ERR TTL cannot be extended for a job with a key of UNIQUE"
+    assert bench.error("UPDATEJOB", id, "TTL", 11) == problem
+    assert bench("UPDATEJOB", id, "TTL", 5, "BODY", "c") == b"OK"
+    bench.advance(7)
+    assert bench.add("q", "b", "UNIQUE", "k") != id
+    with_time = bench.add("q", "b", "UNIQUE", "l", "FOR", 5)
+    assert bench("UPDATEJOB", with_time, "TTL", 1_000_000) == b"OK"
+
+
 def test_a_retry_time_holds_for_the_next_delivery(bench: Bench) -> None:
     id = bench.add("q", "body", "RETRY", 10)
     assert bench("UPDATEJOB", id, "RETRY", 50) == b"OK"

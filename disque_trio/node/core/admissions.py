@@ -1,0 +1,218 @@
+"""ADDJOBs whose jobs are not added before other nodes have answered: MAXLEN, and UNIQUE.
+
+MAXLEN is about the jobs that all nodes together have in the queue. The node that got the ADDJOB
+asks the others how many they have, and looks at its own when they have answered. So it is exact
+while all ADDJOBs go to one node; several nodes at once do not see what each other is adding. C
+nodes cannot be asked, and who does not answer in time counts as having none: a node that is away
+must not keep others from working.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
+from disque_trio.node.core.questions import LENGTH, Question, Questions
+from disque_trio.node.core.replication import Replication
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.waits import REMOVED, ReplicationWait
+from disque_trio.protocol.bus import MAX_QUEUE_NAME
+from disque_trio.protocol.fields import Field, pack_number, unpack_number
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+
+COUNT_TIME: Final = 100  # ms that a node has to say how long a queue is
+_LONGEST_NAME: Final = MAX_QUEUE_NAME - 100  # bytes; the rest is what fields take
+
+# Types of fields.
+_QUEUE: Final = 2
+_LENGTH: Final = 3
+
+
+class Admission(ReplicationWait):
+    """The pending reply of an ADDJOB whose job is added when other nodes have answered.
+
+    Attributes:
+        waits: for copies that others confirm; else the reply comes as soon as the job is added.
+        maxlen: jobs that its queue may have on all nodes together, 0: any number.
+        admit: raises CommandError if the job cannot be added now; is told how many jobs of its
+            queue other nodes have.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        job: Job,
+        wait: bool,
+        external: bool,
+        deadline: int,
+        maxlen: int,
+        admit: Callable[[int], object],
+    ) -> None:
+        needed = job.repl if external else job.repl - 1
+        super().__init__(client, job, needed, external, deadline, 0)
+        self.waits = needed > 0 and (wait or external)
+        self.maxlen = maxlen
+        self.admit = admit
+
+
+class Admissions:
+    """The ADDJOBs of one node whose jobs are not added yet.
+
+    Args:
+        store: the jobs.
+        replication: adds them.
+        questions: asks other nodes.
+        peers: the rest of the cluster.
+
+    Attributes:
+        held: by the ids of their jobs.
+    """
+
+    def __init__(
+        self, store: JobStore, replication: Replication, questions: Questions, peers: Peers
+    ) -> None:
+        self.held: dict[bytes, Admission] = {}
+        # Who waits for the lengths of which queue, as far as it was asked for at ``_counted_at``.
+        self._counts: dict[bytes, list[Callable[[int], None]]] = {}
+        self._counted_at = 0
+        self._store = store
+        self._machine = store.machine
+        self._replication = replication
+        self._questions = questions
+        self._peers = peers
+        questions.answerers[LENGTH] = self._answer
+
+    # ---- ADDJOB -----------------------------------------------------------------------------
+
+    def begin(self, admission: Admission) -> None:
+        """Add the job of ``admission``, which was just made, if the queue is not too long."""
+        self.hold(admission)
+        self.count(admission, partial(self._decide, admission))
+
+    def hold(self, admission: Admission) -> None:
+        """Let nobody see the job of ``admission``, which was just made, until it is added; the
+        client gets its reply in its turn."""
+        job = admission.job
+        self._store.jobs.drop(job.id)
+        job.state = WAIT_REPL
+        self.held[job.id] = admission
+        client = admission.client
+        client.reply_queue.append(admission)
+        client.in_flight += 1
+
+    def admits(self, admission: Admission, elsewhere: int) -> bytes:
+        """Why the job of ``admission`` cannot be added now, an error; empty: it can. ``elsewhere``:
+        jobs of its queue that other nodes have."""
+        try:
+            admission.admit(elsewhere)
+        except CommandError as problem:
+            return error(str(problem))
+        return b""
+
+    def _decide(self, admission: Admission, elsewhere: int) -> None:
+        if admission.reply is None:
+            refusal = self.admits(admission, elsewhere)
+            if refusal:
+                self.refuse(admission, refusal)
+            else:
+                self.add(admission)
+
+    def add(self, admission: Admission) -> None:
+        """Add the job of ``admission``."""
+        job = admission.job
+        store = self._store
+        machine = self._machine
+        del self.held[job.id]
+        job.dump = store.dump_number
+        store.jobs.put(job.id, job)
+        store.notes.peer = b""  # the last one that answered is nobody special
+        before, machine.client = machine.client, admission.client
+        if admission.waits:
+            self._replication.add_admitted(admission)
+        else:
+            job.state = ACTIVE
+            if admission.needed:
+                self._replication.add_async(job)
+            else:
+                self._replication.place(job)
+            self._reply(admission, b"+" + job.id + b"\r\n")
+            admission.journaled = machine.journaling
+        machine.client = before
+
+    def refuse(self, admission: Admission, reply: bytes) -> None:
+        """Forget the job of ``admission``, and ``reply``."""
+        job = admission.job
+        del self.held[job.id]
+        self._store.trailers.drop(job)
+        self._machine.memory.used -= JOB_OVERHEAD + len(job.body or b"")
+        self._reply(admission, reply)
+
+    def _reply(self, admission: Admission, reply: bytes) -> None:
+        admission.reply = reply
+        self._machine.answered.append(admission)
+
+    def forget_client(self, client: Client) -> None:
+        """``client`` has disconnected."""
+        for admission in list(self.held.values()):
+            if admission.client is client:
+                self.refuse(admission, b"")
+
+    def flush(self) -> None:
+        """Give up all that are left, before all jobs are forgotten."""
+        for admission in list(self.held.values()):
+            self.refuse(admission, REMOVED)
+        self._counts.clear()
+
+    # ---- lengths ----------------------------------------------------------------------------
+
+    def count(self, admission: Admission, counted: Callable[[int], None]) -> None:
+        """Call ``counted`` with the number of jobs that the other nodes have in the queue of
+        ``admission``, as far as they say so in time."""
+        now = self._machine.now
+        queue = admission.job.queue
+        if now != self._counted_at:
+            self._counted_at = now
+            self._counts.clear()
+        waiting = self._counts.get(queue)
+        if waiting is not None:  # many may come in one turn
+            waiting.append(counted)
+            return
+        waiting = [counted]
+        nodes = self._peers.everyone() if len(queue) <= _LONGEST_NAME else []
+        heard = partial(self._heard, queue, waiting)
+        question = self._questions.ask(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
+        if question.over:
+            counted(0)
+        else:
+            self._counts[queue] = waiting
+
+    def _heard(
+        self, queue: bytes, waiting: list[Callable[[int], None]], question: Question
+    ) -> None:
+        if question.over:
+            if self._counts.get(queue) is waiting:
+                del self._counts[queue]
+            elsewhere = sum([_length(fields) for fields in question.answers.values()])
+            for counted in waiting:
+                counted(elsewhere)
+
+    def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Say how long a queue is here."""
+        length = 0
+        for type, value in fields:
+            if type == _QUEUE:
+                queue = self._store.queues.by_name.get(value)
+                if queue is not None:
+                    length = queue.length
+        return [(_LENGTH, pack_number(length))]
+
+
+def _length(fields: list[Field]) -> int:
+    """What a node has answered; 0: nothing that can be read."""
+    for type, value in fields:
+        if type == _LENGTH and len(value) == 8:
+            return unpack_number(value)
+    return 0

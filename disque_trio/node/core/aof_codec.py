@@ -23,6 +23,7 @@ from disque_trio.protocol.serialjob import (
     ID_LENGTH,
     NODE_ID_LENGTH,
     Head,
+    SerialJob,
     SerialJobError,
     decode_job,
     is_job_id,
@@ -126,6 +127,8 @@ class AofCodec:
     def load_job(self, data: bytes, queue_it: bool) -> bool:
         """Load a job from a file, unless it has expired or is known.
 
+        One that expired meanwhile is taken if it is to become a dead letter.
+
         The file tells that the job was taken, not whether it was delivered since. So an
         at-least-once job is queued after a whole retry time, and an at-most-once job only when its
         delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
@@ -145,7 +148,7 @@ class AofCodec:
         known = store.jobs.get(found.id)
         if known is not None and trailer is not None:
             store.delete(known)
-        if found.etime * 1000 <= now:
+        if found.etime * 1000 <= now and not self._leaves_letter(found):
             return False
         # Clients could not read a larger one, of a damaged file.
         queue = store.queues.one_name(found.queue)
@@ -169,6 +172,14 @@ class AofCodec:
         store.evictable[job.id] = job
         store.timers.add(job, now + TELL_AGAIN)
         return True
+
+    def _leaves_letter(self, found: SerialJob) -> bool:
+        """Whether the job ``found``, which expired while the node was down, is to become a dead
+        letter: it is taken all the same, and expires once more."""
+        policies = self._store.policies
+        if not policies.count or found.state == ACKED or found.retry == 0:
+            return False
+        return policies.of(found.queue).dead != b""
 
     def _take(self, job: Job, flags: int, queue_it: bool) -> bool:
         """Hold ``job``, which stood in a file with ``flags``, unless it is known: queue it, or see
@@ -269,7 +280,7 @@ class AofCodec:
             self._ending = ending
             self._holders = self._replicas.read(nodes)
         if etime <= self._machine.now // 1000:
-            return 0
+            return -1 if self._store.policies.count else 0
         queue = data[queue_at : body_at - 4]
         if queue == self._queue:
             queue = self._queue

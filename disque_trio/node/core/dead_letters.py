@@ -39,6 +39,7 @@ from disque_trio.protocol.trailer import (
 )
 
 DEFAULT_DEAD_TTL: Final = 7 * 86_400  # s
+LATE: Final = 10_000  # ms after its time to live that a job expires on a node that was well
 DEFAULT_TTL: Final = 86_400  # s, of a job that is sent back
 _REASONS: Final[dict[int, schema.Reason]] = {
     BY_ATTEMPTS: schema.BY_ATTEMPTS,
@@ -151,6 +152,8 @@ class DeadLetters:
         own = self._store.replicas.own
         if job.delivered is None:
             return True
+        if self._store.machine.now - job.etime * 1000 > LATE:
+            return False  # this node was down; others may have queued the letter long ago
         alive = [id for id in job.delivered if id == own or id in self._peers.reachable]
         return own == min(alive, key=lambda id: sha256(id + job.id).digest())
 

@@ -276,6 +276,36 @@ def test_what_a_file_has_of_a_job_that_died_is_its_letter(bench: Bench, tmp_path
     assert letter_of(again, dead).reason == b"why"
 
 
+@pytest.mark.parametrize("holders", [1, 2])
+def test_a_job_that_expires_while_its_node_is_down_leaves_a_letter(
+    bench: Bench, tmp_path: Path, holders: int
+) -> None:
+    bench.node.journaling = True
+    id = bench.add("q", "body", "TTL", 100, "RETRY", 20)
+    done = bench.add("q", "done", "TTL", 100, "RETRY", 20)
+    bench("ACKJOB", done)
+    other = bench.add("other", "body", "TTL", 100)
+    if holders == 2:
+        bench.node.replicas.add(bench.node.store.jobs.get(id), b"f" * 40)
+        bench.node.aof_codec.note(bench.node.store.jobs.get(id))
+        bench.node.journal.pop(0)
+    path = tmp_path / "aof"
+    path.write_bytes(b"".join(bench.node.journal))
+    again = Bench()
+    assert again.node.id == bench.node.id
+    again.now = again.node.now = bench.now + 500_000
+    set_policy(again, dead=b"dead")
+    for _ in Loader(str(path), again.node, False).steps():
+        pass
+    assert not again.held(other)
+    again.advance(2)
+    assert not again.held(id)
+    assert again.number_queued("dead") == (holders == 1)
+    again.advance(400)  # another holder would have queued it by now
+    (dead,) = again.get_all("dead")
+    assert letter_of(again, dead).first == id
+
+
 # ---- several nodes ------------------------------------------------------------------------------
 
 

@@ -97,14 +97,15 @@ class Shell:
 
     def compare(self, shown: list[str], lines: list[str]) -> None:
         """Compare what the page shows with what was printed. Ids and which letter came first may
-        differ; the page's ids stand for those that came from then on."""
+        differ; an id of the page stands for the one that came first in its place."""
         if shown[-1:] == ["..."]:
             shown, lines = shown[:-1], lines[: len(shown) - 1]
         while lines and not lines[-1]:  # an answer that is null
             lines.pop()
         assert len(shown) == len(lines), lines
         for told, line in zip(shown, lines, strict=True):
-            self._ids.update(zip(re.findall(ID, told), re.findall(ID, line), strict=True))
+            for id, found in zip(re.findall(ID, told), re.findall(ID, line), strict=True):
+                assert self._ids.setdefault(id, found) == found
         assert [_without_ids(line) for line in lines] == [_without_ids(line) for line in shown]
 
     def close(self) -> None:

@@ -223,3 +223,18 @@ def test_a_killed_node_is_back_with_what_the_page_says(
     wire = node.wire()
     wait_until(lambda: wire("PING") == b"PONG")
     check(wire)
+
+
+def test_without_a_file_a_killed_node_has_policies_and_nothing_else(
+    disque_server: NodeFactory,
+) -> None:
+    node = disque_server()
+    wire = node.wire()
+    check = with_policy(wire)
+    paused(wire)
+    wire("ADDJOB", "other", "body", 0)
+    node.kill()
+    wire = disque_server(cwd=node.log.parent).wire()
+    check(wire)
+    assert wire("PAUSE", "q", "state") == b"none"
+    assert wire("JSCAN", "BUSYLOOP") == [b"0", []]

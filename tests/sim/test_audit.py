@@ -85,11 +85,10 @@ class Run:
     def must_be_delivered(self, when: int, record: JobRecord) -> bool:
         """Whether the job had better been delivered by then."""
         end = self.ends[when]
-        asked_to_end = record.ack_asked or record.deletion_asked
         over = record.asked + record.ttl * SECOND <= end + SECOND
         spread = max(self.offsets.values()) * MS
         young = record.confirmed + (record.delay + RULES.settled) * SECOND + spread > end - SECOND
-        return not (asked_to_end or over or young)
+        return not (record.asked_to_end or over or young)
 
 
 def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
@@ -161,9 +160,8 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
             assert not record.sent, id
         if WITH_WORKER in kinds:
             assert record.retry == 0
-        asked_to_end = record.ack_asked or record.deletion_asked
         seen = run.deliveries(when, record)
-        if not seen or asked_to_end or record.confirmed < 0:
+        if not seen or record.asked_to_end or record.confirmed < 0:
             continue
         over = record.asked + record.ttl * SECOND <= end + SECOND
         wait = (max(record.retry, 1) * RULES.retries + RULES.settled + 2) * SECOND + spread
@@ -219,7 +217,8 @@ def check_after_ack(run: Run, when: int, audit: Audited) -> None:
     found = audit.found(AFTER_ACK)
     for id, reasons in found.items():
         record = run.world.oracle.by_id[id.encode()]
-        assert max(at for at, _ in record.sent) > min(at for at, _ in record.acked), id
+        ended = min(at for at, _ in record.acked + record.cancelled)
+        assert max(at for at, _ in record.sent) > ended, id
         assert "heard" not in reasons, id
     if not run.whole or run.world.plan.leaving >= 0:
         return

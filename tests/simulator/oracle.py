@@ -89,9 +89,7 @@ class Oracle:
     def ended(self, id: bytes) -> bool:
         """Whether a client asked to end the job."""
         record = self.by_id.get(id)
-        if record is not None and (record.deletion_asked or record.ack_asked):
-            return True
-        return self.promises.ended_by(id)
+        return self.promises.ended_by(id) or (record is not None and record.asked_to_end)
 
     # ---- what nodes do ------------------------------------------------------------------------
 
@@ -180,7 +178,7 @@ class Oracle:
                 for id in request[1:]:
                     known = self.by_id.get(id)
                     if known is not None and known.id == id:
-                        known.cancelled = True
+                        known.cancelled.append((now, machine.index))
             self.promises.replied(machine, request, reply)
 
     def _answered(self, machine: "Machine", record: JobRecord, id: bytes) -> None:

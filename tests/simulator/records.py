@@ -22,7 +22,8 @@ class JobRecord:
         clock: the least that a machine's clock showed when it was asked for, ms.
         key: of ADDJOB UNIQUE. kept: s of FOR. repeat: what was answered last is its id, to one
             that wanted another job with its key.
-        cancel_asked: a client sent CANCEL for it. cancelled: one was answered.
+        cancel_asked: a client sent CANCEL for it. cancelled: when and on which machine one was
+            answered.
         versions: how many changes clients sent. updates_open: those that are not answered.
         settled, settled_at: a change that all copies had, and since when, µs.
     """
@@ -54,11 +55,16 @@ class JobRecord:
     kept: int = 0
     repeat: bool = False
     cancel_asked: bool = False
-    cancelled: bool = False
+    cancelled: list[tuple[int, int]] = field(default_factory=list)
     versions: int = 0
     updates_open: int = 0
     settled: int = 0
     settled_at: int = -1
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether a client asked to end it."""
+        return self.ack_asked or self.deletion_asked or self.cancel_asked
 
 
 def token_of(body: bytes) -> int:

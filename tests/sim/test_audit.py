@@ -10,6 +10,7 @@ from disque_trio.spark.audit.clocks import UNKNOWN
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
     CLOCK_SKEW,
+    DEAD,
     EXPIRED,
     EXPIRED_UNACKED,
     LOG_GAP,
@@ -25,7 +26,7 @@ from disque_trio.spark.audit.rules import (
 )
 from tests.simulator.events import MS, SECOND
 from tests.simulator.oracle import JobRecord
-from tests.simulator.plan import CALM, EXTENDED, make_plan, mode_of
+from tests.simulator.plan import CALM, EXTENDED, SAFETY, make_plan, mode_of
 from tests.simulator.world import World
 from tests.support.audited_logs import Audited, audited
 
@@ -39,8 +40,9 @@ LITTLE = 400  # how much less a clock drifts than it may elsewhere: 50 millionth
 class Run:
     """A cluster that has run, and the audits of its logs."""
 
-    def __init__(self, seed: int, directory: Path, steady: bool) -> None:
-        self.mode = mode_of(seed)
+    def __init__(self, seed: int, directory: Path, steady: bool, extended: bool = False) -> None:
+        mode = mode_of(seed)
+        self.mode = EXTENDED if extended else SAFETY if mode == EXTENDED else mode
         plan = make_plan(seed, self.mode)
         if steady:
             plan.rates = [1_000_000 + (rate - 1_000_000) // LITTLE for rate in plan.rates]
@@ -217,8 +219,7 @@ def check_after_ack(run: Run, when: int, audit: Audited) -> None:
     found = audit.found(AFTER_ACK)
     for id, reasons in found.items():
         record = run.world.oracle.by_id[id.encode()]
-        if run.mode != EXTENDED:  # where it may have died before
-            assert max(at for at, _ in record.sent) > min(at for at, _ in record.acked), id
+        assert max(at for at, _ in record.sent) > min(at for at, _ in record.acked), id
         assert "heard" not in reasons, id
     if not run.whole or run.world.plan.leaving >= 0:
         return
@@ -282,6 +283,19 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
     for kind in (WITH_WORKER, EXPIRED_UNACKED, LOG_MISSING, "undone", "in doubt"):
         assert counts[kind] > 5, (kind, counts)
     assert counts[NEVER_ACKED] > 2, counts
+
+
+@pytest.mark.timeout(240)
+def test_dead_letters_and_pauses_confuse_no_clocks(tmp_path: Path) -> None:
+    dead = 0
+    for seed in range(16):
+        run = Run(seed, tmp_path / f"{seed}", steady=True, extended=True)
+        print(f"seed {seed}")
+        for audit in run.audits:
+            assert audit.seen.unknown == audit.seen.strange == 0
+            check_clocks(run, audit)
+            dead += len(audit.found(DEAD))
+    assert dead > 5
 
 
 @pytest.mark.timeout(120 + 5 * JUMPING)

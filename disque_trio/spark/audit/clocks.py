@@ -56,7 +56,7 @@ def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
     codes = tr.codes(events)
     kinds = codes // 10 * 10
     added = _only(events, starts, kinds == tr.ADDED)
-    # All holders make a dead letter, and what comes back, each for itself and by its own clock.
+    # Each holder may make a dead letter, or what is sent back, of its own copy.
     added[_some(starts, np.isin(codes, (tr.QUEUED_DEATH, tr.QUEUED_REDRIVE)))] = _NEVER
     made = pc.fill_null(jobs.column("ctime"), 0).to_numpy() // _NS
     # What is there twice, or came about again, may be there once more in lines that were lost.

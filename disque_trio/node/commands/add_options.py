@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.node.commands.arguments import BAD_DELAY, parse_seconds
+from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
 from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.protocol.trailer import Trailer
@@ -91,15 +91,15 @@ class AddOptions:
         """Set one option that is a number; ``value`` is None where its argument is none. False: it
         is another option."""
         if option == b"replicate":
-            self.repl = _at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
+            self.repl = at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
             if self.repl > UINT16_MAX:
                 raise CommandError("ERR REPLICATE must be between 1 and 65535")
         elif option == b"ttl":
-            self.ttl = _at_least(1, value, "ERR TTL must be a number > 0")
+            self.ttl = at_least(1, value, "ERR TTL must be a number > 0")
         elif option == b"retry":
-            self.retry = _at_least(0, value, "ERR RETRY time must be a non negative number")
+            self.retry = at_least(0, value, "ERR RETRY time must be a non negative number")
         elif option == b"maxlen":
-            self.maxlen = _at_least(1, value, "ERR MAXLEN must be a positive number")
+            self.maxlen = at_least(1, value, "ERR MAXLEN must be a positive number")
         elif option == b"for":
             if value is None or not 0 < value <= UINT32_MAX or self.kept:
                 raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
@@ -126,7 +126,7 @@ class AddOptions:
         trailer = self._want_trailer()
         if trailer.headers:
             raise CommandError("ERR HEADERS is given twice")
-        count = _at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
+        count = at_least(1, parse_int(args[at]), "ERR HEADERS count must be a positive number")
         if count > MAX_HEADERS:
             raise CommandError(f"ERR HEADERS may be {MAX_HEADERS} at most")
         start = at + 1
@@ -140,13 +140,6 @@ class AddOptions:
             raise CommandError("ERR the name of a header is empty")
         trailer.headers = headers
         return end
-
-
-def _at_least(least: int, value: int | None, error: str) -> int:
-    """``value``. Raises CommandError with the text ``error`` if it is None or below ``least``."""
-    if value is None or value < least:
-        raise CommandError(error)
-    return value
 
 
 def _time(text: bytes) -> int:

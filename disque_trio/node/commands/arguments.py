@@ -48,6 +48,14 @@ def find_job(node: Node, id: bytes) -> Job | None:
     return node.store.jobs.get(id)
 
 
+def at_least(least: int, value: int | None, error: str) -> int:
+    """``value``. Raises CommandError with the text ``error`` if it is None, which is what no number
+    is parsed to, or below ``least``."""
+    if value is None or value < least:
+        raise CommandError(error)
+    return value
+
+
 def parse_seconds(text: bytes, error: str) -> int:
     """The ms of a time in seconds, with decimals or without. Raises CommandError with the text
     ``error`` if it is none, or negative."""

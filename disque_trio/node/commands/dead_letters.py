@@ -4,7 +4,13 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.commands.arguments import BAD_DELAY, check_ids, find_jobs, parse_seconds
+from disque_trio.node.commands.arguments import (
+    BAD_DELAY,
+    at_least,
+    check_ids,
+    find_jobs,
+    parse_seconds,
+)
 from disque_trio.node.commands.jobs import answer_count
 from disque_trio.node.core.job import ACTIVE, UINT32_MAX
 from disque_trio.node.core.node import Node
@@ -112,10 +118,8 @@ def redrive(node: Node, client: Client, args: list[bytes]) -> None:
             if not to or to == args[1]:
                 raise CommandError("ERR TO must be another queue")
         elif option == b"count":
-            count = parse_int(args[i])
-            if count is None or count <= 0:
-                raise CommandError("ERR COUNT must be a number greater than zero")
-            most = count
+            problem = "ERR COUNT must be a number greater than zero"
+            most = at_least(1, parse_int(args[i]), problem)
         elif option == b"match":
             ids = args[i:]
             if len(ids) > MAX_MATCHES:

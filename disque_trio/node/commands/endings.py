@@ -1,9 +1,9 @@
-"""WAITJOB, and what CANCEL and ACKJOB with a result share: how jobs end."""
+"""How jobs end: WAITJOB, and what CANCEL and ACKJOB with a result have in common."""
 
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.commands.arguments import check_ids, find_jobs
+from disque_trio.node.commands.arguments import check_ids
 from disque_trio.node.core.job import ACKED
 from disque_trio.node.core.job_waits import MOST_IDS
 from disque_trio.node.core.node import LEAVING, Node
@@ -62,7 +62,7 @@ def end_jobs(ending: Ending, node: Node, ids: list[bytes]) -> int:
     """End the jobs ``ids`` as ``ending`` says; returns how many had not ended before, as far as
     this node held them."""
     ended = 0
-    find_jobs(node, ids)  # so that nothing is done if one is malformed
+    check_ids(ids)  # so that nothing is done if one is malformed
     for id in ids:
         job = node.store.jobs.get(id)
         if job is None:

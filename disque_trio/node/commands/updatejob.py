@@ -4,6 +4,7 @@ from typing import Final
 
 from disque_trio.node.commands.arguments import (
     BAD_DELAY,
+    at_least,
     find_job,
     parse_seconds,
     require_extensions,
@@ -33,9 +34,14 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
         options[option] = args[i + 1]
     if not options:
         raise CommandError(SYNTAX)
-    retry = _number(options.get(b"retry"), 0, "ERR RETRY time must be a non negative number")
-    ttl = _number(options.get(b"ttl"), 1, "ERR TTL must be a number > 0")
-    delay = -1 if b"delay" not in options else parse_seconds(options[b"delay"], BAD_DELAY)
+    retry = ttl = delay = -1  # not given
+    if b"retry" in options:
+        value = parse_int(options[b"retry"])
+        retry = at_least(0, value, "ERR RETRY time must be a non negative number")
+    if b"ttl" in options:
+        ttl = at_least(1, parse_int(options[b"ttl"]), "ERR TTL must be a number > 0")
+    if b"delay" in options:
+        delay = parse_seconds(options[b"delay"], BAD_DELAY)
     job = find_job(node, args[1])
     require_extensions(node)
     if job is None or job.state in (WAIT_REPL, ACKED):
@@ -73,13 +79,3 @@ def _is_unique(node: Node, job: Job) -> bool:
     """Whether ``job`` has a key as long as it lives."""
     trailer = node.store.trailers.of(job)
     return trailer is not None and trailer.key != b"" and trailer.key_until == 0
-
-
-def _number(text: bytes | None, least: int, problem: str) -> int:
-    """The number in ``text``, -1 if it is None. Raises CommandError with the text ``problem``."""
-    if text is None:
-        return -1
-    value = parse_int(text)
-    if value is None or value < least:
-        raise CommandError(problem)
-    return value

@@ -41,6 +41,9 @@ UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1
 MAX_ID_MINUTES: Final = 0xFFFF
 
+DEFAULT_TTL: Final = 86_400  # s
+DEFAULT_RETRY: Final = 300  # s
+
 # What a job costs beside its body, bytes: the record with its numbers, its id, its places in
 # the registry, in the timers and in a queue. Measured on CPython 3.11 (resident memory of a
 # node that holds a million jobs): 460 to 490 uncompiled, 310 to 330 compiled. One number for both,

@@ -15,6 +15,7 @@ from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
+    DEFAULT_RETRY,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
     UINT32_MAX,
@@ -28,7 +29,6 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.trailer import DEAD, REDRIVEN, Ending, Letter, Trailer
 
-DEFAULT_RETRY: Final = 300  # s
 _ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; how long it lives is not known to all
 _SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
 

@@ -106,6 +106,7 @@ def run(counter: Counter) -> None:
             )
             if desks.held():
                 raise RuntimeError("jobs are left on the three nodes")
+    _extended(counter)
     _copies(counter)
     _requeues(counter)
     _codec(counter)
@@ -158,6 +159,48 @@ def _life(
                 taken = [id_in(reply) for reply in replies]
             elif replies != [1] * count:
                 raise RuntimeError(f"{command} did not end all")
+
+
+def _extended(counter: Counter) -> None:
+    """The life of jobs that have what C Disque has no field for, on one node, pipelined by 16."""
+    add = (b"ADDJOB", QUEUE, BODY, b"0")
+    get = (b"GETJOB", b"NOHANG", b"FROM", QUEUE)
+    headers = (b"HEADERS", b"2", b"content-type", b"text/plain", b"traceparent", b"0" * 55)
+    for count, now in ((WARM, _NoCounter()), (COUNTED, counter)):
+        with closing(Desk(make_node())) as desk:
+            ids = _some(desk, "ADDJOB HEADERS", [(*add, *headers)] * count, now)
+            _some(desk, "GETJOB WITHHEADERS", [(*get[:2], b"WITHHEADERS", *get[2:])] * count, now)
+            _some(desk, "ACKJOB, with headers", [(b"ACKJOB", id) for id in ids], now)
+            keys = [b"%d of %d" % (number, count) for number in range(count)]
+            ids = _some(desk, "ADDJOB UNIQUE", [(*add, b"UNIQUE", key) for key in keys], now)
+            _some(desk, "ADDJOB UNIQUE, again", [(*add, b"UNIQUE", key) for key in keys], now)
+            _some(desk, "GETJOB, with a key", [get] * count, now)
+            _some(desk, "ACKJOB, with a key", [(b"ACKJOB", id) for id in ids], now)
+            ids = _some(desk, "ADDJOB, to be cancelled", [add] * count, _NoCounter())
+            _some(desk, "CANCEL", [(b"CANCEL", id) for id in ids], now)
+            ids = _some(desk, "ADDJOB, to have a result", [add] * count, _NoCounter())
+            _some(desk, "GETJOB, to have a result", [get] * count, _NoCounter())
+            ends = [(b"ACKJOB", id, b"RESULT", b"done") for id in ids]
+            _some(desk, "ACKJOB RESULT", ends, now)
+            policy = (b"QSET", QUEUE, b"ATTEMPTS", b"2", b"DEAD", b"dead")
+            _some(desk, "QSET", [policy], _NoCounter())
+            ids = _some(desk, "ADDJOB, with a policy", [add] * count, now)
+            _some(desk, "GETJOB, with a policy", [get] * count, now)
+            back = [(b"NACK", id, b"REASON", b"why") for id in ids]
+            _some(desk, "NACK REASON", back, now)
+            _some(desk, "GETJOB, the last attempt", [get] * count, _NoCounter())
+            _some(desk, "NACK, to the dead letters", [(b"NACK", id) for id in ids], now)
+
+
+def _some(
+    desk: Desk, path: str, requests: Sequence[tuple[bytes, ...]], counter: Counter
+) -> list[bytes]:
+    """The replies to ``requests``, as far as they are ids."""
+    replies = _step(desk, [request(*words) for words in requests], 16, path, counter)
+    problems = [reply for reply in replies if isinstance(reply, Exception)]
+    if problems:
+        raise RuntimeError(f"{path}: {problems[0]}")
+    return [reply for reply in replies if isinstance(reply, bytes)]
 
 
 class _Pair(Peers):

@@ -171,7 +171,7 @@ class Oracle:
         elif name == b"ACKJOB":
             for id in request[1:]:
                 known = self.by_id.get(id)
-                if known is not None:
+                if known is not None and known.id == id:
                     known.acked.append((now, machine.index))
         else:
             if name == b"CANCEL":

@@ -261,7 +261,7 @@ class AckGc:
             raise PacketError(f"malformed ENDJOB: {problem}") from problem
         ending = message.ending
         job = self._store.jobs.get(message.id)
-        if job is None:
+        if job is None or job.delivered == ():
             if message.holders and ending.kind == CANCELLED:
                 # A copy may be on its way here.
                 self._store.outcomes.heard_cancelled(message.id)

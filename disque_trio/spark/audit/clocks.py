@@ -17,7 +17,9 @@ from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.trace import Numbers
 
 LEAST_SCHEMA = pa.schema([("source", pa.int64()), ("target", pa.int64()), ("ms", pa.int64())])
-LEAST_COLUMNS = ("ctime", "trace")  # of the table of jobs
+LEAST_COLUMNS = ("id", "ctime", "trace")  # of the table of jobs
+# Jobs that follow others, dead letters for example: each holder makes them of its own copy.
+SUCCESSOR = "-ffff"  # how their ids end
 UNKNOWN = 1 << 40  # ms
 _NEVER = np.iinfo(np.int64).max
 _NS = 1_000_000
@@ -56,8 +58,7 @@ def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
     codes = tr.codes(events)
     kinds = codes // 10 * 10
     added = _only(events, starts, kinds == tr.ADDED)
-    # Each holder may make a dead letter, or what is sent back, of its own copy.
-    added[_some(starts, np.isin(codes, (tr.QUEUED_DEATH, tr.QUEUED_REDRIVE)))] = _NEVER
+    added[pc.ends_with(jobs.column("id"), SUCCESSOR).to_numpy(zero_copy_only=False)] = _NEVER
     made = pc.fill_null(jobs.column("ctime"), 0).to_numpy() // _NS
     # What is there twice, or came about again, may be there once more in lines that were lost.
     exported = _only(events, starts, kinds == tr.EXPORTED)

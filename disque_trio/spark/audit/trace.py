@@ -70,7 +70,6 @@ FASTACKED = code(schema.DELETED, schema.BY_FASTACK)
 DELETED_PEER = code(schema.DELETED, schema.BY_PEER)
 DELETED_COLLECTED = code(schema.DELETED, schema.BY_COLLECTION)
 QUEUED_DEATH = code(schema.QUEUED, schema.BY_DEATH)
-QUEUED_REDRIVE = code(schema.QUEUED, schema.BY_REDRIVE)
 DEAD_PEER = code(schema.DEAD, schema.BY_PEER)
 CANCELLED_PEER = code(schema.CANCELLED, schema.BY_PEER)
 

@@ -11,13 +11,14 @@ from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
 Step = tuple[int, int, str]  # time, node, what
 
 
-def jobs(*traces: list[Step], ctime: int = 0) -> pa.RecordBatch:
+def jobs(*traces: list[Step], ctime: int = 0, id: str = "D-...-05a1") -> pa.RecordBatch:
     numbers = [
         sorted(at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in trace)
         for trace in traces
     ]
     return pa.RecordBatch.from_pydict(
         {
+            "id": pa.array([id] * len(traces), pa.string()),
             "ctime": pa.array([ctime * 1_000_000 or None] * len(traces), pa.int64()),
             "trace": pa.array(numbers, pa.list_(pa.int64())),
         }
@@ -33,10 +34,9 @@ def test_a_copy_comes_after_the_job_was_made_not_after_it_was_confirmed() -> Non
     assert least(jobs(copied, ctime=100)) == {(0, 1): 7}
 
 
-@pytest.mark.parametrize("why", ["death", "redrive"])
-def test_a_job_that_all_holders_make_says_nothing(why: str) -> None:
-    trace = [(90, 1, "copied:"), (250, 0, "added:"), (250, 0, f"queued:{why}")]
-    assert least(jobs(trace, ctime=300)) == {}
+def test_a_dead_letter_is_made_by_each_holder_by_itself() -> None:
+    made = [(107, 0, "added:"), (99, 1, "copied:")]
+    assert least(jobs(made, ctime=100, id="D-...-ffff")) == {}
 
 
 def test_the_least_of_all_jobs_counts() -> None:

@@ -352,6 +352,27 @@ def test_a_late_copy_of_a_cancelled_job_is_refused(mesh: Mesh) -> None:
     assert mesh.holders(id) == []
 
 
+def test_a_node_that_a_client_told_first_refuses_a_late_copy_as_well(mesh: Mesh) -> None:
+    held = []
+    mesh.lose = lambda source, target, packet: (
+        target == 2
+        and packet_type(packet) == bus.REPLJOB
+        and held.append((source, target, packet)) is None
+    )
+    id = mesh.add(0, "REPLICATE", 3, "ASYNC")
+    told = []
+    mesh.lose = lambda source, target, packet: (
+        target == 2 and packet_type(packet) == bus.ENDJOB and (told.append(source) or len(told) > 1)
+    )
+    mesh[2]("CANCEL", id)  # it does not know the job, and tells the others
+    mesh.settle()
+    assert told
+    assert not mesh[2].held(id)
+    mesh.moving.extend(held)
+    mesh.settle()
+    assert not mesh[2].held(id)
+
+
 def test_c_nodes_take_the_cancelling_as_an_acknowledge() -> None:
     mesh = Mesh(3)
     mesh.c_nodes = {2}

@@ -16,6 +16,7 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.job import (
     ACKED,
+    DEFAULT_TTL,
     FLAG_DELIVERED,
     FLAG_RESERVED,
     QUEUED,
@@ -40,7 +41,6 @@ from disque_trio.protocol.trailer import (
 )
 
 DEFAULT_DEAD_TTL: Final = 7 * 86_400  # s
-DEFAULT_TTL: Final = 86_400  # s, of a job that is sent back
 _REASONS: Final[dict[int, schema.Reason]] = {
     BY_ATTEMPTS: schema.BY_ATTEMPTS,
     BY_EXPIRY: schema.BY_EXPIRY,

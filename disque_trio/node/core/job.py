@@ -40,6 +40,7 @@ UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1
 MAX_ID_MINUTES: Final = 0xFFFF
 
+DEFAULT_TTL: Final = 86_400  # s
 DEFAULT_RETRY: Final = 300  # s
 
 # What a job costs beside its body, bytes: the record with its numbers, its id, its places in

@@ -69,6 +69,9 @@ VERSION: Final = 1
 MAX_PACKET: Final = 1 << 30  # bytes; a job of 512 MiB with its holders fits
 MAX_CONTROL_PACKET: Final = 1 << 20  # bytes; packets of all types but those that carry jobs
 MAX_QUEUE_NAME: Final = MAX_CONTROL_PACKET - HEADER_SIZE - 8  # bytes, in NEEDJOBS and PAUSE
+# Bytes of the name of a queue in a packet of fields, and of two names together: what else is in
+# there, as a key or the ids of jobs, has as much room.
+MAX_NAME_IN_FIELDS: Final = MAX_CONTROL_PACKET // 2
 MAX_JOB: Final = MAX_PACKET - (1 << 20)  # bytes of queue name and body; the rest is for the holders
 MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for 100 at most
 

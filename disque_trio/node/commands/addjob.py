@@ -9,7 +9,7 @@ from disque_trio.node.core.admissions import Admission
 from disque_trio.node.core.job import DEFAULT_RETRY, DEFAULT_TTL, UINT32_MAX, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.protocol.bus import MAX_CONTROL_PACKET, MAX_JOB
+from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.client import Client
@@ -19,8 +19,6 @@ from disque_trio.respserver.commands.info import human
 
 DEFAULT_REPLICATE: Final = 3
 MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
-# Bytes of the name of a queue with keys: it goes to other nodes in one packet with a key.
-LONGEST_NAME: Final = MAX_CONTROL_PACKET // 2
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 
@@ -118,8 +116,8 @@ def _admit(
 
 def _known(node: Node, queue: bytes, key: bytes) -> bytes:
     """The id of the job with this key, as far as this node can tell; empty: there is none."""
-    if len(queue) > LONGEST_NAME:
-        raise CommandError(f"ERR UNIQUE takes names of queues of up to {LONGEST_NAME} bytes")
+    if len(queue) > MAX_NAME_IN_FIELDS:
+        raise CommandError(f"ERR UNIQUE takes names of queues of up to {MAX_NAME_IN_FIELDS} bytes")
     return node.claims.known(queue, key)
 
 

@@ -17,14 +17,13 @@ from disque_trio.node.core.questions import LENGTH, Question, Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.waits import REMOVED, ReplicationWait
-from disque_trio.protocol.bus import MAX_QUEUE_NAME
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, pack_number, unpack_number
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 
 COUNT_TIME: Final = 100  # ms that a node has to say how long a queue is
-_LONGEST_NAME: Final = MAX_QUEUE_NAME - 100  # bytes; the rest is what fields take
 
 # Types of fields.
 _QUEUE: Final = 2
@@ -181,7 +180,7 @@ class Admissions:
             waiting.append(counted)
             return
         waiting = [counted]
-        nodes = self._peers.everyone() if len(queue) <= _LONGEST_NAME else []
+        nodes = self._peers.everyone() if len(queue) <= MAX_NAME_IN_FIELDS else []
         heard = partial(self._heard, queue, waiting)
         question = self._questions.ask(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
         if question.over:

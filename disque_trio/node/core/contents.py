@@ -6,6 +6,8 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_NACKED,
+    FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
     QUEUED,
@@ -61,8 +63,8 @@ class Spread:
 
 
 def is_delivered(job: Job) -> bool:
-    """Whether a client of this node has ``job``."""
-    return job.state == ACTIVE and job.flags & FLAG_DELIVERED != 0
+    """Whether a client of this node has ``job``, and has not handed it back."""
+    return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_NACKED) == FLAG_DELIVERED
 
 
 class ContentsSetter:
@@ -87,6 +89,10 @@ class ContentsSetter:
         if job.state == WAIT_REPL:
             return
         if is_delivered(job):
+            store.schedule(job)
+        elif job.flags & FLAG_PAUSED:
+            if delay_changed:
+                job.qtime = max(contents.due, store.machine.now)  # the pause ends then
             store.schedule(job)
         elif delay_changed:
             self._delay(job, contents.due)

@@ -28,6 +28,7 @@ from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors, first_id
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.trailer import (
     BY_ATTEMPTS,
     BY_EXPIRY,
@@ -82,9 +83,10 @@ class DeadLetters:
     # ---- to the dead letters ----------------------------------------------------------------
 
     def goes_to(self, name: bytes) -> bytes:
-        """The queue for dead letters of the queue ``name``; empty: it has none."""
+        """The queue for dead letters of the queue ``name``; empty: it has none, or its name is so
+        long that no packet could say where a letter comes from."""
         dead = self._policies.of(name).dead
-        return b"" if dead == name else dead
+        return b"" if dead == name or len(name) > MAX_NAME_IN_FIELDS else dead
 
     def attempts(self, job: Job) -> int:
         """How often clients got ``job``, as far as this node knows; never too many."""

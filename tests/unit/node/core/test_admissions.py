@@ -257,7 +257,7 @@ def test_a_name_that_fits_into_no_packet_is_looked_up_here(mesh: Mesh) -> None:
     ask(mesh[0], "MAXLEN", 1, *ONE, queue=name)
     mesh.settle()
     assert replies(mesh[0]) == ["id", "MAXLEN"]
-    longest = "q" * (bus.MAX_QUEUE_NAME - 100)
+    longest = "q" * bus.MAX_NAME_IN_FIELDS
     ask(mesh[0], "MAXLEN", 1, *ONE, queue=longest)
     assert len(mesh.moving) == 2
     assert max(len(packet) for _, _, packet in mesh.moving) <= bus.MAX_CONTROL_PACKET

@@ -130,6 +130,23 @@ def test_a_job_cannot_be_given_up_where_dead_letters_have_no_queue(bench: Bench)
     assert bench.held(id)
 
 
+def test_names_that_fit_into_no_packet_have_no_dead_letters(bench: Bench) -> None:
+    bench("QSET", "*", "DEAD", "dead", "ATTEMPTS", 1)
+    longest = "q" * bus.MAX_NAME_IN_FIELDS
+    for name, reply in ((longest, 1), (longest + "q", None)):
+        id = bench.add(name)
+        bench("GETJOB", "FROM", name)
+        if reply:
+            assert bench("NACK", id, "DEAD") == reply
+        else:
+            assert bench.error("NACK", id, "DEAD").startswith("NODEAD ")
+            assert bench("NACK", id) == 1  # as often as it likes
+            assert bench.number_queued(name) == 1
+    assert bench.number_queued("dead") == 1
+    problem = bench.error("REDRIVE", "dead", "TO", longest)
+    assert problem == f"ERR the names of the queues have more than {bus.MAX_NAME_IN_FIELDS} bytes"
+
+
 def test_a_dead_letter_stays_where_it_is_handed_back(bench: Bench) -> None:
     set_policy(bench, name=b"*", attempts=1, dead=b"dead")
     id = bench.add()

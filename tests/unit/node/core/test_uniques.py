@@ -9,8 +9,7 @@ import pytest
 from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.commands.add_options import MAX_KEY
-from disque_trio.node.commands.addjob import LONGEST_NAME
-from disque_trio.protocol.bus import GOTJOB, MAX_CONTROL_PACKET, packet_type
+from disque_trio.protocol.bus import GOTJOB, MAX_CONTROL_PACKET, MAX_NAME_IN_FIELDS, packet_type
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 
@@ -257,14 +256,14 @@ def test_the_longest_name_and_the_longest_key_fit_into_a_packet() -> None:
     mesh = Mesh(3)
     bench = mesh[0]
     key = "k" * MAX_KEY
-    bench.send(bench.me, "ADDJOB", "q" * LONGEST_NAME, "a", 0, "REPLICATE", 1, "UNIQUE", key)
+    bench.send(bench.me, "ADDJOB", "q" * MAX_NAME_IN_FIELDS, "a", 0, "REPLICATE", 1, "UNIQUE", key)
     bench.node.commit()
     assert 0 < max(len(packet) for _, _, packet in mesh.moving) <= MAX_CONTROL_PACKET
     mesh.settle()
     assert len(bench.replies(bench.me)) == 1
-    too_long = "q" * (LONGEST_NAME + 1)
+    too_long = "q" * (MAX_NAME_IN_FIELDS + 1)
     assert bench.error("ADDJOB", too_long, "a", 0, "REPLICATE", 1, "UNIQUE", key) == (
-        f"ERR UNIQUE takes names of queues of up to {LONGEST_NAME} bytes"
+        f"ERR UNIQUE takes names of queues of up to {MAX_NAME_IN_FIELDS} bytes"
     )
 
 

@@ -134,6 +134,40 @@ def test_a_delivered_job_is_not_changed_until_it_is_queued_again(bench: Bench) -
     assert taken(bench) == (id, b"new")
 
 
+def test_a_job_that_was_handed_back_may_be_changed_while_it_pauses(bench: Bench) -> None:
+    id = bench.add("q", "old")
+    bench.get()
+    bench("NACK", id, "DELAY", 100)
+    assert bench("UPDATEJOB", id, "BODY", "new", "RETRY", 7) == b"OK"
+    bench.advance(99)
+    assert bench.number_queued() == 0
+    bench.advance(2)
+    assert taken(bench) == (id, b"new")
+    bench("NACK", id, "DELAY", 100)
+    assert bench("UPDATEJOB", id, "DELAY", 5) == b"OK"
+    bench.advance(4)
+    assert bench.number_queued() == 0
+    bench.advance(2)
+    assert bench.number_queued() == 1
+    assert bench.number(id, b"nacks") == 2
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_pause_is_changed_on_all_holders(mesh: Mesh, at: int) -> None:
+    id = mesh.add(0, "REPLICATE", 3)
+    mesh[0].get()
+    mesh[0]("NACK", id, "DELAY", 100)
+    mesh.settle()
+    assert reply(mesh, at, update(mesh, at, id, "BODY", "new", "DELAY", 5)) == "OK"
+    mesh.advance(4)
+    assert sum(node.number_queued() for node in mesh.nodes) == 0
+    mesh.advance(3)
+    assert sum(node.number_queued() for node in mesh.nodes) == 1
+    mesh.advance(150)
+    assert sum(node.number_queued() for node in mesh.nodes) == 1
+    assert bodies(mesh, id) == [b"new"] * 3
+
+
 def test_an_at_most_once_job_may_be_changed_before_its_delivery(bench: Bench) -> None:
     id = bench.add("q", "old", "RETRY", 0, "REPLICATE", 1)
     assert "RETRY" in bench.error("UPDATEJOB", id, "RETRY", 10)

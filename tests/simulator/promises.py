@@ -93,9 +93,11 @@ class Promises:
         """A client was told that ``record`` is the job that has its key."""
         key = (record.queue, record.key)
         others = self._by_key.setdefault(key, [])
-        for other in others:
-            if other is not record and key not in self._anyway and self._has_key(other):
-                self._complain("two jobs have one key", other.id, record.id)
+        # That of a job which was ended elsewhere may be answered by who has not heard of it.
+        if key not in self._anyway and self._has_key(record):
+            for other in others:
+                if other is not record and self._has_key(other):
+                    self._complain("two jobs have one key", other.id, record.id)
         if record not in others:
             others.append(record)
 

@@ -130,8 +130,7 @@ class AckGc:
             store.delete(job)  # the only copy
             return True
         store.mark_acked(job)
-        if self._machine.journaling and self._peers.extended:
-            self._aof_codec.note(job)  # so that it is told to the others after a restart, too
+        self._note_ending(job)
         self.collect(job)
         return True
 
@@ -140,6 +139,11 @@ class AckGc:
         trailer = self._trailers.want(job)
         trailer.ending = ending
         self._trailers.recount(trailer)
+
+    def _note_ending(self, job: Job) -> None:
+        """Note in the file how ``job`` ended, so that others are told after a restart, too."""
+        if self._machine.journaling and self._peers.extended:
+            self._aof_codec.note(job)
 
     def _ending(self, job: Job) -> Ending | None:
         """How ``job`` ended, if there is more to say than that it was acknowledged."""
@@ -168,8 +172,7 @@ class AckGc:
         store.register(job)
         if ending is not None:
             self._set_ending(job, ending)
-            if self._machine.journaling and self._peers.extended:
-                self._aof_codec.note(job)
+            self._note_ending(job)
         if self._notes.eventing:
             self._notes.note(event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
@@ -269,7 +272,10 @@ class AckGc:
             if ending.letter is not None and job.body is not None and job.state != WAIT_REPL:
                 self._successors.make(job, ending, False)
             self._set_ending(job, ending)
+        live = job if job is not None and job.state != ACKED else None
         self.on_setack(sender, JobMessage(message.id, message.holders, 0, message.mark))
+        if live is not None and live.state == ACKED and ending.kind == CANCELLED:
+            self._note_ending(live)  # the sender may rely on this node now
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""

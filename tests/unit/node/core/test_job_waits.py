@@ -413,3 +413,19 @@ def test_a_crash_does_not_undo_the_cancelling(mesh: Mesh, at: int) -> None:
     job = restarted.store.jobs.get(id)
     assert job is not None
     assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]
+
+
+def test_nor_does_a_crash_of_the_holder_that_was_told(mesh: Mesh) -> None:
+    for bench in mesh.nodes:
+        bench.node.journaling = True
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 20)
+    holder = next(index for index in (1, 2) if mesh[index].held(id))
+    mesh.isolate(0)
+    mesh[3 - holder]("CANCEL", id)
+    mesh.settle()
+    restarted = Mesh(2)[0].node
+    for record in RecordReader(BytesIO(b"".join(mesh[holder].node.journal))):
+        restarted.load_record(record, False)
+    job = restarted.store.jobs.get(id)
+    assert job is not None
+    assert restarted.store.outcomes.of_held(job).kind == 4  # type: ignore[union-attr]

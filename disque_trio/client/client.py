@@ -79,7 +79,7 @@ class Client(Commands):
                 epoch.
             retry: seconds after which an unacknowledged delivery is repeated; 0 for at most once.
             ttl: seconds of its life; the node's default is a day after ``delay``.
-            maxlen: refuse the job if the queue is already that long.
+            maxlen: refuse the job if the queue is already that long, on all nodes together.
             headers: names and values that go with the body; pairs, if a name comes twice.
             unique: a key: if the queue has a job with it, that one's id is returned and nothing is
                 added. True makes a new key. With a key the command is repeated after a lost

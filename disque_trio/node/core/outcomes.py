@@ -111,8 +111,8 @@ def _size(outcome: Outcome) -> int:
 
 
 class Recent:
-    """The ids in the rings, which are put in order when the first one is looked for: that takes as
-    long as it takes to look through them for one."""
+    """The ids in the rings. A dictionary of them is made when the first one is looked for, which
+    takes no longer than to search the rings once."""
 
     def __init__(self, acked: list[bytes], expired: list[bytes]) -> None:
         self._rings = (expired, acked)

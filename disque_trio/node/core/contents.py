@@ -6,7 +6,6 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
-    FLAG_NACKED,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
@@ -16,7 +15,7 @@ from disque_trio.node.core.job import (
 )
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.requeue import Requeue
-from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.store import TIME_ERROR, JobStore
 from disque_trio.respserver.client import Pending
 
 FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each time
@@ -63,8 +62,9 @@ class Spread:
 
 
 def is_delivered(job: Job) -> bool:
-    """Whether a client of this node has ``job``, and has not handed it back."""
-    return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_NACKED) == FLAG_DELIVERED
+    """Whether a client of this node has ``job``; one that handed it back has not, though the job
+    pauses and is not queued yet."""
+    return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED
 
 
 class ContentsSetter:
@@ -74,8 +74,9 @@ class ContentsSetter:
         self._store = store
         self._requeue = requeue
 
-    def set(self, job: Job, contents: Contents) -> None:
-        """Change the fields of ``job``, and when it is looked at."""
+    def set(self, job: Job, contents: Contents, asked: bool) -> None:
+        """Change the fields of ``job``, and when it is looked at. ``asked``: a client asks this
+        node for it."""
         store = self._store
         body = contents.body
         store.machine.memory.used += len(body) - len(job.body or b"")
@@ -90,19 +91,20 @@ class ContentsSetter:
             return
         if is_delivered(job):
             store.schedule(job)
-        elif job.flags & FLAG_PAUSED:
-            if delay_changed:
-                job.qtime = max(contents.due, store.machine.now)  # the pause ends then
-            store.schedule(job)
         elif delay_changed:
-            self._delay(job, contents.due)
-        elif retry_changed and job.qtime and job.flags & FLAG_QUEUED_BEFORE:
+            self._delay(job, contents.due, asked)
+        elif (
+            retry_changed
+            and job.qtime
+            and job.flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED) == FLAG_QUEUED_BEFORE
+        ):
             store.postpone(job)
         else:
             store.schedule(job)
 
-    def _delay(self, job: Job, due: int) -> None:
-        """``job`` is to be queued first at ``due`` (ms), here or where it was added."""
+    def _delay(self, job: Job, due: int, asked: bool) -> None:
+        """``job`` is to be queued first at ``due`` (ms), here or where it was added; one that
+        pauses, at the node that was asked."""
         store = self._store
         now = store.machine.now
         if job.state == QUEUED and due > now:
@@ -113,7 +115,13 @@ class ContentsSetter:
             if job.nacks == 0 and job.deliveries == 0:
                 job.flags &= ~FLAG_QUEUED_BEFORE
             job.qtime = due
-        elif job.state == ACTIVE and not job.flags & FLAG_QUEUED_BEFORE:
+        elif job.state == ACTIVE and job.flags & FLAG_PAUSED and not asked:
+            job.flags |= FLAG_WILLQUEUE
+            # If the one that was asked is gone by then, or has queued it already.
+            job.qtime = due + TIME_ERROR if due > now else store.retry_time(job)
+        elif job.state == ACTIVE and (
+            job.flags & FLAG_PAUSED or not job.flags & FLAG_QUEUED_BEFORE
+        ):
             queue = store.queues.by_name.get(job.queue)
             job.qtime = max(due, now)
             if due <= now and (queue is None or not queue.paused & PAUSED_IN):

@@ -128,7 +128,7 @@ class Updates:
         machine = self._machine
         before = Contents(job)
         self._store.total_updated += 1
-        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT)
+        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
         spread = self._spread(job, before)
         if spread is None or not self._awaited(spread):
             client.out.append(OK)
@@ -150,14 +150,17 @@ class Updates:
         )
         return ms << 16 | int(self._replicas.own[:4], 16)
 
-    def _commit(self, job: Job, contents: Contents, version: int, reason: schema.Reason) -> None:
-        """Let ``job`` have ``contents``, as the change ``version`` says."""
+    def _commit(
+        self, job: Job, contents: Contents, version: int, reason: schema.Reason, asked: bool = False
+    ) -> None:
+        """Let ``job`` have ``contents``, as the change ``version`` says. ``asked``: a client asks
+        this node for it."""
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
         if self._notes.eventing:
             self._notes.note(schema.UPDATED, job, reason)
-        self._setter.set(job, contents)
+        self._setter.set(job, contents, asked)
         # An at-most-once job that is queued by this may go to another node at once.
         if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
             self._aof_codec.note(job)

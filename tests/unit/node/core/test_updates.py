@@ -153,7 +153,7 @@ def test_a_job_that_was_handed_back_may_be_changed_while_it_pauses(bench: Bench)
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_pause_is_changed_on_all_holders(mesh: Mesh, at: int) -> None:
+def test_a_change_of_a_job_that_pauses_reaches_all_holders(mesh: Mesh, at: int) -> None:
     id = mesh.add(0, "REPLICATE", 3)
     mesh[0].get()
     mesh[0]("NACK", id, "DELAY", 100)
@@ -250,6 +250,23 @@ def test_the_file_has_the_last_change(bench: Bench) -> None:
     assert other.get() == id
 
 
+@pytest.mark.parametrize("due", [0, 5, 90])
+def test_a_job_that_was_handed_back_and_pauses_is_changed(bench: Bench, due: int) -> None:
+    id = bench.add("q", "body", "RETRY", 20)
+    assert bench.get() == id
+    bench("NACK", id, "DELAY", 53)
+    bench.advance(3)
+    assert bench("UPDATEJOB", id, "BODY", "new", "RETRY", 30) == b"OK"
+    assert bench.requeue_within(id) == 50_000
+    assert bench("UPDATEJOB", id, "DELAY", due) == b"OK"
+    bench.advance(due - 0.1)
+    assert bench.number_queued() == (due == 0)
+    bench.advance(0.2)
+    assert taken(bench) == (id, b"new")
+    assert bench.number(id, b"nacks") == 1
+    assert bench.number(id, b"additional-deliveries") == 0
+
+
 # ---- several nodes ------------------------------------------------------------------------------
 
 
@@ -281,6 +298,40 @@ def test_a_delay_is_kept_wherever_the_job_is_queued(mesh: Mesh, at: int) -> None
     mesh.advance(3)
     assert [bench.number_queued() for bench in mesh.nodes] == [1, 0, 0]
     assert mesh[0].number(id, b"additional-deliveries") == 0
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("due", [0, 5, 90])
+def test_a_pause_is_changed_on_all_holders(mesh: Mesh, at: int, due: int) -> None:
+    id = mesh.add(0, "RETRY", 20)
+    assert mesh[0].get() == id
+    mesh[0]("NACK", id, "DELAY", 50)
+    mesh.advance(3)
+    assert reply(mesh, at, update(mesh, at, id, "BODY", "new", "DELAY", due)) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+    if due:
+        mesh.advance(due - 0.5)
+        assert [bench.number_queued() for bench in mesh.nodes] == [0, 0, 0]
+        mesh.advance(1)
+    mesh.told()
+    mesh.advance(19)
+    assert [bench.number_queued() for bench in mesh.nodes] == [i == at for i in range(3)]
+    assert [bench.number(id, b"nacks") for bench in mesh.nodes] == [1, 1, 1]
+    assert [bench.number(id, b"additional-deliveries") for bench in mesh.nodes] == [0, 0, 0]
+
+
+def test_a_pause_is_not_cut_short_where_another_node_delivered_the_job(mesh: Mesh) -> None:
+    id = mesh.add(0, "RETRY", 20)
+    assert mesh[0].get() == id
+    mesh[0]("NACK", id, "DELAY", 50)
+    mesh.settle()
+    mesh[1]("ENQUEUE", id)
+    assert mesh[1].get() == id
+    mesh.moving.clear()  # nobody hears that
+    mesh.advance(3)
+    assert reply(mesh, 0, update(mesh, 0, id, "DELAY", 40)).startswith("DELIVERED")
+    mesh.advance(15)
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 0, 0]
 
 
 def test_a_job_that_another_node_delivered_keeps_its_contents(mesh: Mesh) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import require_extensions
 from disque_trio.node.core.admissions import Admission
-from disque_trio.node.core.job import DEFAULT_RETRY, DEFAULT_TTL, UINT32_MAX, Job
+from disque_trio.node.core.job import UINT32_MAX, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
@@ -18,6 +18,9 @@ from disque_trio.respserver.commands.arguments import parse_timeout
 from disque_trio.respserver.commands.info import human
 
 DEFAULT_REPLICATE: Final = 3
+# Those of ``job``. Compiled, a constant of another module is looked up.
+DEFAULT_TTL: Final = 86_400
+DEFAULT_RETRY: Final = 300
 MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one
 
 _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replication level"

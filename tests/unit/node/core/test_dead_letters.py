@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from disque_trio.aof.loader import Loader
+from disque_trio.node.commands import addjob
+from disque_trio.node.core import job
 from disque_trio.node.core.job import ACTIVE
 from disque_trio.protocol import bus
 from disque_trio.protocol.trailer import BY_ATTEMPTS, BY_EXPIRY, BY_REDRIVE, BY_WORKER, Letter
@@ -196,6 +198,10 @@ def test_a_redriven_job_starts_anew(bench: Bench) -> None:
     bench("ACKJOB", dead)
     assert bench.node.store.jobs.count == 0
     assert bench.node.memory.used == bench.counted_memory()
+
+
+def test_what_is_sent_back_lives_as_long_as_what_is_added() -> None:
+    assert (addjob.DEFAULT_TTL, addjob.DEFAULT_RETRY) == (job.DEFAULT_TTL, job.DEFAULT_RETRY)
 
 
 def test_redrive_takes_what_it_is_told(bench: Bench) -> None:

@@ -124,7 +124,7 @@ class AckGc:
             store.total_cancelled += 1
         elif ending.kind == ENDED_ACKED:
             store.total_acked += 1
-        self._set_ending(job, ending)
+        self._trailers.set_ending(job, ending)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.outcomes.acked(job)
             store.delete(job)  # the only copy
@@ -134,21 +134,10 @@ class AckGc:
         self.collect(job)
         return True
 
-    def _set_ending(self, job: Job, ending: Ending) -> None:
-        """Note in the trailer of ``job`` how it ended."""
-        trailer = self._trailers.want(job)
-        trailer.ending = ending
-        self._trailers.recount(trailer)
-
     def _note_ending(self, job: Job) -> None:
         """Note in the file how ``job`` ended, so that others are told after a restart, too."""
         if self._machine.journaling and self._peers.extended:
             self._aof_codec.note(job)
-
-    def _ending(self, job: Job) -> Ending | None:
-        """How ``job`` ended, if there is more to say than that it was acknowledged."""
-        trailer = self._trailers.of(job)
-        return None if trailer is None else trailer.ending
 
     def remember_ack(self, id: bytes, ending: Ending | None = None) -> None:
         """Remember that a client acknowledged the job ``id``, or ended it as ``ending`` says, which
@@ -171,7 +160,7 @@ class AckGc:
         job.delivered = ()
         store.register(job)
         if ending is not None:
-            self._set_ending(job, ending)
+            self._trailers.set_ending(job, ending)
             self._note_ending(job)
         if self._notes.eventing:
             self._notes.note(event_of(ending), job, schema.BY_CLIENT)
@@ -203,7 +192,7 @@ class AckGc:
 
     def _endjob(self, job: Job, holders: int, mark: int) -> bytes | None:
         """The packet that says how ``job`` ended; None: an acknowledge says all."""
-        ending = self._ending(job)
+        ending = self._trailers.ending(job)
         if ending is None:
             return None
         return self._packets.fields(bus.ENDJOB, EndJob(job.id, holders, mark, ending).pack())
@@ -271,7 +260,7 @@ class AckGc:
         elif job.state != ACKED:
             if ending.letter is not None and job.body is not None and job.state != WAIT_REPL:
                 self._successors.make(job, ending, False)
-            self._set_ending(job, ending)
+            self._trailers.set_ending(job, ending)
         live = job if job is not None and job.state != ACKED else None
         self.on_setack(sender, JobMessage(message.id, message.holders, 0, message.mark))
         if live is not None and live.state == ACKED and ending.kind == CANCELLED:
@@ -296,7 +285,7 @@ class AckGc:
             if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now, and the sender ends it when it hears so.
                 if job.state != ACKED and self._notes.eventing:
-                    self._notes.note(event_of(self._ending(job)), job, schema.BY_PEER)
+                    self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
                 if job.state != ACKED:
                     store.outcomes.acked(job)
                 self._notices.add(sender, bus.GOTACK, id, 1, message.mark)
@@ -392,7 +381,7 @@ class AckGc:
     def _hear(self, job: Job) -> None:
         """Note that ``job`` was acknowledged on another node, which is new to this one."""
         if self._notes.eventing:
-            self._notes.note(event_of(self._ending(job)), job, schema.BY_PEER)
+            self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
         self._store.mark_acked(job)
 
     def _note_confirmed(self, job: Job, id: bytes) -> None:

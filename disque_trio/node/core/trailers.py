@@ -8,7 +8,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED, FLAG_TRAILER, Job
-from disque_trio.protocol.trailer import Trailer
+from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver.memory import Memory
 
 # What a trailer costs beside its bytes: the record, its lists, its place here.
@@ -52,6 +52,17 @@ class Trailers:
         counted = TRAILER_OVERHEAD + len(trailer.pack())
         self._memory.used += counted - trailer.counted
         trailer.counted = counted
+
+    def ending(self, job: Job) -> Ending | None:
+        """How ``job`` ended, if there is more to say than that it was acknowledged."""
+        trailer = self.of(job)
+        return None if trailer is None else trailer.ending
+
+    def set_ending(self, job: Job, ending: Ending) -> None:
+        """Note how ``job`` ended."""
+        trailer = self.want(job)
+        trailer.ending = ending
+        self.recount(trailer)
 
     def count_attempt(self, job: Job, node: bytes) -> None:
         """Count that a client of ``node`` (its id) got ``job``."""

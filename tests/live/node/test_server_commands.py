@@ -80,7 +80,6 @@ def test_hello_sets_the_name(talk: Wire) -> None:
         ("CLUSTER FORGET x", "ERR Invalid node identifier"),
         ("CLUSTER FORGET " + "0" * 40, "ERR Unknown node " + "0" * 40),
         ("CLUSTER MEET 127.0.0.1 x", "ERR Invalid TCP port specified: x"),
-        ("CLUSTER MEET localhost 1", "ERR Invalid node address specified: localhost:1"),
         ("CLUSTER MEET 127.0.0.1 0", "ERR Invalid node address specified: 127.0.0.1:0"),
         (
             "CLUSTER LEAVING maybe",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _ELEMENT = re.compile(rb"(\*)|(\?)|\[(\^?)((?:\\.|[^\]]-.|[^\]])*)(?:\]|\Z)|\\?(.)", re.DOTALL)
+_SPECIAL = re.compile(rb"[*?[\\]")
 _CLASS_MEMBER = re.compile(rb"\\(.)|(.)-(.)|(.)", re.DOTALL)
 
 
@@ -22,7 +23,7 @@ def glob_match(pattern: bytes, value: bytes, *, ignore_case: bool = False) -> bo
 
 def is_glob(pattern: bytes) -> bool:
     """Whether ``pattern`` has characters that mean more than themselves."""
-    return any(byte in b"*?[\\" for byte in pattern)
+    return _SPECIAL.search(pattern) is not None
 
 
 def glob_literals(pattern: bytes) -> int:

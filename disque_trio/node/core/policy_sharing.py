@@ -2,7 +2,8 @@
 
 A change goes at once to all nodes that announce extensions. What gets lost on the way, and what a
 node missed that was away, is found by comparing: every few seconds each node that knows a policy
-tells another one, in turn, the digest of all it knows. Where that differs, the other one sends
+tells another one, in turn, the digest of all it knows; one that reached nobody (it was started just
+now, or cut off) does so as soon as it reaches somebody. Where that differs, the other one sends
 all it has, and gets what it lacks in return.
 """
 
@@ -30,6 +31,7 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 COMPARE_EVERY: Final = 5_000  # ms
+LOOK_EVERY: Final = 1_000  # ms, of a node that reaches nobody, or has just found the first one
 _PACKET: Final = 256 * 1024  # bytes of policies in one packet, about
 
 # Types of the fields of POLICIES.
@@ -81,6 +83,7 @@ class PolicySharing:
         self._peers = peers
         self._packets = packets
         self._compare_at = 0
+        self._alone = True  # no other node could be reached when the last cron ran
         self._turn = sum(packets.id)  # not all nodes begin with the same one
 
     # ---- what clients change -------------------------------------------------------------------
@@ -160,12 +163,17 @@ class PolicySharing:
     def cron(self, now: int) -> None:
         """Compare with another node every few seconds, and forget old deletions."""
         policies = self._policies
-        if not policies.entries or now < self._compare_at <= now + COMPARE_EVERY:
+        if not policies.entries:
             return
-        self._compare_at = now + COMPARE_EVERY
+        others = self._others()
+        was_alone, self._alone = self._alone, not others
+        joins = was_alone and not self._alone
+        if not joins and now < self._compare_at <= now + COMPARE_EVERY:
+            return
+        # Who has just been found may not know this node yet, and drop what it says.
+        self._compare_at = now + (LOOK_EVERY if joins else COMPARE_EVERY)
         if policies.forget_deleted(now - DELETED_TTL):
             self.changed()
-        others = self._others()
         if others:
             asked = (_ASKED, pack_number(policies.digest))
             self._turn += 1
@@ -174,7 +182,11 @@ class PolicySharing:
 
     def rest(self) -> int:
         """How long (ms) ``cron`` may be put off."""
-        return COMPARE_EVERY if self._policies.entries and self._peers.size > 1 else LONGEST_REST
+        if not self._policies.entries or self._peers.size <= 1:
+            return LONGEST_REST
+        if self._alone:
+            return LOOK_EVERY
+        return max(1, min(COMPARE_EVERY, self._compare_at - self._machine.now))
 
     def on_policies(self, sender: bytes, fields: list[Field]) -> None:
         """Handle POLICIES. Raises PacketError; nothing was taken over then."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disque_trio.node.core.policies import DELETED_TTL, Entry, Policy
-from disque_trio.node.core.policy_sharing import COMPARE_EVERY
+from disque_trio.node.core.policy_sharing import COMPARE_EVERY, LOOK_EVERY
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import pack_number
 from tests.support.mesh import Mesh
@@ -76,6 +76,31 @@ def test_a_new_node_without_policies_is_told_by_those_that_have_some() -> None:
     compare(mesh, 2)
     assert mesh[1].node.policies.count == 3_000
     assert mesh.log.count((0, "policies", 1)) > 3  # none of them is large
+
+
+def test_a_node_that_was_alone_compares_as_soon_as_it_reaches_another() -> None:
+    mesh = Mesh(2)
+    mesh.cut(0, 1)
+    mesh[0]("QSET", "q", "TTL", 1)
+    compare(mesh)
+    mesh.join(0, 1)
+    mesh[0].node.cron(mesh[0].now)
+    mesh.settle()
+    assert all_agree(mesh)
+
+
+def test_who_did_not_listen_when_it_was_found_is_asked_again_within_a_second() -> None:
+    mesh = Mesh(2)
+    mesh.lose = lambda source, target, packet: True
+    mesh[0]("QSET", "q", "TTL", 1)
+    mesh[0].node.cron(mesh[0].now)
+    mesh.settle()
+    mesh.lose = lambda source, target, packet: False
+    assert mesh[0].node.policy_sharing.rest() <= LOOK_EVERY
+    mesh[0].now += LOOK_EVERY
+    mesh[0].node.cron(mesh[0].now)
+    mesh.settle()
+    assert all_agree(mesh)
 
 
 def test_nodes_that_know_the_same_say_little_and_those_that_know_nothing_say_nothing() -> None:

@@ -70,6 +70,14 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             return
         if node.peers.size == 1:
             name = _admit(node, args, repl, external, options, 0)
+    elif (
+        repl == 1
+        and not external
+        and not options.maxlen
+        and (queue := node.queues.by_name.get(name)) is not None
+        and not queue.paused
+    ):
+        name = queue.name  # nearly always, on a node that is alone; the shorter way
     else:
         name = _admit(node, args, repl, external, options, 0)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)

@@ -30,6 +30,7 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_TRAILER,
+    FLAG_WATCHED,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -47,6 +48,7 @@ from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.rng import Rng
 
+RING_MASK: Final = 16_383  # of the ring of ``Outcomes``; one of another module is looked up
 FIRST_GAP: Final = 1_000  # ms between attempts to collect a job, doubled each time
 MAX_GAP: Final = 180_000
 MAX_ATTEMPTS: Final = 10
@@ -103,7 +105,12 @@ class AckGc:
             self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.total_acked += 1
-            store.outcomes.acked(job)
+            outcomes = store.outcomes
+            if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
+                outcomes.acked(job)
+            else:  # nearly always; what that does, not by a call more
+                outcomes.ring[outcomes.at] = job.id
+                outcomes.at = (outcomes.at + 1) & RING_MASK
             store.delete(job)  # the only copy
             return True
         if news:

@@ -22,7 +22,7 @@ RING: Final = 16_384  # ids of jobs that were acknowledged last, or expired
 DEFAULT_RESULT_TTL: Final = 60  # s
 MOST_BYTES: Final = 64 << 20  # of results, and as many of the rest, where maxmemory is not set
 _OVERHEAD: Final = 400  # bytes that one entry takes beside its result
-_RING_MASK: Final = RING - 1
+RING_MASK: Final = RING - 1
 
 
 class Outcome:
@@ -146,6 +146,7 @@ class Outcomes:
     Attributes:
         watch: is told of the jobs that somebody waits for.
         result_ttl: how long results are kept, s.
+        ring: ids of the jobs that were acknowledged last. at: where the next one goes.
         kept: results, and other endings that somebody waited for. cancelled: the jobs that were.
     """
 
@@ -156,8 +157,8 @@ class Outcomes:
         self.cancelled = Kept(machine)
         self._machine = machine
         self._trailers = trailers
-        self._recent = [b""] * RING
-        self._next: i64 = 0
+        self.ring = [b""] * RING
+        self.at: i64 = 0
         self._expired = [b""] * RING
         self._next_expired: i64 = 0
 
@@ -173,9 +174,9 @@ class Outcomes:
                 self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
                 return
             self._tell(job, _JUST_ACKED)
-        at: i64 = self._next
-        self._recent[at] = job.id
-        self._next = (at + 1) & _RING_MASK
+        at: i64 = self.at
+        self.ring[at] = job.id
+        self.at = (at + 1) & RING_MASK
 
     def expired(self, job: Job) -> None:
         """The time to live of ``job`` is over."""
@@ -183,7 +184,7 @@ class Outcomes:
             self._tell(job, _EXPIRED)
             at = self._next_expired
             self._expired[at] = job.id
-            self._next_expired = (at + 1) & _RING_MASK
+            self._next_expired = (at + 1) & RING_MASK
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """``job`` has ended, and not just by an acknowledge."""
@@ -231,7 +232,7 @@ class Outcomes:
     def recent(self) -> "Recent":
         """The jobs that were acknowledged last, and those that expired last; one does for many
         looks in one turn."""
-        return Recent(self._recent, self._expired)
+        return Recent(self.ring, self._expired)
 
     def of(self, id: bytes, recent: "Recent") -> Outcome | None:
         """How the job ``id`` ended, which this node does not have any more; None: that is not
@@ -250,5 +251,5 @@ class Outcomes:
         """Forget everything, after the memory account was reset."""
         self.kept.clear()
         self.cancelled.clear()
-        self._recent = [b""] * RING
+        self.ring = [b""] * RING
         self._expired = [b""] * RING

@@ -2,6 +2,7 @@
 
 import pytest
 
+from disque_trio.node.core import ack_gc, outcomes
 from disque_trio.node.core.job import FLAG_WATCHED
 from disque_trio.node.core.outcomes import MOST_BYTES, RING
 from disque_trio.respserver.client import Client
@@ -285,3 +286,7 @@ def test_a_job_is_watched_only_while_it_lives(bench: Bench) -> None:
     assert job.flags & FLAG_WATCHED
     bench("ACKJOB", id)
     assert not job.flags & FLAG_WATCHED
+
+
+def test_the_ring_of_ids_is_as_long_as_its_writers_know() -> None:
+    assert ack_gc.RING_MASK == outcomes.RING_MASK == outcomes.RING - 1

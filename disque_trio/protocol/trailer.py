@@ -186,8 +186,9 @@ class Trailer:
     def is_of_clients(self) -> bool:
         """Whether clients, or nodes of a later version, put something in; else it is what nodes
         note."""
-        noted = not self.headers and not self.key and not self.updated
-        return not noted or len(self.unknown) > 0 or self.whole is not None
+        if self.headers or self.key or self.updated or self.unknown:
+            return True
+        return self.whole is not None
 
     def pack(self) -> bytes:
         """Its bytes, as they stand behind the body."""

@@ -16,7 +16,6 @@ from disque_trio.respserver.machine import Machine
 
 # Kinds of questions.
 OUTCOME: Final = 1  # how did this job end?
-UPDATE: Final = 2  # take this change of a job
 CLAIM: Final = 3  # may this job have this key?
 LENGTH: Final = 4  # how many jobs has this queue?
 REDRIVE: Final = 7  # send dead letters back
@@ -96,7 +95,7 @@ class Questions:
             return question
         self.open[question.number] = question
         self.agenda.call(question.deadline)
-        ticket = (_TICKET, pack_number(question.number) + pack_number(kind))
+        ticket = _ticket(question.number, kind)
         packet = self._packets.fields(bus.QUESTION, [ticket, *fields])
         for id in reached:
             if behind is None:
@@ -107,8 +106,7 @@ class Questions:
 
     def news(self, kind: int, fields: list[Field]) -> bytes:
         """The packet that tells ``fields`` to a node, and wants no answer."""
-        ticket = (_TICKET, pack_number(0) + pack_number(kind))
-        return self._packets.fields(bus.QUESTION, [ticket, *fields])
+        return self._packets.fields(bus.QUESTION, untracked(kind, fields))
 
     def close(self, question: Question) -> None:
         """Wait no longer for answers."""
@@ -143,8 +141,8 @@ class Questions:
         except FieldsError as problem:
             raise PacketError(f"malformed question: {problem}") from problem
         if answer is not None:
-            ticket = (_TICKET, pack_number(number) + pack_number(kind))
-            self._peers.send(sender, self._packets.fields(bus.ANSWER, [ticket, *answer]))
+            packet = self._packets.fields(bus.ANSWER, [_ticket(number, kind), *answer])
+            self._peers.send(sender, packet)
 
     def on_answer(self, sender: bytes, fields: list[Field]) -> None:
         """Handle ANSWER. Raises PacketError."""
@@ -164,7 +162,12 @@ class Questions:
 
 def untracked(kind: int, fields: list[Field]) -> list[Field]:
     """The fields of a question to which no answer is wanted: something that a node is told."""
-    return [(_TICKET, pack_number(0) + pack_number(kind)), *fields]
+    return [_ticket(0, kind), *fields]
+
+
+def _ticket(number: int, kind: int) -> Field:
+    """The field that comes first; ``number`` is 0 where no answer is wanted."""
+    return _TICKET, pack_number(number) + pack_number(kind)
 
 
 def _read_ticket(fields: list[Field]) -> tuple[int, int]:

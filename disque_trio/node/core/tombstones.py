@@ -8,6 +8,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.outcomes import Outcomes
+from disque_trio.node.core.recent_ids import RecentIds
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
@@ -26,30 +27,25 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
-        # To take the oldest one out of a dict is to look for it behind all that were there before.
-        self._ids: dict[bytes, None] = {}
-        self._older: dict[bytes, None] = {}
+        self._ended = RecentIds(MAX_TOMBSTONES)
         self._peers = peers
         self._packets = packets
         self._outcomes = outcomes
 
     def add(self, id: bytes) -> None:
         """Remember that the job ``id`` ended on all nodes."""
-        if len(self._ids) >= MAX_TOMBSTONES:
-            self._older = self._ids
-            self._ids = {}
-        self._ids[id] = None
+        self._ended.add(id)
 
     def has(self, id: bytes) -> bool:
         """Whether the job ``id`` ended not long ago."""
-        return id in self._ids or id in self._older
+        return self._ended.has(id)
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
         if self.refuse_cancelled(sender, id):
             return True
-        if not self.has(id):
+        if not self._ended.has(id):
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

@@ -13,6 +13,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED, WAIT_REPL, Job
 from disque_trio.node.core.key_messages import FREE, KeyMessage
 from disque_trio.node.core.notices import Notices
+from disque_trio.node.core.recent_ids import RecentIds
 from disque_trio.node.core.registry import SHARDS, Registry
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.trailers import Trailers
@@ -86,8 +87,7 @@ class Uniques:
         self._trailers = trailers
         self._notices = notices
         self._packets = packets
-        self._refused: dict[bytes, None] = {}
-        self._older: dict[bytes, None] = {}
+        self._refused = RecentIds(MAX_REFUSED)
         self._swept = 0
 
     # ---- entries ----------------------------------------------------------------------------
@@ -210,14 +210,11 @@ class Uniques:
 
     def refuse(self, id: bytes) -> None:
         """Take no copy of the job ``id`` any more: it was given up."""
-        if len(self._refused) >= MAX_REFUSED:
-            self._older = self._refused
-            self._refused = {}
-        self._refused[id] = None
+        self._refused.add(id)
 
     def refuses(self, id: bytes) -> bool:
         """Whether the job ``id`` was given up."""
-        return id in self._refused or id in self._older
+        return self._refused.has(id)
 
     # ---- files, and time --------------------------------------------------------------------
 

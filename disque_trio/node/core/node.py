@@ -133,9 +133,7 @@ class Node(Machine):
         exports = self.exports = Exports(store, codec, peers, packets)
         questions = self.questions = Questions(self, peers, packets)
         self.job_waits = JobWaits(store, questions, notices, peers)
-        successors = Successors(
-            store, policies, aof, codec, exports, tombstones, notices, peers, packets
-        )
+        successors = Successors(store, policies, aof, codec, exports, tombstones, notices, packets)
         ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
         letters = DeadLetters(store, policies, successors, ack_gc, peers)
         pauses = Pauses(store, peers, packets, rng)

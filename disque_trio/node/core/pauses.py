@@ -121,11 +121,7 @@ class Pauses:
     def keep_waiting(self, job: Job) -> None:
         """Keep C nodes from queueing the paused ``job``: they wait for a retry time after each
         WORKING."""
-        c_nodes = [
-            id
-            for id in self._replicas.of(job)
-            if id != self._replicas.own and not self._peers.understands(id)
-        ]
+        c_nodes = self._replicas.c_nodes_of(job)
         again = self._machine.now + int(job.retry) * 500
         if c_nodes and again < job.awake:
             packet = self._packets.about_job(bus.WORKING, job.id)

@@ -50,6 +50,11 @@ class Replicas:
         """The nodes that may hold ``job``."""
         return self.alone if job.delivered is None else job.delivered
 
+    def c_nodes_of(self, job: Job) -> list[bytes]:
+        """The other nodes that may hold ``job`` and do not announce extensions."""
+        understands = self._peers.understands
+        return [id for id in self.of(job) if id != self.own and not understands(id)]
+
     def add(self, job: Job, id: bytes) -> None:
         """Add the node ``id`` to the holders of ``job``."""
         holders = self.alone if job.delivered is None else job.delivered

@@ -9,7 +9,6 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Final
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
@@ -50,7 +49,6 @@ class Successors:
         exports: the jobs that other nodes want.
         tombstones: the jobs that have ended.
         notices: what other nodes are told at the end of the turn.
-        peers: the rest of the cluster.
         packets: makes this node's packets.
     """
 
@@ -63,7 +61,6 @@ class Successors:
         exports: Exports,
         tombstones: Tombstones,
         notices: Notices,
-        peers: Peers,
         packets: PacketWriter,
     ) -> None:
         self._store = store
@@ -76,7 +73,6 @@ class Successors:
         self._exports = exports
         self._tombstones = tombstones
         self._notices = notices
-        self._peers = peers
         self._packets = packets
 
     def make(self, job: Job, ending: Ending, queue_it: bool) -> None:
@@ -148,9 +144,7 @@ class Successors:
 
     def _send_to_c_nodes(self, job: Job) -> None:
         """Send copies of ``job`` to those of its holders that do not make it themselves."""
-        own = self._store.replicas.own
-        holders = self._store.replicas.of(job)
-        c_nodes = [id for id in holders if id != own and not self._peers.understands(id)]
+        c_nodes = self._store.replicas.c_nodes_of(job)
         if c_nodes:
             self._notices.copy(self._codec.encode(job), tuple(c_nodes), bus.NOREPLY)
 

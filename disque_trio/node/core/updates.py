@@ -244,6 +244,9 @@ class Updates:
         """Answer the clients that wait for ``spread``."""
         if self._machine.write_problem:
             reply = misconf(self._machine.write_problem)
+        self._give(spread, reply)
+
+    def _give(self, spread: Spread, reply: bytes) -> None:
         for pending in spread.replies:
             pending.reply = reply
             self._machine.answered.append(pending)
@@ -385,10 +388,7 @@ class Updates:
     def refuse(self, refusal: bytes) -> None:
         """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
         for spread in self._spreads.values():
-            for pending in spread.replies:
-                pending.reply = refusal
-                self._machine.answered.append(pending)
-            spread.replies = []
+            self._give(spread, refusal)
 
     def flush(self) -> None:
         """Forget all changes, and the jobs: clients hear that these are gone."""

@@ -29,6 +29,7 @@ from disque_trio.node.core.events import event_of
 from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
+    FLAG_END_UNKNOWN,
     FLAG_TRAILER,
     FLAG_WATCHED,
     QUEUED,
@@ -357,6 +358,8 @@ class AckGc:
         if job is None:
             return
         if job.state != ACKED:
+            # This node asked, but knows no more what it told: it had to forget it, or was restarted.
+            job.flags |= FLAG_END_UNKNOWN
             self._hear(job)
         if job.delivered == () and known:
             self._store.delete(job)  # there is one that knows the job, and cares for it

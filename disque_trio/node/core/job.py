@@ -30,6 +30,7 @@ FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may
 FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others were told
 FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
 FLAG_WATCHED: Final = 2048  # somebody waits for its end (see ``job_waits``)
+FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node was not told how
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
 FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes

@@ -10,7 +10,14 @@ memory account; what would be forgotten first anyway makes room.
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.node.core.job import ACKED, FLAG_TRAILER, FLAG_WATCHED, Job, id_minutes
+from disque_trio.node.core.job import (
+    ACKED,
+    FLAG_END_UNKNOWN,
+    FLAG_TRAILER,
+    FLAG_WATCHED,
+    Job,
+    id_minutes,
+)
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import trailer as endings
 from disque_trio.respserver.machine import Machine
@@ -166,7 +173,10 @@ class Outcomes:
 
     def acked(self, job: Job) -> None:
         """``job`` was acknowledged, or ended as its trailer says."""
-        if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
+        if job.flags & (FLAG_TRAILER | FLAG_WATCHED | FLAG_END_UNKNOWN):
+            if job.flags & FLAG_END_UNKNOWN:
+                self.lost(job)
+                return
             trailer = self._trailers.of(job)
             if trailer is not None and trailer.ending is not None:
                 ending = trailer.ending
@@ -203,7 +213,7 @@ class Outcomes:
             self.cancelled.add(id, Outcome(endings.CANCELLED), until)
 
     def lost(self, job: Job) -> None:
-        """``job``, which is watched, leaves this node; how it ended is not known here."""
+        """``job`` leaves this node, or has ended; how is not known here."""
         self._tell(job, GONE)
 
     def _tell(self, job: Job, outcome: Outcome) -> None:
@@ -220,8 +230,8 @@ class Outcomes:
         return id in self.cancelled.by_id
 
     def of_held(self, job: Job) -> Outcome | None:
-        """How ``job``, which this node still has, ended; None: it has not."""
-        if job.state != ACKED:
+        """How ``job``, which this node still has, ended; None: it has not, or nobody said how."""
+        if job.state != ACKED or job.flags & FLAG_END_UNKNOWN:
             return None
         trailer = self._trailers.of(job)
         if trailer is None or trailer.ending is None:

@@ -296,6 +296,19 @@ def test_hearsay_is_all_that_is_known_where_the_holder_is_away(mesh: Mesh) -> No
     assert mesh[0].get() is None
 
 
+def test_a_confirmation_does_not_say_how_the_job_ended(mesh: Mesh) -> None:
+    """A node that had to forget what it told the others gets the job, then their confirmation."""
+    id = alone(mesh, 0)
+    client = waiting(mesh, 0, id)
+    packet = mesh[1].node.packets.about_job(bus.GOTACK, id, 0)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    assert mesh[0].get() is None
+    waiters = [(0, client), (0, waiting(mesh, 0, id)), (2, waiting(mesh, 2, id))]
+    mesh.advance(10)
+    for index, waiter in waiters:
+        assert heard(mesh, index, waiter) == [[id, b"gone", None]]
+
+
 def test_a_holder_that_was_away_hears_that_it_was_cancelled(mesh: Mesh) -> None:
     id = mesh.add(0, "DELAY", 50, "RETRY", 100)
     mesh.isolate(2)

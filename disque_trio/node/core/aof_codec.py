@@ -36,7 +36,7 @@ from disque_trio.protocol.serialjob import (
 from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.resp.ints import INT64_MAX
 
-TELL_AGAIN: Final = 1_000  # ms after loading an acknowledge: the other nodes have to be there
+TELL_AGAIN: Final = 1_000  # ms after loading, when the other nodes are told something
 LARGE_BODY: Final = 256 * 1024  # bytes; it is not copied for the journal
 
 _LOADJOB: Final = b"*2\r\n$7\r\nLOADJOB\r\n$"
@@ -124,15 +124,16 @@ class AofCodec:
         if queue is not None:
             queue.paused = paused
 
-    def load_job(self, data: bytes, queue_it: bool) -> bool:
+    def load_job(self, data: bytes, stopped: bool) -> bool:
         """Load a job from a file, unless it has expired or is known.
 
         One that expired meanwhile is taken if it is to become a dead letter.
 
         The file tells that the job was taken, not whether it was delivered since. So an
         at-least-once job is queued after a whole retry time, and an at-most-once job only when its
-        delay is not over, for then it cannot have been queued before. ``queue_it`` says that the
-        file was written when nothing happened any more: jobs that were queued are queued again.
+        delay is not over, for then it cannot have been queued before. ``stopped`` says that the
+        file was written when nothing happened any more: jobs that were queued are queued again, and
+        those whose delay has ended since.
 
         A later record of a known job counts if it has a trailer: it may say what became of the job.
 
@@ -156,7 +157,7 @@ class AofCodec:
         job = read_job(found, queue, found.etime, ctime, store.dump_number)
         if found.state != ACKED:
             job.delivered = self._replicas.read(found.nodes)
-            taken = self._take(job, found.flags, found.state == QUEUED and queue_it)
+            taken = self._take(job, found.flags, stopped, found.state == QUEUED)
             if taken and trailer is not None:
                 store.trailers.put(job, trailer)
                 store.uniques.hold(job, CONFIRMED)
@@ -181,25 +182,34 @@ class AofCodec:
             return False
         return policies.of(found.queue).dead != b""
 
-    def _take(self, job: Job, flags: int, queue_it: bool) -> bool:
+    def _take(self, job: Job, flags: int, stopped: bool, was_queued: bool) -> bool:
         """Hold ``job``, which stood in a file with ``flags``, unless it is known: queue it, or see
-        to it that it will be queued when it is time."""
+        to it that it will be queued when it is time. ``stopped``: see ``load_job``."""
         store = self._store
         job.flags = flags & FLAGS_FROM_FILES
         if not store.register(job):
             return False
-        if queue_it:
+        if stopped and was_queued:
             store.put(job)
             return True
         now = self._machine.now
+        queued_first = job.ctime // 1_000_000 + job.delay * 1000
         if (
             job.delay
-            and now < (queued_first := job.ctime // 1_000_000 + job.delay * 1000)
+            and now < queued_first
             # A copy of an at-most-once job may have been delivered by the node that was chosen.
             and not (job.retry == 0 and flags & FLAG_QUEUED_BEFORE)
         ):
             # A clock that has gone back since must not make the delay longer.
             job.qtime = min(queued_first, now + job.delay * 1000)
+        elif (
+            job.delay
+            and stopped
+            and not flags & (FLAG_QUEUED_BEFORE | FLAG_DELIVERED)
+            # After the retry time another holder may have done it.
+            and (job.delivered is None or now < queued_first + job.retry * 1000)
+        ):
+            job.qtime = now if job.delivered is None else now + TELL_AGAIN
         elif job.retry:
             store.postpone(job)
             return True
@@ -292,7 +302,7 @@ class AofCodec:
         job.nacks = nacks
         job.deliveries = deliveries
         job.delivered = self._holders
-        return int(self._take(job, flags, queue_jobs and state & 15 == QUEUED))
+        return int(self._take(job, flags, queue_jobs, state & 15 == QUEUED))
 
     # ---- dumping ----------------------------------------------------------------------------
 

@@ -15,9 +15,12 @@ def journal_of(bench: Bench) -> bytes:
     return b"".join(bench.node.journal)
 
 
-def load(data: bytes, path: Path, now: int, queue_jobs: bool = False) -> Bench:
+def load(
+    data: bytes, path: Path, now: int, queue_jobs: bool = False, same: bool = False
+) -> Bench:
+    """A node that has loaded ``data``: another one than wrote it, or the ``same``."""
     path.write_bytes(data)
-    after = Bench(seed=7)
+    after = Bench() if same else Bench(seed=7)
     after.now = now
     after.node.now = now
     for _ in Loader(str(path), after.node, queue_jobs).steps():
@@ -67,6 +70,49 @@ def test_a_delay_goes_on_where_it_was(before: Bench, tmp_path: Path) -> None:
     assert after.get() is None
     after.advance(2)
     assert {after.get(), after.get()} == {late, once}
+
+
+@pytest.mark.parametrize("retry", [0, 300])
+def test_a_delay_may_end_while_the_node_is_down(before: Bench, tmp_path: Path, retry: int) -> None:
+    path = tmp_path / "aof"
+    id = before.add("q", "body", "DELAY", 100, "RETRY", retry)
+    dump_all(Disk(), str(path), before.node).take_name()
+    later = before.now + 1_000_000
+    after = load(path.read_bytes(), path, later, queue_jobs=True, same=True)
+    after.advance(1)
+    assert after.get() == id
+    # Of a node that was killed nobody knows whether it still queued and delivered the job.
+    killed = load(path.read_bytes(), path, later, same=True)
+    killed.advance(299)
+    assert killed.get() is None
+    killed.advance(2)
+    assert killed.get() == (id if retry else None)
+
+
+@pytest.mark.parametrize(("seconds", "queued"), [(105, True), (401, False)])
+def test_a_delay_that_ends_while_one_of_two_holders_is_down_is_left_to_the_other_in_the_end(
+    before: Bench, tmp_path: Path, seconds: int, queued: bool
+) -> None:
+    path = tmp_path / "aof"
+    id = before.add("q", "body", "DELAY", 100, "RETRY", 300)
+    dump_all(Disk(), str(path), before.node).take_name()
+    # A node with another id: it takes the one that wrote the file for a holder.
+    after = load(path.read_bytes(), path, before.now + seconds * 1000, queue_jobs=True)
+    after.advance(2)
+    assert (after.get() == id) is queued
+
+
+def test_a_delay_that_ended_before_the_node_stopped_is_no_reason_to_queue_a_job(
+    before: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "aof"
+    ids = [before.add("q", "body", "DELAY", 10, "RETRY", retry) for retry in (0, 300)]
+    before.advance(11)
+    assert {before.get(), before.get()} == set(ids)
+    dump_all(Disk(), str(path), before.node).take_name()
+    after = load(path.read_bytes(), path, before.now, queue_jobs=True, same=True)
+    after.advance(299)
+    assert after.get() is None
 
 
 def test_what_was_acknowledged_deleted_or_expired_does_not_come_back(

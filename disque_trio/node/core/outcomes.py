@@ -2,7 +2,8 @@
 
 Of a job that was just acknowledged, or has expired, nothing is kept but its id, in a ring of fixed
 size: that costs a few instructions, and the memory of 16384 ids. Results, and other endings that
-somebody may ask for, are kept for ``result-ttl``. That a job was cancelled is kept until its time
+somebody may ask for, are kept for ``result-ttl``; then the ids of those with a result go into the
+ring. That a job was cancelled is kept until its time
 to live is over, so that a holder that was away does not deliver it. Both are bounded and in the
 memory account; what would be forgotten first anyway makes room.
 """
@@ -88,10 +89,15 @@ class Kept:
         self.size += size
         memory.used += size
 
-    def forget_old(self, now: int) -> None:
-        """Forget what need not be kept any longer."""
+    def forget_old(self, now: int) -> list[bytes]:
+        """Forget what need not be kept any longer; returns the jobs that were acknowledged."""
+        acked: list[bytes] = []
         while self._ends and self._ends[0][0] <= now:
+            id = self._ends[0][2]
+            if self.by_id[id].kind == endings.ACKED:
+                acked.append(id)
             self._drop_first()
+        return acked
 
     def make_room(self, wanted: int) -> None:
         """Forget as much as it takes for no more than ``wanted`` bytes of memory to be used."""
@@ -184,8 +190,12 @@ class Outcomes:
                 self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
                 return
             self._tell(job, _JUST_ACKED)
+        self._note_acked(job.id)
+
+    def _note_acked(self, id: bytes) -> None:
+        """Put the job ``id`` into the ring of those that were acknowledged."""
         at: i64 = self.at
-        self.ring[at] = job.id
+        self.ring[at] = id
         self.at = (at + 1) & RING_MASK
 
     def expired(self, job: Job) -> None:
@@ -203,6 +213,8 @@ class Outcomes:
             self.cancelled.add(job.id, outcome, max(job.etime * 1000, now + 1))
         elif self.result_ttl:
             self.kept.add(job.id, outcome, now + self.result_ttl * 1000)
+        elif outcome.kind == endings.ACKED:
+            self._note_acked(job.id)
         self._tell(job, outcome)
 
     def heard_cancelled(self, id: bytes) -> None:
@@ -254,7 +266,8 @@ class Outcomes:
 
     def cron(self, now: int) -> None:
         """Forget what need not be kept any longer."""
-        self.kept.forget_old(now)
+        for id in self.kept.forget_old(now):
+            self._note_acked(id)
         self.cancelled.forget_old(now)
 
     def flush(self) -> None:

@@ -15,9 +15,7 @@ def journal_of(bench: Bench) -> bytes:
     return b"".join(bench.node.journal)
 
 
-def load(
-    data: bytes, path: Path, now: int, queue_jobs: bool = False, same: bool = False
-) -> Bench:
+def load(data: bytes, path: Path, now: int, queue_jobs: bool = False, same: bool = False) -> Bench:
     """A node that has loaded ``data``: another one than wrote it, or the ``same``."""
     path.write_bytes(data)
     after = Bench() if same else Bench(seed=7)

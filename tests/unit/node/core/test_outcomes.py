@@ -141,7 +141,8 @@ def test_results_are_kept_for_their_time(bench: Bench) -> None:
     assert bench.info("stats")["results_kept"] == "1"
     bench.advance(2)
     bench.node.cron(bench.now)
-    assert bench("WAITJOB", 0, id) == [[id, b"gone", None]]
+    assert bench("WAITJOB", 0, id) == [[id, b"acked", None]]
+    assert bench.info("stats")["results_kept"] == "0"
     assert bench.node.memory.used == bench.counted_memory()
 
 
@@ -179,7 +180,7 @@ def test_with_a_result_ttl_of_zero_only_who_waits_hears_results(bench: Bench) ->
     client = waiting(bench, id)
     bench("ACKJOB", id, "RESULT", "x")
     assert bench.replies(client) == [[[id, b"acked", b"x"]]]
-    assert bench("WAITJOB", 0, id) == [[id, b"gone", None]]
+    assert bench("WAITJOB", 0, id) == [[id, b"acked", None]]
 
 
 def test_only_the_last_acknowledges_are_known(bench: Bench) -> None:

@@ -358,7 +358,7 @@ class AckGc:
         if job is None:
             return
         if job.state != ACKED:
-            # This node asked, but knows no more what it told: it had to forget it, or was restarted.
+            # This node has told the others how, but had to forget it, or was restarted.
             job.flags |= FLAG_END_UNKNOWN
             self._hear(job)
         if job.delivered == () and known:

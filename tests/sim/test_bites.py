@@ -1,7 +1,5 @@
 """The checks see what is wrong: a cluster that is broken on purpose does not pass."""
 
-from collections.abc import Callable
-
 import pytest
 
 from disque_trio.node.core import node as core_node
@@ -17,43 +15,15 @@ from disque_trio.node.core.waits import ReplicationWait, ReplicationWaits
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
 from disque_trio.respserver.client import Client
-from tests.simulator.campaign import simulate
 from tests.simulator.disk import ALWAYS
 from tests.simulator.events import SECOND
 from tests.simulator.machine import BEFORE_PERSIST
 from tests.simulator.plan import CALM, LIVENESS, SAFETY
+from tests.simulator.spoiled import MadeOf, Spoil, found
 from tests.simulator.world import World
 
 if not core_node.__file__.endswith(".py"):
     pytest.skip("a compiled node cannot be made worse", allow_module_level=True)
-
-SEEDS = 40
-
-Spoil = Callable[[World], None]
-
-
-def found(spoil: Spoil, mode: str, *texts: str, seeds: int = SEEDS) -> bool:
-    """Whether a run of a spoiled cluster is blamed with one of ``texts``."""
-    for seed in range(seeds):
-        outcome = simulate(seed, mode, "static", spoil=spoil)
-        for problem in outcome.problems:
-            if any(text in problem.text for text in texts):
-                return True
-    return False
-
-
-MadeOf = Callable[[type], Spoil]
-
-
-@pytest.fixture
-def made_of(monkeypatch: pytest.MonkeyPatch) -> MadeOf:
-    """Clusters of nodes with a worse part: one of a class that derives from the part's own."""
-
-    def use(kind: type) -> Spoil:
-        monkeypatch.setattr(core_node, kind.__bases__[0].__name__, kind)
-        return lambda world: None
-
-    return use
 
 
 def losing(*types: int) -> Spoil:

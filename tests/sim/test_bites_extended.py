@@ -21,11 +21,9 @@ from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver import groups
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
-from tests.sim.test_bites import MadeOf, found, made_of
 from tests.simulator.plan import EXTENDED
+from tests.simulator.spoiled import MadeOf, found
 from tests.simulator.world import World
-
-__all__ = ["made_of"]
 
 if not core_node.__file__.endswith(".py"):
     pytest.skip("a compiled node cannot be made worse", allow_module_level=True)

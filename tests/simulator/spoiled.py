@@ -1,0 +1,21 @@
+"""Clusters that are broken on purpose: the checks have to see it."""
+
+from collections.abc import Callable
+
+from tests.simulator.campaign import simulate
+from tests.simulator.world import World
+
+SEEDS = 40
+
+Spoil = Callable[[World], None]
+MadeOf = Callable[[type], Spoil]  # of a class that derives from a part of a node
+
+
+def found(spoil: Spoil, mode: str, *texts: str, seeds: int = SEEDS) -> bool:
+    """Whether a run of a spoiled cluster is blamed with one of ``texts``."""
+    for seed in range(seeds):
+        outcome = simulate(seed, mode, "static", spoil=spoil)
+        for problem in outcome.problems:
+            if any(text in problem.text for text in texts):
+                return True
+    return False

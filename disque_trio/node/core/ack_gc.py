@@ -31,7 +31,7 @@ from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_END_UNKNOWN,
     FLAG_TRAILER,
-    FLAG_WATCHED,
+    FLAGS_OF_ENDS,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -107,7 +107,7 @@ class AckGc:
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.total_acked += 1
             outcomes = store.outcomes
-            if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
+            if job.flags & FLAGS_OF_ENDS:
                 outcomes.acked(job)
             else:  # nearly always; what that does, not by a call more
                 outcomes.ring[outcomes.at] = job.id
@@ -246,7 +246,7 @@ class AckGc:
 
     def _end(self, job: Job) -> None:
         """Forget the acknowledged ``job``, but remember for a while that it ended."""
-        self._tombstones.add(job.id)
+        self._tombstones.ended.add(job.id)
         if self._notes.eventing:
             self._notes.note(schema.DELETED, job, schema.BY_COLLECTION)
         self._store.delete(job)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from disque_trio.node.core.job import (
     ACKED,
     FLAG_END_UNKNOWN,
-    FLAG_TRAILER,
     FLAG_WATCHED,
+    FLAGS_OF_ENDS,
     Job,
     id_minutes,
 )
@@ -179,7 +179,7 @@ class Outcomes:
 
     def acked(self, job: Job) -> None:
         """``job`` was acknowledged, or ended as its trailer says."""
-        if job.flags & (FLAG_TRAILER | FLAG_WATCHED | FLAG_END_UNKNOWN):
+        if job.flags & FLAGS_OF_ENDS:
             if job.flags & FLAG_END_UNKNOWN:
                 self.lost(job)
                 return
@@ -190,7 +190,9 @@ class Outcomes:
                 self.ended(job, Outcome(ending.kind, ending.result if is_acked else None))
                 return
             self._tell(job, _JUST_ACKED)
-        self._note_acked(job.id)
+        # What _note_acked does, not by a call more.
+        self.ring[self.at] = job.id
+        self.at = (self.at + 1) & RING_MASK
 
     def _note_acked(self, id: bytes) -> None:
         """Put the job ``id`` into the ring of those that were acknowledged."""

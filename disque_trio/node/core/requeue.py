@@ -172,7 +172,7 @@ class Requeue:
             store.schedule(job)
             self._replicas.tell_willqueue(job)
         elif not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
-            job, False, _why_due(job)
+            job, False, _why_due(job) if self._notes.eventing else schema.BY_RETRY
         ):
             job.qtime = 0
             store.schedule(job)

@@ -23,6 +23,7 @@ from disque_trio.node.core.job import (
     FLAG_TRAILER,
     FLAG_WATCHED,
     FLAG_WILLQUEUE,
+    FLAGS_OF_ENDS,
     GONE,
     JOB_OVERHEAD,
     QUEUED,
@@ -138,8 +139,13 @@ class JobStore:
 
         ttl and retry are in s. Times beyond 32 bits of seconds are cut to that.
         """
+        # As next_ctime, but not by a call more.
         now = self.machine.now
-        ctime = self.next_ctime()
+        now_ms: i64 = now
+        ctime: i64 = now_ms * 1_000_000
+        if ctime <= self._last_ctime:
+            ctime = self._last_ctime + 1
+        self._last_ctime = ctime
         id = self.ids.make(ttl, retry)
         etime = now // 1000 + ttl
         if etime > UINT32_MAX:
@@ -282,10 +288,11 @@ class JobStore:
         """Forget ``job`` altogether."""
         if job.state == QUEUED:
             self.dequeue(job)
-        if job.flags & FLAG_TRAILER:
+        more = job.flags & FLAGS_OF_ENDS
+        if more and more & FLAG_TRAILER:
             self.uniques.left(job)
         if self.machine.journaling and (
-            job.state == ACTIVE or (job.state == ACKED and job.flags & FLAG_TRAILER)
+            job.state == ACTIVE or (job.state == ACKED and more & FLAG_TRAILER)
         ):
             self.machine.journal.append(deljob(job.id))
         if job.state == WAIT_REPL:
@@ -300,9 +307,9 @@ class JobStore:
         self._memory.used -= JOB_OVERHEAD if body is None else JOB_OVERHEAD + len(body)
         if self.evictable:
             self.evictable.pop(id, None)
-        if job.flags & (FLAG_TRAILER | FLAG_WATCHED):
+        if more:
             self.trailers.drop(job)
-            if job.flags & FLAG_WATCHED:
+            if more & FLAG_WATCHED:
                 self.outcomes.lost(job)
 
     def let_go(self, job: Job) -> None:

@@ -85,7 +85,7 @@ class Successors:
         id = successor_id(job.id, ending.kind)
         store = self._store
         machine = self._machine
-        if store.jobs.get(id) is not None or self._tombstones.has(id):
+        if store.jobs.get(id) is not None or self._tombstones.ended.has(id):
             return
         etime = min(machine.now // 1000 + ending.ttl, UINT32_MAX)
         retry = DEFAULT_RETRY

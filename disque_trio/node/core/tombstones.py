@@ -27,25 +27,17 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
-        self._ended = RecentIds(MAX_TOMBSTONES)
+        self.ended = RecentIds(MAX_TOMBSTONES)
         self._peers = peers
         self._packets = packets
         self._outcomes = outcomes
 
-    def add(self, id: bytes) -> None:
-        """Remember that the job ``id`` ended on all nodes."""
-        self._ended.add(id)
-
-    def has(self, id: bytes) -> bool:
-        """Whether the job ``id`` ended not long ago."""
-        return self._ended.has(id)
-
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if self.refuse_cancelled(sender, id):
-            return True
-        if not self._ended.has(id):
+        if id in self._outcomes.cancelled.by_id:
+            return self.refuse_cancelled(sender, id)
+        if not self.ended.has(id):
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

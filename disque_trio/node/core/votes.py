@@ -51,7 +51,7 @@ class Votes:
             return words.ADDING
         job = self._store.jobs.get(id)
         if job is None:
-            return words.ENDED if self._tombstones.has(id) else words.NOTHING
+            return words.ENDED if self._tombstones.ended.has(id) else words.NOTHING
         if job.state == ACKED:
             return words.ENDED
         return words.ADDING if job.state == WAIT_REPL else words.HELD

@@ -2,13 +2,9 @@
 
 import pytest
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED
-from disque_trio.node.core.tombstones import MAX_TOMBSTONES, Tombstones
 from disque_trio.protocol import bus
-from disque_trio.protocol.bus import PacketWriter
 from tests.support.mesh import Mesh
-from tests.support.node_bench import Bench
 
 
 @pytest.fixture
@@ -259,11 +255,3 @@ def test_a_node_that_cannot_write_does_not_confirm_an_acknowledge(mesh: Mesh) ->
     mesh[2].node.set_trouble(False, "")
     mesh.advance(10)
     assert held(mesh) == 0
-
-
-def test_the_jobs_that_ended_last_are_remembered() -> None:
-    remembered = Tombstones(Peers(), PacketWriter(b"a" * 40, 7711), Bench().node.store.outcomes)
-    ids = [b"%040d" % number for number in range(2 * MAX_TOMBSTONES + 1)]
-    for id in ids:
-        remembered.add(id)
-    assert [id for id in ids if not remembered.refuse(b"", id)] == ids[:MAX_TOMBSTONES]

@@ -10,6 +10,6 @@ def test_the_latest_are_remembered_and_the_oldest_forgotten() -> None:
     tombstones = Tombstones(Peers(), PacketWriter(b"0" * 40, 7711), Bench().node.store.outcomes)
     ids = [b"D-%037d1" % number for number in range(4 * MAX_TOMBSTONES)]
     for id in ids:
-        tombstones.add(id)
+        tombstones.ended.add(id)
     assert all(tombstones.refuse(b"1" * 40, id) for id in ids[-MAX_TOMBSTONES:])
     assert not any(tombstones.refuse(b"1" * 40, id) for id in ids[: -2 * MAX_TOMBSTONES])

@@ -10,8 +10,9 @@ voters of the key, and needs a majority of them:
    So a claim whose node was not heard of any more can be passed over.
 3. It tells the voters that the job was added.
 
-If the key has another job, the nodes are asked what they know of that. If somebody holds it, its
-id is the answer, once a majority of the voters has confirmed it: nobody can pass it over then. If
+If the key has another job, the nodes are asked what they know of that. If it may have its copies,
+its id is the answer, once a majority of the voters has confirmed it: nobody can pass it over then.
+If its node has given it up, those that still hold a copy are asked to forget it. If
 nobody does, and everybody said so, or somebody knows that it ended, the claim is repeated in its
 place. If its own node is just adding it, that is waited for. In all other cases nobody can tell
 whether it lives, and the client gets -NOUNIQ when its time is over.
@@ -331,6 +332,7 @@ class Claims(Agreement):
             self._questions.close(claim.question)
         others = [id for id in job.delivered or () if id != self._store.replicas.own]
         self._uniques.adding[job.id] = None
+        self._uniques.refuse(job.id)
         ended = partial(self._taken_back, claim, others)
         question = self._questions.ask(
             CLAIM,
@@ -347,7 +349,8 @@ class Claims(Agreement):
         if question.over:
             self._uniques.adding.pop(claim.job.id, None)
             votes = read_votes(question)
-            kept = [id for id in others if id not in votes or votes[id].status != words.NOTHING]
+            none = (words.NOTHING, words.REFUSED)
+            kept = [id for id in others if id not in votes or votes[id].status not in none]
             if not kept:
                 self._withdraw(claim, others)
 

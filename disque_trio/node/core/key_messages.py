@@ -28,6 +28,7 @@ NOTHING: Final = 0
 ADDING: Final = 1  # it is about to add it
 HELD: Final = 2  # it holds it, and it has not ended
 ENDED: Final = 3  # it knows that it has ended
+REFUSED: Final = 4  # it was given up: it does not hold it, and takes no copy of it any more
 
 _BODY: Final = 2  # the type of the only field; that of the ticket is lower
 

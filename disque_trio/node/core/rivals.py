@@ -80,7 +80,14 @@ class Rivals:
             if lasts and words.ENDED in found:
                 self._verdict(claim, rival, LIVES)
             elif held:
-                self._adopt(claim, rival, votes)
+                holders = [id for id, vote in votes.items() if vote.status == words.HELD]
+                refused = [id for id, vote in votes.items() if vote.status == words.REFUSED]
+                if True in [is_maker(id, rival.id) for id in refused]:
+                    self._clear_away(claim, rival, holders)
+                elif len(holders) + len(silent) < min(claim.job.repl, len(members)):
+                    self._verdict(claim, rival, UNKNOWN)  # it lives on, or was never added
+                else:
+                    self._adopt(claim, rival, holders)
             elif words.ENDED in found or not silent:
                 self._verdict(claim, rival, GONE)
             elif state == PENDING and False not in [is_maker(id, rival.id) for id in silent]:
@@ -88,7 +95,15 @@ class Rivals:
             else:
                 self._verdict(claim, rival, UNKNOWN)
 
-    def _adopt(self, claim: Claim, rival: Vote, votes: dict[bytes, Vote]) -> None:
+    def _clear_away(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
+        """Have ``holders`` forget their copies of a job that was given up; its node could not."""
+        message = claim.message(words.CANCEL, rival.id)
+        self._uniques.tell(message, holders)
+        if self._store.replicas.own in holders:
+            self._votes.cancel(message)
+        self._verdict(claim, rival, UNKNOWN)
+
+    def _adopt(self, claim: Claim, rival: Vote, holders: list[bytes]) -> None:
         """Let the voters, and those that hold it, confirm the job that has the key: the node that
         began to add it may not be there any more."""
         said = claim.message(words.WITHDRAW)  # its own votes could be in the way
@@ -98,7 +113,6 @@ class Rivals:
         message.final = True
         message.lasts = rival.lasts
         message.left = rival.left
-        holders = [id for id, vote in votes.items() if vote.status == words.HELD]
         nodes = claim.voters + [id for id in holders if id not in claim.voters]
         self._ballots.ask(claim, message, nodes, partial(self._judge_adopted, rival, nodes))
 

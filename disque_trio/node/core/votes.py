@@ -40,18 +40,20 @@ class Votes:
         elif message.op == words.ASK:
             vote = self.look(message)
         elif message.op == words.CANCEL:
-            vote = self._cancel(message)
+            vote = self.cancel(message)
         else:
             self.hear(message)
         return None if vote is None else vote.pack()
 
     def status(self, id: bytes) -> int:
-        """What this node knows of the job ``id``: NOTHING, ADDING, HELD or ENDED."""
+        """What this node knows of the job ``id``: NOTHING to REFUSED of ``key_messages``."""
         if id in self._uniques.adding:
             return words.ADDING
         job = self._store.jobs.get(id)
         if job is None:
-            return words.ENDED if self._tombstones.ended.has(id) else words.NOTHING
+            if self._tombstones.ended.has(id):
+                return words.ENDED
+            return words.REFUSED if self._uniques.refuses(id) else words.NOTHING
         if job.state == ACKED:
             return words.ENDED
         return words.ADDING if job.state == WAIT_REPL else words.HELD
@@ -106,7 +108,7 @@ class Votes:
         left = max(entry.until - self._machine.now, 1)
         return Vote(id, entry.state, entry.lasts, left, self.status(id))
 
-    def _cancel(self, message: KeyMessage) -> Vote:
+    def cancel(self, message: KeyMessage) -> Vote:
         """Forget the copy of a job that was not added, unless somebody relies on it."""
         store = self._store
         uniques = self._uniques

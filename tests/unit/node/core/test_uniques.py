@@ -9,7 +9,13 @@ import pytest
 from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.commands.add_options import MAX_KEY
-from disque_trio.protocol.bus import GOTJOB, MAX_CONTROL_PACKET, MAX_NAME_IN_FIELDS, packet_type
+from disque_trio.protocol.bus import (
+    GOTJOB,
+    MAX_CONTROL_PACKET,
+    MAX_NAME_IN_FIELDS,
+    QUESTION,
+    packet_type,
+)
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 
@@ -319,22 +325,42 @@ def test_beside_a_c_node_the_option_is_refused() -> None:
     assert mesh[0].error("ADDJOB", "q", "a", 0, "UNIQUE", "k").startswith("NOEXT ")
 
 
-def test_another_node_ends_what_a_killed_one_began() -> None:
-    """It was killed when one node had a copy: its producer repeats, and gets that."""
-    mesh = Mesh(3)
+def killed_with_one_copy_made(size: int, copies: int) -> tuple[Mesh, bytes]:
+    """A mesh without node 0, which was killed during an ADDJOB when one node had a copy of its
+    job; and the job's id."""
+    mesh = Mesh(size)
     bench = mesh[0]
-    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", 2)
-    while not mesh[1].node.store.jobs.count + mesh[2].node.store.jobs.count:
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", copies)
+    while not any(other.node.store.jobs.count for other in mesh.nodes[1:]):
         mesh._commit()
         source, target, packet = mesh.moving.popleft()
         mesh[target].node.receive(mesh.ids[source], packet, mesh[target].now)
     mesh.isolate(0)
     (id,) = [job.id for b in mesh.nodes[1:] for job in b.node.store.jobs.values()]
+    return mesh, id
+
+
+def test_another_node_ends_what_a_killed_one_began() -> None:
+    """Its producer may have had the id: it repeats, and gets that."""
+    mesh, id = killed_with_one_copy_made(3, 2)
     assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2) == id
     assert mesh.add(2, "UNIQUE", "k", "REPLICATE", 2) == id
     mesh.rejoin(0)
     mesh.advance(1)
-    assert bench.replies(bench.me) == [id]
+    assert mesh[0].replies(mesh[0].me) == [id]
+
+
+def test_a_job_with_too_few_copies_is_no_answer_for_who_wants_more() -> None:
+    mesh, first = killed_with_one_copy_made(4, 3)
+    (holder,) = mesh.holders(first)[-1:]
+    bench = mesh[1]
+    bench.send(bench.me, "ADDJOB", "q", "b", 3000, "UNIQUE", "k", "REPLICATE", 3)
+    mesh.advance(4)
+    (reply,) = bench.replies(bench.me)
+    assert str(reply).startswith("NOUNIQ ")
+    mesh[holder]("ACKJOB", first)
+    mesh.advance(1)
+    assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 3) != first
 
 
 def test_a_claim_whose_node_is_killed_before_any_copy_is_passed_over() -> None:
@@ -371,3 +397,34 @@ def test_a_claim_that_others_gave_up_is_refused_when_its_node_comes_back() -> No
     assert sum(b.node.store.jobs.count for b in mesh.nodes) == 0
     assert sum(b.node.store.uniques.entries.count for b in mesh.nodes) == 0
     assert mesh.add(0, "UNIQUE", "k", "REPLICATE", 3) != first
+
+
+def given_up_with_a_copy_left(mesh: Mesh) -> bytes:
+    """An ADDJOB of node 0 that was given up while node 3 has a copy; returns the id of its job."""
+    bench = mesh[0]
+    mesh.lose = lambda source, target, packet: (
+        packet_type(packet) == GOTJOB or (target == 3 and packet_type(packet) == QUESTION)
+    )
+    bench.send(bench.me, "ADDJOB", "q", "a", 300, "UNIQUE", "k", "REPLICATE", 4)
+    mesh.advance(0.1)
+    (job,) = mesh[3].node.store.jobs.values()
+    mesh.advance(2)
+    (reply,) = bench.replies(bench.me)
+    assert str(reply).startswith(("NOREPL ", "NOUNIQ "))
+    assert mesh.holders(job.id) == [3]
+    mesh.lose = lambda source, target, packet: False
+    return job.id
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_a_copy_that_is_left_of_a_job_that_was_given_up_does_not_pass_for_the_job(at: int) -> None:
+    mesh = Mesh(4)
+    first = given_up_with_a_copy_left(mesh)
+    bench = mesh[at]
+    bench.send(bench.me, "ADDJOB", "q", "b", 3000, "UNIQUE", "k", "REPLICATE", 4)
+    mesh.advance(3)
+    (id,) = bench.replies(bench.me)
+    assert isinstance(id, bytes)
+    assert id != first
+    assert mesh.holders(id) == [0, 1, 2, 3]
+    assert mesh.holders(first) == []

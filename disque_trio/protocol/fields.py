@@ -54,6 +54,14 @@ def pack_number(number: int) -> bytes:
     return _U64.pack(min(max(number, 0), _U64_MAX))
 
 
+def number_of(fields: list[Field], type: int) -> int:
+    """The number in the first of ``fields`` that has this type and is one; 0: there is none."""
+    for other, value in fields:
+        if other == type and len(value) == _U64.size:
+            return unpack_number(value)
+    return 0
+
+
 def unpack_number(value: bytes) -> int:
     """The number in a value. Raises FieldsError."""
     if len(value) != _U64.size:

@@ -109,8 +109,7 @@ class Batches:
     def begin(self, batch: Batch) -> None:
         """Begin to run the command of ``batch`` in slices."""
         client = batch.client
-        client.reply_queue.append(batch)
-        client.in_flight += 1
+        client.line_up(batch)
         client.in_slices = batch.left
         client.resized = True
         self._count(batch.left)

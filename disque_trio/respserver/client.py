@@ -129,6 +129,11 @@ class Client:
         self.resized = False
         self.last_command = "NULL"
 
+    def line_up(self, reply: Pending) -> None:
+        """Put ``reply``, which is not known yet or has to wait for another one, into the line."""
+        self.reply_queue.append(reply)
+        self.in_flight += 1
+
     def leave_group(self) -> None:
         """Forget the commands since MULTI."""
         self.group = None

@@ -191,8 +191,7 @@ class Machine:
             entry = Pending(client, b"".join(client.out[replies:]))
             del client.out[replies:]
             entry.journaled = journaled
-            client.reply_queue.append(entry)
-            client.in_flight += 1
+            client.line_up(entry)
             self.answered.append(entry)
 
     def roll_back(self, refusal: bytes) -> None:

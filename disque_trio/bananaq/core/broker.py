@@ -81,8 +81,7 @@ class Broker(Machine):
             client.out.append(render(result, reply_format, client.resp))
             return
         self._asked[request] = entry = Ask(client, reply_format)
-        client.reply_queue.append(entry)
-        client.in_flight += 1
+        client.line_up(entry)
 
     def add_in_background(self, client: Client, add: Add) -> None:
         """Have the store add an event without reporting the outcome."""

@@ -137,8 +137,7 @@ def _meet(node: Node, client: Client, host: str, port: bytes) -> None:
         client.out.append(OK)
     else:
         meeting = Meeting(node, client, host, number)
-        client.reply_queue.append(meeting)
-        client.in_flight += 1
+        client.line_up(meeting)
         node.host.look_up(host, meeting.found)
 
 

@@ -18,7 +18,7 @@ from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.waits import REMOVED, ReplicationWait
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
-from disque_trio.protocol.fields import Field, pack_number, unpack_number
+from disque_trio.protocol.fields import Field, number_of, pack_number
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
@@ -98,9 +98,7 @@ class Admissions:
         self._store.jobs.drop(job.id)
         job.state = WAIT_REPL
         self.held[job.id] = admission
-        client = admission.client
-        client.reply_queue.append(admission)
-        client.in_flight += 1
+        admission.client.line_up(admission)
 
     def admits(self, admission: Admission, elsewhere: int) -> bytes:
         """Why the job of ``admission`` cannot be added now, an error; empty: it can. ``elsewhere``:
@@ -194,7 +192,7 @@ class Admissions:
         if question.over:
             if self._counts.get(queue) is waiting:
                 del self._counts[queue]
-            elsewhere = sum([_length(fields) for fields in question.answers.values()])
+            elsewhere = sum([number_of(fields, _LENGTH) for fields in question.answers.values()])
             for counted in waiting:
                 counted(elsewhere)
 
@@ -207,11 +205,3 @@ class Admissions:
                 if queue is not None:
                     length = queue.length
         return [(_LENGTH, pack_number(length))]
-
-
-def _length(fields: list[Field]) -> int:
-    """What a node has answered; 0: nothing that can be read."""
-    for type, value in fields:
-        if type == _LENGTH and len(value) == 8:
-            return unpack_number(value)
-    return 0

@@ -234,10 +234,10 @@ class Node(Machine):
         self.claims.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
-        for due in (self.questions.next_due(), self.claims.next_due()):
-            agenda.call(due)
-        for due in (self.job_waits.due, self.updates.due):
-            agenda.call(due)
+        agenda.call(self.questions.next_due())
+        agenda.call(self.claims.next_due())
+        agenda.call(self.job_waits.due)
+        agenda.call(self.updates.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, push its acknowledgement on, or queue it."""

@@ -127,8 +127,7 @@ class PolicySharing:
         if entry.clock > MAX_CLOCK or not policies.put(entry):
             raise PolicyError("the logical clock of the policies is at its end")
         change = Change(client, reply, entry, old)
-        client.reply_queue.append(change)
-        client.in_flight += 1
+        client.line_up(change)
         self.open.append(change)
 
     def settle(self) -> None:

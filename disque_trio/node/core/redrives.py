@@ -13,6 +13,7 @@ from disque_trio.node.core.questions import REDRIVE, Question, Questions
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
+    number_of,
     pack_number,
     pack_texts,
     unpack_number,
@@ -92,8 +93,7 @@ class Redrives:
         """Send up to ``most`` letters of ``queue`` back (see ``DeadLetters.redrive``); ``client``
         gets how many went."""
         redrive = Redrive(client, queue, to, most, ids, list(self._peers.reachable))
-        client.reply_queue.append(redrive)
-        client.in_flight += 1
+        client.line_up(redrive)
         self._wait(redrive)
 
     def do_slice(self) -> None:
@@ -147,9 +147,7 @@ class Redrives:
         most = redrive.most()
         sent = 0
         for fields in question.answers.values():
-            for type, value in fields:
-                if type == _SENT and len(value) == 8:
-                    sent = min(unpack_number(value), most)
+            sent = min(number_of(fields, _SENT), most)
         self._note_sent(redrive, sent)
         if sent < most:
             redrive.nodes.pop(0)

@@ -134,8 +134,7 @@ class Updates:
             client.out.append(OK)
             return
         reply = Pending(client, None)
-        client.reply_queue.append(reply)
-        client.in_flight += 1
+        client.line_up(reply)
         spread.replies.append(reply)
         spread.deadline = machine.now + PATIENCE
 

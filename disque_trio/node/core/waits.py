@@ -84,8 +84,7 @@ class ReplicationWaits:
         wait = ReplicationWait(client, job, needed, external, deadline, now + RETRY_GAP)
         self.by_job[job.id] = wait
         self.attempts.append((now + RETRY_GAP, wait))
-        client.reply_queue.append(wait)
-        client.in_flight += 1
+        client.line_up(wait)
 
     def resume(self, wait: ReplicationWait) -> None:
         """Let ``wait``, which is in the line of its client already, go on as if it began now."""

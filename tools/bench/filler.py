@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tools.bench.dialects import ID_LENGTH, QUEUE, ConstantReply, Dialect, encode
 from tools.bench.load import Exchange, Script, ask_once, connections, info, run
-from tools.bench.scripts import add_batches, bodies, portions, send
+from tools.bench.scripts import add_batches, bodies, portions, send, take
 from tools.bench.servers import Server
 
 SPARE = 2_000  # jobs that make a server used to its work
@@ -57,6 +57,11 @@ class Filler:
             self._run([send(batches, kept) for _ in range(CLIENTS)])
             if keep:
                 self.ids += ids_in(kept)
+
+    def take(self, jobs: int, dialect: Dialect) -> None:
+        """Have ``jobs`` jobs delivered, which are not ended."""
+        for count in portions(jobs, PORTION):
+            self._run([take(dialect, 0, portions(count, PIPELINE), [])])
 
     def end(self, word: bytes, many: int) -> None:
         """End all jobs whose ids are kept, ``many`` with one command."""

@@ -99,6 +99,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
     ("run", "rows"),
     [
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
+        ("trailers", ["plain |", "`HEADERS 2", "`UNIQUE key", "delivered once, in a queue"]),
         (
             "bananaq --consumers 2 --pipelines 16",
             ["QADD, Redis Streams", "QADD, bananaq, redis", "QGET+QACK, bananaq, embedded"],

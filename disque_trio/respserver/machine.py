@@ -141,21 +141,23 @@ class Machine:
         waiting = client.in_flight
         lined = len(client.reply_queue) if waiting else 0
         journaled = False
-        if (
+        if command is None:
+            self._lets(client, None, args)
+        elif (
             not client.authenticated
-            or command is None
             or not command.min_args <= len(args) <= command.max_args
             or self.memory.used > self.memory.evict_above
             or self.troubled
             or client.group is not None
         ) and not self._lets(client, command, args):
             pass
-        elif command is not None:
+        else:
             client.last_command = command.name
             self.client = client
+            start = replies
             if self.monitors and not command.skip_monitor:
                 self.show_monitors(client, command, args)
-            start = len(client.out)
+                start = len(client.out)
             noted = len(self.journal)
             if not started:
                 started = self.clock()

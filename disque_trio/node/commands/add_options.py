@@ -26,6 +26,7 @@ class AddOptions:
         wait: ASYNC is not given.
         trailer: what the options say that C Disque has no field for; None: nothing.
         kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
+        plain: there is no delay, maxlen or trailer.
 
     Raises:
         CommandError: they are wrong.
@@ -51,6 +52,10 @@ class AddOptions:
             if option == b"async":
                 self.wait = False
                 continue
+            # Those of C Disque first.
+            if i <= last and self._set(option, parse_int(args[i])):
+                i += 1
+                continue
             if option == b"anyway":
                 self.anyway = True
                 continue
@@ -71,8 +76,6 @@ class AddOptions:
             elif option == b"unique":
                 self._set_key(args[i])
                 i += 1
-            elif self._set(option, parse_int(args[i])):
-                i += 1
             else:
                 raise CommandError(SYNTAX)
         if timed:
@@ -81,6 +84,7 @@ class AddOptions:
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
             raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
+        self.plain = not (self.delay or self.maxlen or self.trailer)
 
     @property
     def key(self) -> bytes:

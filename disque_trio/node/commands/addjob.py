@@ -34,17 +34,16 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     policy of the queue says, if there is one.
     """
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
-    delay = 0  # s, as all but the queue of this node know it
-    wait = options.delay
-    if wait:
+    plain = options.plain
+    wait = delay = 0  # ms, and s, as all but the queue of this node know it
+    if not plain and (wait := options.delay):
         if wait < 0:
             wait = max(options.at - node.now, 0)
         delay = (wait + 999) // 1000
     if node.policies.count:
         options = follow(node.policies.of(args[1]), options, delay)
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
-    trailer = options.trailer
-    if trailer is not None:
+    if not plain and options.trailer is not None:
         require_extensions(node)
     repl = options.repl or _default_copies(node)
     retry = options.retry
@@ -63,6 +62,19 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         )
     external = _is_external(node)
     name = args[1]
+    if (
+        plain
+        and repl == 1
+        and not external
+        and (queue := node.queues.by_name.get(name)) is not None
+        and not queue.paused
+    ):
+        # Nearly always, on a node that is alone; the shorter way.
+        job = node.store.make_job(queue.name, args[2], 1, 0, retry, ttl)
+        node.replication.place(job)
+        client.out.append(b"+%b\r\n" % job.id)
+        return
+    trailer = options.trailer
     if trailer is not None and trailer.key:
         known = _known(node, name, trailer.key)
         if known:
@@ -70,14 +82,6 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             return
         if node.peers.size == 1:
             name = _admit(node, args, repl, external, options, 0)
-    elif (
-        repl == 1
-        and not external
-        and not options.maxlen
-        and (queue := node.queues.by_name.get(name)) is not None
-        and not queue.paused
-    ):
-        name = queue.name  # nearly always, on a node that is alone; the shorter way
     else:
         name = _admit(node, args, repl, external, options, 0)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)

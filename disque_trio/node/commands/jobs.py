@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.commands.arguments import check_ids, find_job, find_jobs
+from disque_trio.node.commands.arguments import BAD_ID, check_ids, find_job, find_jobs
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
@@ -16,6 +16,7 @@ from disque_trio.node.core.entries import (
 )
 from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, Job
 from disque_trio.node.core.node import LEAVING, Node
+from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
@@ -90,7 +91,15 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
 def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ACKJOB id ...: acknowledge jobs; answers how many were newly acknowledged by this node."""
     if len(args) == 2:  # nearly always; the shorter way takes a tenth less
-        client.out.append(integer(_ack_one(node, args[1])))
+        id = args[1]
+        if not is_job_id(id):
+            raise CommandError(BAD_ID)
+        job = node.store.jobs.get(id)
+        if job is None:
+            node.ack_gc.remember_ack(id)
+            client.out.append(b":0\r\n")
+        else:
+            client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
     elif has_result(args):
         work = partial(end_jobs, ack_ending(args[-1]))
         answer_count(node, client, args[:-2], 1, work)
@@ -135,15 +144,6 @@ def _ack(node: Node, ids: list[bytes]) -> int:
         if job.state <= ACKED and node.ack_gc.acknowledge(job):
             acked += 1
     return acked
-
-
-def _ack_one(node: Node, id: bytes) -> int:
-    """Acknowledge the job ``id``; returns 1 if it was not acknowledged before, else 0."""
-    job = find_job(node, id)
-    if job is None:
-        node.ack_gc.remember_ack(id)
-        return 0
-    return 1 if node.ack_gc.acknowledge(job) else 0
 
 
 def fastack(node: Node, client: Client, args: list[bytes]) -> None:

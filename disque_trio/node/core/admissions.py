@@ -128,7 +128,8 @@ class Admissions:
         store.notes.peer = b""  # the last one that answered is nobody special
         before, machine.client = machine.client, admission.client
         if admission.waits:
-            self._replication.add_admitted(admission)
+            client = admission.client
+            self._replication.add_sync(client, job, admission.external, 0, admission)
         else:
             job.state = ACTIVE
             if admission.needed:

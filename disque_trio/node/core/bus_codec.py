@@ -8,7 +8,6 @@ from disque_trio.node.core.job import (
     FLAGS_ON_BUS,
     UINT32_MAX,
     Job,
-    read_job,
 )
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol.serialjob import (
@@ -77,17 +76,30 @@ class BusCodec:
             return None
         if not id.isascii() or len(id.split()) > 1:
             return None  # it would break replies
+        flags = found.flags
         self.trailer = None
-        if found.flags & FLAG_TRAILER:
+        if flags & FLAG_TRAILER:
             try:
                 found.body, self.trailer = split_body(found.body)
             except SerialJobError:
                 return None
         store = self._store
         etime = min(store.machine.now // 1000 + found.etime, UINT32_MAX)
-        queue = store.queues.one_name(found.queue)
-        job = read_job(found, queue, etime, found.ctime, store.dump_number)
-        job.flags = found.flags & FLAGS_CARRIED
+        # What read_job does, not by a call more.
+        job = Job(
+            id,
+            store.queues.one_name(found.queue),
+            found.body,
+            found.repl,
+            found.ctime,
+            etime,
+            found.delay,
+            found.retry,
+            store.dump_number,
+        )
+        job.nacks = found.nacks
+        job.deliveries = found.deliveries
+        job.flags = flags & FLAGS_CARRIED
         job.delivered = store.replicas.read(found.nodes)
         found.body = b""  # it may be large
         return job

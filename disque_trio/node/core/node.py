@@ -300,9 +300,11 @@ class Node(Machine):
     def commit(self) -> None:
         if self.policy_sharing.open:
             self.policy_sharing.settle()
-        super().commit()
-        if self._notices.waiting or self._notices.copies or self._notices.fields:
-            self._notices.send()
+        if self.answered or self.uncommitted:
+            super().commit()
+        notices = self._notices
+        if notices.waiting or notices.copies or notices.fields:
+            notices.send()
 
     def may_overlap(self, request: list[bytes]) -> bool:
         """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a

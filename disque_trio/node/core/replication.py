@@ -121,20 +121,23 @@ class Replication:
             self.send_copy(job, chosen, bus.NOREPLY)
         self.place(job)
 
-    def add_sync(self, client: Client, job: Job, external: bool, timeout: int) -> None:
+    def add_sync(
+        self,
+        client: Client,
+        job: Job,
+        external: bool,
+        timeout: int,
+        admitted: ReplicationWait | None = None,
+    ) -> None:
         """Send copies of ``job``; ``client`` gets its reply when enough nodes have confirmed, or
-        after ``timeout`` ms (0: it waits for ever)."""
+        after ``timeout`` ms (0: it waits for ever). ``admitted``: its wait, if that is in the line
+        of the client already."""
         needed = job.repl if external else job.repl - 1
         job.state = WAIT_REPL
-        self._waits.begin(client, job, needed, external, timeout)
-        self._begin_copies(job, needed, external)
-
-    def add_admitted(self, wait: ReplicationWait) -> None:
-        """As ``add_sync``, for a ``wait`` that its client has in its line already."""
-        self._waits.resume(wait)
-        self._begin_copies(wait.job, wait.needed, wait.external)
-
-    def _begin_copies(self, job: Job, needed: int, external: bool) -> None:
+        if admitted is None:
+            self._waits.begin(client, job, needed, external, timeout)
+        else:
+            self._waits.resume(admitted)
         chosen = self._placement.choose(job, needed, external)
         holders = tuple(chosen) if external else (self._replicas.own, *chosen)
         job.delivered = self._replicas.sets.of(holders)
@@ -274,19 +277,20 @@ class Replication:
         machine = self._machine
         store = self._store
         job = store.jobs.get(new.id)
-        if job is None and self._tombstones.refuse(sender, new.id):
-            return
         if job is None:
+            if self._tombstones.refuse(sender, new.id):
+                return
             memory = machine.memory
             if memory.used > memory.external_above or self._is_paused_in(new.queue):
                 return
             # The next time in a queue is a further delivery: it is queued elsewhere first.
             new.flags |= FLAG_QUEUED_BEFORE if new.retry else FLAG_QUEUED_BEFORE | FLAG_RESERVED
-            if self._codec.trailer is not None and store.uniques.refuses(new.id):
+            trailer = self._codec.trailer
+            if trailer is not None and store.uniques.refuses(new.id):
                 return
             store.register(new)
-            if self._codec.trailer is not None:
-                store.trailers.put(new, self._codec.trailer)
+            if trailer is not None:
+                store.trailers.put(new, trailer)
                 store.uniques.hold(new, PENDING)
             if self._notes.eventing:
                 self._notes.note(schema.COPIED, new, new=True)

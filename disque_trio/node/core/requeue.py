@@ -87,20 +87,21 @@ class Requeue:
         A job that is delivered at most once is never queued after it was delivered.
         ``nack`` says which counter a further delivery goes to, ``reason`` is for the event log.
         """
-        if job.state != ACTIVE or (job.retry == 0 and job.flags & (FLAG_DELIVERED | FLAG_RESERVED)):
+        flags = job.flags
+        if job.state != ACTIVE or (job.retry == 0 and flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
         store = self._store
-        if job.flags & FLAG_PAUSED:
+        if flags & FLAG_PAUSED:
             job.flags &= ~HELD_BACK  # it was counted when the pause began
             store.total_requeued += 1
             self._replicas.tell_queued(job)
-        elif nack or job.flags & FLAG_QUEUED_BEFORE:
+        elif nack or flags & FLAG_QUEUED_BEFORE:
             if nack:
                 job.nacks = min(job.nacks + 1, UINT16_MAX)
-            else:
-                job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+            elif job.deliveries < UINT16_MAX:
+                job.deliveries += 1
             store.total_requeued += 1
-            if job.flags & FLAG_TRAILER:
+            if flags & FLAG_TRAILER:
                 self._pauses.tell(job, bus.INCR_NACKS if nack else bus.INCR_DELIVERIES, 0)
             else:
                 self._replicas.tell_requeued(job, nack)

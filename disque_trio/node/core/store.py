@@ -33,7 +33,7 @@ from disque_trio.node.core.job import (
     JobIds,
 )
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
-from disque_trio.node.core.outcomes import Outcomes
+from disque_trio.node.core.outcomes import RING_MASK, Outcomes
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
@@ -267,7 +267,8 @@ class JobStore:
 
     def mark_acked(self, job: Job) -> None:
         """Mark ``job``, which is not acknowledged yet, so that it is never delivered again."""
-        if job.flags & FLAG_TRAILER:
+        more = job.flags & FLAGS_OF_ENDS
+        if more and more & FLAG_TRAILER:
             self.uniques.ended(job)
         if job.state == WAIT_REPL:
             # It was processed before it had its copies: its producer may know.
@@ -279,7 +280,12 @@ class JobStore:
             self.machine.journal.append(deljob(job.id))
         if job.state == QUEUED:
             self.dequeue(job)
-        self.outcomes.acked(job)
+        outcomes = self.outcomes
+        if more:
+            outcomes.acked(job)
+        else:  # what that does, not by a call more
+            outcomes.ring[outcomes.at] = job.id
+            outcomes.at = (outcomes.at + 1) & RING_MASK
         job.state = ACKED
         job.confirmed = None
         self.evictable[job.id] = job

@@ -31,13 +31,15 @@ class Tombstones:
         self._peers = peers
         self._packets = packets
         self._outcomes = outcomes
+        self._cancelled = outcomes.cancelled
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if id in self._outcomes.cancelled.by_id:
+        if id in self._cancelled.by_id:
             return self.refuse_cancelled(sender, id)
-        if not self.ended.has(id):
+        ended = self.ended
+        if id not in ended.latest and id not in ended.older:  # not by a call more
             return False
         self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True

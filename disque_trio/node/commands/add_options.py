@@ -13,6 +13,8 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 MAX_HEADERS: Final = 1_000
 MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
 MAX_KEY: Final = 64 * 1024  # bytes
+_USUAL: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
+_NUMBERS: Final = _USUAL | {b"for"}
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 
 
@@ -26,7 +28,7 @@ class AddOptions:
         wait: ASYNC is not given.
         trailer: what the options say that C Disque has no field for; None: nothing.
         kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
-        plain: there is no delay, maxlen or trailer.
+        plain: there is no maxlen or trailer.
 
     Raises:
         CommandError: they are wrong.
@@ -43,7 +45,8 @@ class AddOptions:
         self.trailer: Trailer | None = None
         self.kept = 0
         self.anyway = False
-        delayed = timed = False
+        self.plain = True
+        delayed = False
         last = len(args) - 1
         i = 4
         while i <= last:
@@ -51,17 +54,37 @@ class AddOptions:
             i += 1
             if option == b"async":
                 self.wait = False
-                continue
-            # Those of C Disque first.
-            if i <= last and self._set(option, parse_int(args[i])):
+            elif i <= last and option in _USUAL:
+                self._set(option, parse_int(args[i]))
                 i += 1
+            elif i <= last and option == b"delay":
+                self.delay = parse_seconds(args[i], BAD_DELAY)
+                delayed = True
+                i += 1
+            else:
+                self._read(args, i - 1, delayed)
+                break
+
+    def _read(self, args: list[bytes], i: int, delayed: bool) -> None:
+        """Read the options from ``args[i]`` on, where the first is that C Disque does not have.
+        ``delayed``: DELAY came before."""
+        timed = False
+        last = len(args) - 1
+        while i <= last:
+            option = args[i].lower()
+            i += 1
+            if option == b"async":
+                self.wait = False
                 continue
             if option == b"anyway":
                 self.anyway = True
                 continue
             if i > last:
                 raise CommandError(SYNTAX)
-            if option == b"delay":
+            if option in _NUMBERS:
+                self._set(option, parse_int(args[i]))
+                i += 1
+            elif option == b"delay":
                 self.delay = parse_seconds(args[i], BAD_DELAY)
                 delayed = True
                 i += 1
@@ -84,33 +107,35 @@ class AddOptions:
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
             raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
-        self.plain = not (self.delay or self.maxlen or self.trailer)
+        if self.trailer is not None:
+            self.plain = False
 
     @property
     def key(self) -> bytes:
         """The key of UNIQUE; empty: not given."""
         return b"" if self.trailer is None else self.trailer.key
 
-    def _set(self, option: bytes, value: int | None) -> bool:
-        """Set one option that is a number; ``value`` is None where its argument is none. False: it
-        is another option."""
-        if option == b"replicate":
-            self.repl = at_least(1, value, "ERR REPLICATE must be between 1 and 65535")
-            if self.repl > UINT16_MAX:
-                raise CommandError("ERR REPLICATE must be between 1 and 65535")
+    def _set(self, option: bytes, value: int | None) -> None:
+        """Set one of ``_NUMBERS``; ``value`` is None where its argument is no number."""
+        if option == b"retry":
+            if value is None or value < 0:
+                raise CommandError("ERR RETRY time must be a non negative number")
+            self.retry = value
         elif option == b"ttl":
-            self.ttl = at_least(1, value, "ERR TTL must be a number > 0")
-        elif option == b"retry":
-            self.retry = at_least(0, value, "ERR RETRY time must be a non negative number")
+            if value is None or value < 1:
+                raise CommandError("ERR TTL must be a number > 0")
+            self.ttl = value
+        elif option == b"replicate":
+            if value is None or not 1 <= value <= UINT16_MAX:
+                raise CommandError("ERR REPLICATE must be between 1 and 65535")
+            self.repl = value
         elif option == b"maxlen":
             self.maxlen = at_least(1, value, "ERR MAXLEN must be a positive number")
-        elif option == b"for":
+            self.plain = False
+        else:
             if value is None or not 0 < value <= UINT32_MAX or self.kept:
                 raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
             self.kept = value
-        else:
-            return False
-        return True
 
     def _set_key(self, key: bytes) -> None:
         """Set UNIQUE."""

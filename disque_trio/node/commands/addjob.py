@@ -35,8 +35,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
     plain = options.plain
-    wait = delay = 0  # ms, and s, as all but the queue of this node know it
-    if not plain and (wait := options.delay):
+    delay = 0  # s, as all but the queue of this node know it
+    if wait := options.delay:
         if wait < 0:
             wait = max(options.at - node.now, 0)
         delay = (wait + 999) // 1000
@@ -70,7 +70,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         and not queue.paused
     ):
         # Nearly always, on a node that is alone; the shorter way.
-        job = node.store.make_job(queue.name, args[2], 1, 0, retry, ttl)
+        job = node.store.make_job(queue.name, args[2], 1, delay, retry, ttl)
+        if delay:
+            job.qtime = node.now + wait
         node.replication.place(job)
         client.out.append(b"+%b\r\n" % job.id)
         return

@@ -173,9 +173,10 @@ def test_instructions_are_those_of_the_commands_that_were_sent(tmp_path: Path) -
     with running("redis", "redis", lambda _: recipe, lambda port: check(port)) as server:
         counted.begin(server.process.pid)
         subject = Bench(server, 100, lambda server: counted.total(server.process.pid))
-        few, many = (subject.pings(Setting(0, 16, 2), count) for count in (3_200, 9_600))
+        many, few = (subject.pings(Setting(0, 16, 2), count) for count in (9_600, 3_200))
+    # No ratio of the two: what Redis does each tenth of a second counts as well.
     assert few.cpu > 3_200 * 100
-    assert 2 < many.cpu / few.cpu < 4
+    assert many.cpu - few.cpu > 6_400 * 100
 
 
 def check(port: int) -> None:

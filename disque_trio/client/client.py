@@ -60,6 +60,7 @@ class Client(Commands):
         retry: int | None = None,
         ttl: int | None = None,
         maxlen: int | None = None,
+        priority: int | None = None,
         headers: Headers | None = None,
         unique: Name | bool = False,
         unique_for: float | None = None,
@@ -80,6 +81,7 @@ class Client(Commands):
             retry: seconds after which an unacknowledged delivery is repeated; 0 for at most once.
             ttl: seconds of its life; the node's default is a day after ``delay``.
             maxlen: refuse the job if the queue is already that long, on all nodes together.
+            priority: 0 to 7; the jobs of a queue are delivered by it, 7 first, then by age.
             headers: names and values that go with the body; pairs, if a name comes twice.
             unique: a key: if the queue has a job with it, that one's id is returned and nothing is
                 added. True makes a new key. With a key the command is repeated after a lost
@@ -104,6 +106,7 @@ class Client(Commands):
         command = addjob(
             *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
             at=at,
+            priority=priority,
             headers=headers,
             key=key,
             kept=unique_for,
@@ -123,6 +126,7 @@ class Client(Commands):
         retry: int | None = None,
         ttl: int | None = None,
         maxlen: int | None = None,
+        priority: int | None = None,
         headers: Headers | None = None,
         unique: bool | Sequence[Name] = False,
         unique_for: float | None = None,
@@ -150,6 +154,7 @@ class Client(Commands):
             addjob(
                 *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
                 at=at,
+                priority=priority,
                 headers=headers,
                 key=key,
                 kept=unique_for,
@@ -192,7 +197,8 @@ class Client(Commands):
             timeout: seconds to wait for the first job; None waits for ever, 0 not at all.
             count: how many to take if so many are there. A call that waited gets one.
             nohang: do not wait.
-            withcounters: fill the job's ``nacks``, ``additional_deliveries`` and ``letter``.
+            withcounters: fill the job's ``nacks``, ``additional_deliveries``, ``priority`` and
+                ``letter``.
             withheaders: fill its ``headers``. C nodes do not know that.
 
         Returns:

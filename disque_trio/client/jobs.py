@@ -61,6 +61,7 @@ class Job:
         additional_deliveries: how often it was queued again otherwise, 0 without counters.
         header_pairs: names and values, in their order; empty if it was not asked for them.
         letter: where it comes from if it is a dead letter; None without counters.
+        priority: as it was added with; 0 without counters.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Job:
     additional_deliveries: int = 0
     header_pairs: tuple[tuple[str, bytes], ...] = ()
     letter: Letter | None = None
+    priority: int = 0
 
     @property
     def headers(self) -> dict[str, bytes]:
@@ -122,6 +124,11 @@ class HeldJob(Delivery):
     def letter(self) -> Letter | None:
         """Where it comes from if it is a dead letter."""
         return self._job.letter
+
+    @property
+    def priority(self) -> int:
+        """The priority that it was added with."""
+        return self._job.priority
 
     async def ack(self, result: Name | None = None) -> None:
         """Acknowledge it (ACKJOB) and leave ``result`` for who waits for it. Does nothing if it is

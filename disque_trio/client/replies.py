@@ -96,6 +96,7 @@ def _job(entry: Reply) -> Job:
         integer(details.get("additional-deliveries", 0)),
         tuple((name, _data(value)) for name, value in pairs(details.get("headers", []))),
         letter,
+        integer(details.get("priority", 0)),
     )
 
 

@@ -60,6 +60,7 @@ def addjob(
     maxlen: int | None = None,
     async_: bool = False,
     *,
+    priority: int | None = None,
     at: datetime | float | None = None,
     headers: Headers | None = None,
     key: Name | None = None,
@@ -79,6 +80,7 @@ def addjob(
         RETRY=retry,
         TTL=ttl,
         MAXLEN=maxlen,
+        PRIORITY=priority,
         UNIQUE=key,
         FOR=None if kept is None else math.ceil(kept),
     )

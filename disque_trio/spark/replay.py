@@ -109,7 +109,7 @@ class Target:
     Attributes:
         nodes: ``host:port`` each.
         queue: instead of the one that they had.
-        options: of ADDJOB: delay, retry, ttl, replicate, maxlen.
+        options: of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
         timeout: ms that an ADDJOB waits for its copies.
         rate: jobs a second at most; None: as fast as it goes.
         done: a file in which is noted what was added; what stands there is not added again.

@@ -89,7 +89,7 @@ class KeepingExports(Exports):
     def on_needjobs(self, sender: bytes, message: QueueMessage) -> None:
         store = self._store
         queue = store.queues.by_name.get(message.queue)
-        before = [] if queue is None else [job for job in queue.oldest_first() if job.retry == 0]
+        before = [] if queue is None else [job for job in queue.first_to_last() if job.retry == 0]
         super().on_needjobs(sender, message)
         for job in before:
             if store.jobs.get(job.id) is None:

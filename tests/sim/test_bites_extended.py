@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 
 from disque_trio.node.core import node as core_node
+from disque_trio.node.core import queues
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import FLAGS_PRIORITY, Job
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.outcomes import Outcome
+from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.votes import Votes
@@ -169,6 +171,34 @@ class CarelessCodec(BusCodec):
 
 def test_lost_headers_are_found(made_of: MadeOf) -> None:
     assert found(made_of(CarelessCodec), EXTENDED, "delivered with the headers")
+
+
+class LevellingCodec(BusCodec):
+    """Loses priorities on the way."""
+
+    def decode(self, data: bytes) -> Job | None:
+        job = super().decode(data)
+        if job is not None:
+            job.flags &= ~FLAGS_PRIORITY
+        return job
+
+
+def test_lost_priorities_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(LevellingCodec), EXTENDED, "delivered with the priority")
+
+
+class ImpoliteQueue(Queue):
+    """Gives the last job out first."""
+
+    def pop(self) -> Job:
+        job = next(self.last_to_first())
+        self.remove(job)
+        return job
+
+
+def test_a_wrong_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "Queue", ImpoliteQueue)
+    assert found(as_it_is, EXTENDED, "delivered behind less urgent jobs")
 
 
 class HastyLetters(DeadLetters):

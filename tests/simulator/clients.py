@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import DEAD, LIVENESS, QUEUES
-from tests.simulator.records import JobRecord, expected_headers
+from tests.simulator.records import JobRecord, expected_headers, expected_priority
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # What the oracle is told of when it is asked for.
 TOLD = {b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE", b"CANCEL", b"UPDATEJOB", b"REDRIVE"}
+
+# What GETJOB is asked to tell beside the jobs.
+DETAILS = [b"WITHCOUNTERS", b"WITHHEADERS"]
 
 Replies = list[object] | None
 Program = Generator["int | Line", Replies, None]
@@ -170,17 +173,20 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
     timeout = 0 if plan.careful else rng.choice((0, 0, 300, 2000, 5000))
     record = world.oracle.new_job(queue, retry, ttl, delay, repl, is_async)
     if plan.attempts:
-        options += headers(record)
+        options += more_options(record)
     return [
         b"ADDJOB", queue, b"%d" % record.token, b"%d" % timeout,
         b"REPLICATE", b"%d" % repl, b"RETRY", b"%d" % retry, *options,
     ]  # fmt: skip
 
 
-def headers(record: JobRecord) -> list[bytes]:
-    """The option of ADDJOB that gives the job its headers."""
-    pairs = expected_headers(b"%d" % record.token)
-    return [b"HEADERS", b"%d" % (len(pairs) // 2), *pairs] if pairs else []
+def more_options(record: JobRecord) -> list[bytes]:
+    """The options of ADDJOB that give the job its headers and its priority."""
+    body = b"%d" % record.token
+    pairs = expected_headers(body)
+    options = [b"HEADERS", b"%d" % (len(pairs) // 2), *pairs] if pairs else []
+    priority = expected_priority(body)
+    return [*options, b"PRIORITY", b"%d" % priority] if priority else options
 
 
 def consumer(actor: Actor) -> Program:
@@ -197,7 +203,7 @@ def consumer(actor: Actor) -> Program:
                 request += [b"TIMEOUT", b"%d" % rng.choice((50, 500, 2000))]
             request += [b"COUNT", b"%d" % rng.choice((1, 1, 3, 10))]
             if world.plan.attempts and rng.random() < 0.3:
-                request.append(b"WITHHEADERS")
+                request += DETAILS
             queues = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
             replies = yield line.ask([*request, b"FROM", *queues])
             if replies is None:
@@ -283,7 +289,7 @@ def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
     """Takes all there is on one node and acknowledges it, until that moment or the end."""
     world = actor.world
     queues = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
-    more = [b"WITHHEADERS"] if world.plan.attempts else []
+    more = DETAILS if world.plan.attempts else []
     while not world.drained and world.loop.now < until:
         line = Line(actor, machine)
         while line.session is not None:

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulator.clients import Actor, Line, Program, Replies, headers
+from tests.simulator.clients import Actor, Line, Program, Replies, more_options
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import DEAD, QUEUES
 from tests.simulator.records import JobRecord
@@ -56,7 +56,7 @@ def _with_key(world: "World", rng: Random, number: int) -> list[bytes]:
     record = world.oracle.new_job(queue, retry, ttl, 0, repl, is_async)
     record.key = key
     record.kept = kept
-    options = [b"TTL", b"%d" % ttl, *headers(record), b"UNIQUE", key]
+    options = [b"TTL", b"%d" % ttl, *more_options(record), b"UNIQUE", key]
     if kept:
         options += [b"FOR", b"%d" % kept]
     if anyway and rng.random() < 0.5:

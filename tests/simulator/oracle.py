@@ -163,6 +163,8 @@ class Oracle:
                     self.problem(f"ADDJOB failed without any fault: {record.error}")
         elif name == b"GETJOB":
             if isinstance(reply, list):
+                if self.world.plan.attempts:
+                    self.promises.in_order(reply)
                 for entry in reply:
                     if entry[0] == DEAD:
                         self._sent_letter(machine, entry)

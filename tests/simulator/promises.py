@@ -11,7 +11,7 @@ from disque_trio.node.core.job import ACTIVE, QUEUED, Job
 from disque_trio.node.core.successors import successor_id
 from disque_trio.protocol import trailer
 from tests.simulator.events import MS, SECOND
-from tests.simulator.records import JobRecord, expected_headers
+from tests.simulator.records import JobRecord, expected_headers, expected_priority
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -183,6 +183,16 @@ class Promises:
             elif not str(reply).startswith("LEAVING"):
                 self._complain(f"WAITJOB was answered {reply}")
 
+    def in_order(self, entries: Sequence[Sequence[bytes]]) -> None:
+        """A GETJOB was answered with ``entries``."""
+        last: dict[bytes, int] = {}
+        for entry in entries:
+            queue, id, body = entry[:3]
+            priority = expected_priority(body)
+            if priority > last.get(queue, priority):
+                self._complain("delivered behind less urgent jobs", id)
+            last[queue] = priority
+
     def delivered(self, machine: "Machine", record: JobRecord, entry: Sequence[object]) -> None:
         """``machine`` gives ``entry`` of the line of ``record`` to a client."""
         id, body = entry[1], entry[2]
@@ -192,8 +202,12 @@ class Promises:
         limited = self.world.plan.memories[machine.index]
         if machine.index in self._cancelled.get(id, ()) and not limited:
             self._complain(f"node {machine.index} knew that the job was cancelled", id)
-        if len(entry) > 3 and entry[-1] != expected_headers(body):
-            self._complain(f"delivered with the headers {entry[-1]!r}", id)
+        if len(entry) > 3:
+            details = dict(zip(entry[3::2], entry[4::2], strict=True))
+            if details[b"headers"] != expected_headers(body):
+                self._complain(f"delivered with the headers {details[b'headers']!r}", id)
+            if details.get(b"priority", 0) != expected_priority(body):
+                self._complain(f"delivered with the priority {details.get(b'priority', 0)}", id)
         self._check_version(record, id, body)
 
     # ---- WAITJOB ------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from typing import Final
 
 from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
-from disque_trio.node.core.job import UINT16_MAX, UINT32_MAX
+from disque_trio.node.core.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.ints import parse_int
@@ -28,7 +28,8 @@ class AddOptions:
         wait: ASYNC is not given.
         trailer: what the options say that C Disque has no field for; None: nothing.
         kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
-        plain: there is no maxlen or trailer.
+        priority: 0 to 7.
+        plain: there is no maxlen, trailer or priority.
 
     Raises:
         CommandError: they are wrong.
@@ -45,6 +46,7 @@ class AddOptions:
         self.trailer: Trailer | None = None
         self.kept = 0
         self.anyway = False
+        self.priority = 0
         self.plain = True
         delayed = False
         last = len(args) - 1
@@ -94,6 +96,9 @@ class AddOptions:
                 self.at = _time(args[i])
                 timed = True
                 i += 1
+            elif option == b"priority":
+                self.priority = _priority(args[i])
+                i += 1
             elif option == b"headers":
                 i = self._set_headers(args, i)
             elif option == b"unique":
@@ -107,7 +112,7 @@ class AddOptions:
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
             raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
-        if self.trailer is not None:
+        if self.trailer is not None or self.priority:
             self.plain = False
 
     @property
@@ -176,6 +181,14 @@ def _time(text: bytes) -> int:
     value = parse_int(text)
     if not text or value is None or not 0 <= value // 1000 < UINT32_MAX:
         raise CommandError("ERR AT must be a unix time in ms, before 2106")
+    return value
+
+
+def _priority(text: bytes) -> int:
+    """A PRIORITY."""
+    value = parse_int(text)
+    if not text or value is None or not 0 <= value <= MAX_PRIORITY:
+        raise CommandError(f"ERR PRIORITY must be between 0 and {MAX_PRIORITY}")
     return value
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import require_extensions
 from disque_trio.node.core.admissions import Admission
-from disque_trio.node.core.job import UINT32_MAX, Job
+from disque_trio.node.core.job import UINT32_MAX, Job, priority_flags
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
@@ -28,7 +28,7 @@ _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replicati
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
-    [ASYNC] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
+    [ASYNC] [PRIORITY n] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
 
     The checks come in the order in which the C server makes them; what the options do not say, the
     policy of the queue says, if there is one.
@@ -89,6 +89,8 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
+    if options.priority:
+        job.flags |= priority_flags(options.priority)
     if trailer is not None:
         node.store.trailers.put(job, trailer)
         if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):

@@ -10,6 +10,7 @@ from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
     WITH_HEADERS,
+    describe_priority,
     describe_trailer,
     job_entry,
     job_entry_with,
@@ -281,6 +282,7 @@ def describe(node: Node, job: Job) -> Value:
         b"next-awake-within", wakes,
         b"body", job.body,
     ]  # fmt: skip
+    fields += describe_priority(job)
     trailer = node.store.trailers.of(job)
     return fields if trailer is None else fields + describe_trailer(trailer)
 

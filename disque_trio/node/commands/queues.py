@@ -19,13 +19,13 @@ def qlen(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
-    """QPEEK queue count: the oldest jobs, or for a negative count the newest, without taking."""
+    """QPEEK queue count: the first jobs, or for a negative count the last, without taking."""
     count = parse_integer(args[2])
     queue = node.queues.by_name.get(args[1])
     if queue is None or queue.length == 0 or count == 0:
         client.out.append(EMPTY_ARRAY)
         return
-    jobs = queue.oldest_first() if count > 0 else queue.newest_first()
+    jobs = queue.first_to_last() if count > 0 else queue.last_to_first()
     entries = [job_entry(job, queue) for job in islice(jobs, min(abs(count), queue.length))]
     client.out.append(b"*%d\r\n" % len(entries) + b"".join(entries))
 

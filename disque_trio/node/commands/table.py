@@ -28,8 +28,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
-    "[TTL seconds] [MAXLEN count] [ASYNC] [HEADERS count name value [name value ...]] "
-    "[UNIQUE key [FOR seconds] [ANYWAY]]"
+    "[TTL seconds] [MAXLEN count] [ASYNC] [PRIORITY 0-7] "
+    "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] "
@@ -91,7 +91,7 @@ def _commands() -> list[Command[Node]]:
         Command("qlen", 2, "readonly fast", queues.qlen, "queue",
                 "How many jobs are queued.", "queues"),
         Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
-                "Look at the oldest jobs of a queue (negative count: the newest).", "queues"),
+                "Look at the first jobs of a queue (negative count: the last).", "queues"),
         Command("qstat", 2, "readonly fast", queues.qstat, "queue",
                 "The state and the counters of a queue.", "queues"),
         Command("qscan", -1, "readonly", scan.qscan, _QSCAN,

@@ -162,7 +162,7 @@ class DeadLetters:
     # ---- and back ---------------------------------------------------------------------------
 
     def redrive(self, name: bytes, to: bytes, most: int, ids: list[bytes]) -> int:
-        """Send up to ``most`` jobs of the queue ``name`` back, the oldest first.
+        """Send up to ``most`` jobs of the queue ``name`` back, in the order of the queue.
 
         Args:
             to: the queue that they go to; empty: each where it came from.
@@ -174,7 +174,7 @@ class DeadLetters:
         queue = self._store.queues.by_name.get(name)
         if queue is None:
             return 0
-        jobs: Iterable[Job] = queue.oldest_first()
+        jobs: Iterable[Job] = queue.first_to_last()
         if ids:
             found = [self._store.jobs.get(id) for id in ids]
             jobs = [job for job in found if job is not None and job.state == QUEUED]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.node.core.job import FLAG_TRAILER, Job
+from disque_trio.node.core.job import FLAG_TRAILER, FLAGS_PRIORITY, Job, priority_of
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol.trailer import DEATH_NAMES, Trailer
@@ -26,7 +26,7 @@ def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> 
     body = job.body
     if body is None:
         body = b""
-    if details == WITH_COUNTERS and not job.flags & FLAG_TRAILER:
+    if details == WITH_COUNTERS and not job.flags & (FLAG_TRAILER | FLAGS_PRIORITY):
         return (
             b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n"
             b"$21\r\nadditional-deliveries\r\n:%d\r\n"
@@ -35,6 +35,7 @@ def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> 
     more: list[Value] = []
     if details & WITH_COUNTERS:
         more += [b"nacks", job.nacks, b"additional-deliveries", job.deliveries]
+        more += describe_priority(job)
         if trailer is not None:
             more += _origin(trailer)
     if details & WITH_HEADERS:
@@ -48,6 +49,12 @@ def job_entry_with(job: Job, queue: Queue, details: int, trailers: Trailers) -> 
         body,
         rest,
     )
+
+
+def describe_priority(job: Job) -> list[Value]:
+    """What SHOW and WITHCOUNTERS say of it: nothing where it is 0."""
+    priority = priority_of(job)
+    return [b"priority", priority] if priority else []
 
 
 def _origin(trailer: Trailer) -> list[Value]:

@@ -25,6 +25,7 @@ STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked"]
 FLAG_QUEUED_BEFORE: Final = 1  # the next time in the queue is a further delivery
 FLAG_WILLQUEUE: Final = 2  # tell the other holders 500 ms before it is queued again
 FLAG_DELIVERED: Final = 4  # a client (or another node) got it from here
+FLAGS_PRIORITY: Final = 112  # three bits: how urgent it is (see ``priority_of``)
 FLAG_TRAILER: Final = 128  # has more than C Disque has fields for (see ``trailers``)
 FLAG_RESERVED: Final = 256  # at-most-once, made elsewhere: only its creator may have it queued
 FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others were told
@@ -35,10 +36,12 @@ FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node was not told how
 FLAGS_OF_ENDS: Final = 6272
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
-FLAGS_CARRIED: Final = 0b0111_1000  # mean nothing here; they go wherever the job goes
+FLAGS_CARRIED: Final = 0b0111_1000  # of C Disque or not, they go wherever the job goes
 FLAGS_ON_BUS: Final = FLAG_QUEUED_BEFORE | FLAGS_CARRIED
 FLAGS_FROM_FILES: Final = FLAG_QUEUED_BEFORE | FLAG_DELIVERED | FLAGS_CARRIED
 FLAGS_IN_FILES: Final = 0b0111_1111  # FLAG_TRAILER where the trailer goes as well
+
+MAX_PRIORITY: Final = 7
 
 UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1
@@ -149,6 +152,16 @@ def read_job(found: SerialJob, queue: bytes, etime: int, ctime: int, dump: int) 
     job.nacks = found.nacks
     job.deliveries = found.deliveries
     return job
+
+
+def priority_of(job: Job) -> int:
+    """How urgent ``job`` is: from 7, which is delivered first, to 0, as C Disque's jobs are."""
+    return (job.flags & FLAGS_PRIORITY) >> 4
+
+
+def priority_flags(priority: int) -> int:
+    """The flags of a job with ``priority``."""
+    return priority << 4
 
 
 class JobIds:

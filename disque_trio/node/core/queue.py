@@ -1,13 +1,13 @@
 """A queue: jobs in order, and the clients blocked on it.
 
-Owns the order (creation time, then id) and the counters of a queue; who may put jobs in or
-take them out is ``node``'s.
+Owns the order (priority, then creation time, then id) and the counters of a queue; who may put
+jobs in or take them out is ``node``'s.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import FLAGS_PRIORITY, Job
 from disque_trio.node.core.need_jobs import Imports
 from disque_trio.respserver.client import Client
 
@@ -23,13 +23,17 @@ _CHUNK: Final = 512
 def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
     """The number of the first chunk that does not end before ``job``."""
     # A loop of our own: bisect would call a function for each look.
+    urgency = job.flags & FLAGS_PRIORITY
     ctime = job.ctime
     low = 0
     high = len(chunks)
     while low < high:
         middle = (low + high) >> 1
         other = chunks[middle][-1]
-        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+        ahead = (other.flags & FLAGS_PRIORITY) - urgency
+        if ahead > 0 or (
+            ahead == 0 and (other.ctime < ctime or (other.ctime == ctime and other.id < job.id))
+        ):
             low = middle + 1
         else:
             high = middle
@@ -38,13 +42,17 @@ def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
 
 def _place(chunk: list[Job], job: Job) -> int:
     """Where in ``chunk`` the first job is that does not come before ``job``."""
+    urgency = job.flags & FLAGS_PRIORITY
     ctime = job.ctime
     low = 0
     high = len(chunk)
     while low < high:
         middle = (low + high) >> 1
         other = chunk[middle]
-        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
+        ahead = (other.flags & FLAGS_PRIORITY) - urgency
+        if ahead > 0 or (
+            ahead == 0 and (other.ctime < ctime or (other.ctime == ctime and other.id < job.id))
+        ):
             low = middle + 1
         else:
             high = middle
@@ -52,12 +60,13 @@ def _place(chunk: list[Job], job: Job) -> int:
 
 
 class Queue:
-    """The queued jobs of one name, oldest first, and the clients blocked on it.
+    """The queued jobs of one name, in their order, and the clients blocked on it.
 
-    Nearly all jobs come in the order of their creation and leave at the front. The others (put
-    back by a retry, or made on a node whose clock differs) go to their place in between. So the
-    jobs stand in chunks of at most 512: putting at the end and taking the first touch one chunk,
-    the rest is a binary search for the chunk and one inside it.
+    The most urgent come first, among these the oldest. Nearly all jobs come in the order of their
+    creation and leave at the front. The others (put back by a retry, made on a node whose clock
+    differs, or urgent) go to their place in between. So the jobs stand in chunks of at most 512:
+    putting at the end and taking the first touch one chunk, the rest is a binary search for the
+    chunk and one inside it.
 
     Attributes:
         name: the queue's name.
@@ -109,13 +118,17 @@ class Queue:
             return
         chunk = chunks[-1]
         last = chunk[-1]
-        if job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id):
+        if (
+            job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id)
+        ) and not job.flags & FLAGS_PRIORITY:
             if len(chunk) < _CHUNK:
                 chunk.append(job)
             else:
                 chunks.append([job])
             return
         index = _chunk_of(chunks, job)
+        if index == len(chunks):
+            index -= 1  # urgent, but behind all the others
         chunk = chunks[index]
         chunk.insert(_place(chunk, job), job)
         if len(chunk) > _CHUNK:
@@ -123,7 +136,7 @@ class Queue:
             del chunk[_CHUNK // 2 :]
 
     def pop(self) -> Job:
-        """Take the oldest job out. The queue must not be empty."""
+        """Take the first job out. The queue must not be empty."""
         self.length -= 1
         self.jobs_out += 1
         chunk = self._chunks[0]
@@ -143,11 +156,11 @@ class Queue:
         if not chunk:
             del chunks[index]
 
-    def oldest_first(self) -> Iterator[Job]:
+    def first_to_last(self) -> Iterator[Job]:
         """The queued jobs as GETJOB would give them."""
         return (job for chunk in self._chunks for job in chunk)
 
-    def newest_first(self) -> Iterator[Job]:
+    def last_to_first(self) -> Iterator[Job]:
         """The queued jobs the other way round."""
         return (job for chunk in reversed(self._chunks) for job in reversed(chunk))
 

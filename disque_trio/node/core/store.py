@@ -234,7 +234,7 @@ class JobStore:
     # ---- jobs: out --------------------------------------------------------------------------
 
     def take_job(self, queue: Queue) -> Job:
-        """Deliver the oldest job of ``queue``, which must not be empty."""
+        """Deliver the first job of ``queue``, which must not be empty."""
         self.total_delivered += 1
         queue.wanted = self.machine.now
         job = self.hand_out(queue)
@@ -245,7 +245,7 @@ class JobStore:
         return job
 
     def hand_out(self, queue: Queue) -> Job:
-        """Take the oldest job of ``queue`` for a client, or for another node to give it to one."""
+        """Take the first job of ``queue`` for a client, or for another node to give it to one."""
         machine = self.machine
         job = queue.pop()
         queue.atime = machine.now

@@ -17,6 +17,7 @@ from disque_trio.node.core.job import (
     DEFAULT_RETRY,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
+    FLAGS_PRIORITY,
     UINT32_MAX,
     Job,
 )
@@ -103,6 +104,7 @@ class Successors:
             store.dump_number,
         )
         new.delivered = job.delivered
+        new.flags = job.flags & FLAGS_PRIORITY
         store.register(new)
         self._give_trailer(job, new, ending)
         if queue_it:

@@ -13,7 +13,10 @@ SCHEMA = pa.schema(
     [
         ("body", pa.binary()),
         ("queue", pa.string()),
-        *((name, pa.int64()) for name in ("delay", "retry", "ttl", "replicate", "maxlen")),
+        *(
+            (name, pa.int64())
+            for name in ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
+        ),
         ("timeout", pa.int64()),
         ("error", pa.string()),
         ("time", pa.timestamp("us", "UTC")),

@@ -32,7 +32,7 @@ from disque_trio.spark.options import OptionError, choice, directory, flag, node
 from disque_trio.spark.sink.adder import Adder, Refusal, code_of
 from disque_trio.spark.sink.dead_letters import DeadLetters
 
-NUMBERS = ("delay", "retry", "ttl", "replicate", "maxlen")
+NUMBERS = ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
 COLUMNS = ("body", "queue", "timeout", *NUMBERS)
 TIMEOUT = 5000  # ms that an ADDJOB waits for its copies
 PIPELINE = 500

@@ -37,17 +37,18 @@ def report(path: Path) -> Iterator[dict[str, object]]:
 
 def test_a_row_becomes_a_job_with_its_own_options(spark: SparkSession, node: LiveNode) -> None:
     rows = [
-        (bytearray(b"\x00\xff"), "a", 5, 7, 3600, 1, 10, 1000),
-        (bytearray(b"plain"),) + (None,) * 7,
+        (bytearray(b"\x00\xff"), "a", 5, 7, 3600, 1, 10, 1000, 3),
+        (bytearray(b"plain"),) + (None,) * 8,
     ]
     schema = (
         "body binary, queue string, delay int, retry long, ttl int, replicate int, maxlen int,"
-        " timeout int"
+        " timeout int, priority int"
     )
     write(spark.createDataFrame(rows, schema), node, queue="b", retry=9, ttl=7200)
     first, second = sorted(jobs(node), key=lambda job: str(job["queue"]))
     assert (first["body"], first["queue"]) == (b"\x00\xff", b"a")
     assert (first["delay"], first["retry"], first["state"]) == (5, 7, b"active")
+    assert (first["priority"], second.get("priority")) == (3, None)
     assert 3590 <= int(str(first["ttl"])) <= 3600
     assert (second["body"], second["queue"], second["retry"]) == (b"plain", b"b", 9)
     assert 7190 <= int(str(second["ttl"])) <= 7200

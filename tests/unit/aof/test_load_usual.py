@@ -97,7 +97,7 @@ def all_of(bench: Bench) -> object:
     return (
         [[getattr(job, name) for name in FIELDS] for job in held],
         [
-            (queue.name, queue.paused, [job.id for job in queue.oldest_first()], queue.jobs_in)
+            (queue.name, queue.paused, [job.id for job in queue.first_to_last()], queue.jobs_in)
             for queue in sorted(store.queues.by_name.values(), key=lambda queue: queue.name)
         ],
         list(store.evictable),

@@ -6,19 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import Job, priority_flags, priority_of
 from disque_trio.node.core.queue import Queue
 
 
-def make_job(ctime: int, number: int) -> Job:
-    return Job(b"%040d" % number, b"q", b"", 1, ctime, 0, 0, 0)
+def make_job(ctime: int, number: int, priority: int = 0) -> Job:
+    job = Job(b"%040d" % number, b"q", b"", 1, ctime, 0, 0, 0)
+    job.flags |= priority_flags(priority)
+    return job
 
 
-def order(job: Job) -> tuple[int, bytes]:
-    return job.ctime, job.id
+def order(job: Job) -> tuple[int, int, bytes]:
+    return -priority_of(job), job.ctime, job.id
 
 
-# What to do next: put a job with this creation time in, take the first, or remove the n-th.
+# What to do next: put a job with this creation time, and a priority of 7, 6 or mostly 0, in, take
+# the first, or remove the n-th.
 actions = st.lists(
     st.one_of(
         st.tuples(st.just("push"), st.integers(0, 40)),
@@ -37,7 +40,7 @@ def test_a_queue_is_a_sorted_list(prefix: list[int], steps: list[tuple[str, int]
     for action, value in [("push", ctime) for ctime in prefix] + steps:
         if action == "push":
             number += 1
-            job = make_job(value, number * 7919 % 1000)
+            job = make_job(value, number * 7919 % 1000, max(0, value % 12 - 4))
             if order(job) in map(order, model):
                 continue
             queue.push(job)
@@ -50,24 +53,26 @@ def test_a_queue_is_a_sorted_list(prefix: list[int], steps: list[tuple[str, int]
         else:
             queue.remove(model.pop(value % len(model)))
         assert queue.length == len(model)
-    assert list(queue.oldest_first()) == model
-    assert list(queue.newest_first()) == model[::-1]
+    assert list(queue.first_to_last()) == model
+    assert list(queue.last_to_first()) == model[::-1]
     assert queue.jobs_in - queue.jobs_out == len(model)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_queue_of_thousands_keeps_its_order(seed: int) -> None:
-    jobs = [make_job(ctime, ctime) for ctime in range(1500)]
+    urgent = random.Random(seed).choices([0, 3, 7], [10, 1, 1], k=1500)
+    jobs = [make_job(ctime, ctime, priority) for ctime, priority in enumerate(urgent)]
+    jobs.sort(key=order)
     shuffled = jobs[:]
     random.Random(seed).shuffle(shuffled)
     queue = Queue(b"q", 0)
     for job in shuffled:
         queue.push(job)
-    assert list(queue.oldest_first()) == jobs
+    assert list(queue.first_to_last()) == jobs
     for job in shuffled[:700]:
         queue.remove(job)
     removed = set(shuffled[:700])
-    assert list(queue.oldest_first()) == [job for job in jobs if job not in removed]
+    assert list(queue.first_to_last()) == [job for job in jobs if job not in removed]
     for job in reversed(shuffled[:700]):
         queue.push(job)
     assert [queue.pop() for _ in jobs] == jobs
@@ -88,4 +93,4 @@ def test_clearing_counts_the_jobs_as_out() -> None:
         queue.push(make_job(number, number))
     queue.hand_over()
     assert (queue.length, queue.jobs_in, queue.jobs_out) == (0, 3, 3)
-    assert list(queue.oldest_first()) == []
+    assert list(queue.first_to_last()) == []

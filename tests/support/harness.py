@@ -8,6 +8,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +23,7 @@ HANG_SECONDS = 60.0  # a limit that only bounds a hang; machines are busy
 BUS_OFFSET = 10_000
 PORTS = range(10_000, 20_000)
 SLICES = 20
+_given: deque[int] = deque(maxlen=100)  # by free_port
 
 
 @cache
@@ -44,15 +46,19 @@ def _own_ports() -> range:
 
 def free_port() -> int:
     """A TCP port for clients that nobody listens on, and neither on that of the bus that goes with
-    it; both are below the range of outgoing connections."""
+    it; both are below the range of outgoing connections. No port comes twice within the last few:
+    nobody may listen yet on that which was given just now."""
     for _ in range(200):
         port = random.choice(_own_ports())
+        if port in _given:
+            continue
         with socket.socket() as probe, socket.socket() as bus_probe:
             try:
                 probe.bind(("127.0.0.1", port))
                 bus_probe.bind(("127.0.0.1", port + BUS_OFFSET))
             except OSError:
                 continue
+            _given.append(port)
             return port
     raise RuntimeError("no free port")
 
@@ -218,11 +224,14 @@ def start_process(directory: Path, port: int, *arguments: str) -> LiveNode:
 def join(nodes: list[LiveNode], seconds: float = HANG_SECONDS) -> None:
     """Make one cluster of ``nodes``, and wait until each is connected to each."""
 
+    def knows(node: LiveNode, other: LiveNode) -> bool:
+        return any(words[1] == f"{other.host}:{other.port}" for words in node.cluster_nodes())
+
     def joined(node: LiveNode) -> bool:
-        # A node that has no time for so long that a handshake is given up is met once more.
-        known = [words[1] for words in nodes[0].cluster_nodes()]
+        # A node that has no time for so long that a handshake is given up is met once more, be it
+        # that it does not know the first one, or the first one does not know it.
         for other in nodes[1:]:
-            if f"{other.host}:{other.port}" not in known:
+            if not (knows(nodes[0], other) and knows(other, nodes[0])):
                 assert nodes[0].ask("CLUSTER", "MEET", other.host, other.port) == b"OK"
         return node.sees(len(nodes))
 

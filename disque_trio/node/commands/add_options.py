@@ -13,8 +13,7 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 MAX_HEADERS: Final = 1_000
 MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
 MAX_KEY: Final = 64 * 1024  # bytes
-_USUAL: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
-_NUMBERS: Final = _USUAL | {b"for"}
+_NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 
 
@@ -23,13 +22,13 @@ class AddOptions:
 
     Attributes:
         repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
-        delay: ms; -1: until ``at``, ms since the epoch.
+        delay: ms; -1: until ``at``, ms since the epoch, -1: not given.
         maxlen: jobs that the queue may have, 0: any number.
         wait: ASYNC is not given.
         trailer: what the options say that C Disque has no field for; None: nothing.
         kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
         priority: 0 to 7.
-        plain: there is no maxlen, trailer or priority.
+        plain: there is nothing but what C Disque has too, and no maxlen.
 
     Raises:
         CommandError: they are wrong.
@@ -38,7 +37,7 @@ class AddOptions:
     def __init__(self, args: list[bytes]) -> None:
         self.repl = 0
         self.delay = 0
-        self.at = 0
+        self.at = -1
         self.retry = -1
         self.ttl = 0
         self.maxlen = 0
@@ -56,7 +55,7 @@ class AddOptions:
             i += 1
             if option == b"async":
                 self.wait = False
-            elif i <= last and option in _USUAL:
+            elif i <= last and option in _NUMBERS:
                 self._set(option, parse_int(args[i]))
                 i += 1
             elif i <= last and option == b"delay":
@@ -64,56 +63,44 @@ class AddOptions:
                 delayed = True
                 i += 1
             else:
-                self._read(args, i - 1, delayed)
-                break
+                i = self._read(option, args, i)
+        if not self.plain:
+            self._check(delayed)
 
-    def _read(self, args: list[bytes], i: int, delayed: bool) -> None:
-        """Read the options from ``args[i]`` on, where the first is that C Disque does not have.
-        ``delayed``: DELAY came before."""
-        timed = False
-        last = len(args) - 1
-        while i <= last:
-            option = args[i].lower()
-            i += 1
-            if option == b"async":
-                self.wait = False
-                continue
-            if option == b"anyway":
-                self.anyway = True
-                continue
-            if i > last:
-                raise CommandError(SYNTAX)
-            if option in _NUMBERS:
-                self._set(option, parse_int(args[i]))
-                i += 1
-            elif option == b"delay":
-                self.delay = parse_seconds(args[i], BAD_DELAY)
-                delayed = True
-                i += 1
-            elif option == b"at":
-                if timed:
-                    raise CommandError(SYNTAX)
-                self.at = _time(args[i])
-                timed = True
-                i += 1
-            elif option == b"priority":
-                self.priority = _priority(args[i])
-                i += 1
-            elif option == b"headers":
-                i = self._set_headers(args, i)
-            elif option == b"unique":
-                self._set_key(args[i])
-                i += 1
-            else:
-                raise CommandError(SYNTAX)
-        if timed:
+    def _read(self, option: bytes, args: list[bytes], i: int) -> int:
+        """Set ``option``, which C Disque does not have, to what ``args[i]`` and those behind it
+        say; returns the place of the next one."""
+        self.plain = False
+        if option == b"anyway":
+            self.anyway = True
+            return i
+        if i == len(args):
+            raise CommandError(SYNTAX)
+        if option == b"unique":
+            self._set_key(args[i])
+        elif option == b"headers":
+            return self._set_headers(args, i)
+        elif option == b"priority":
+            self.priority = _priority(args[i])
+        elif option == b"for":
+            value = parse_int(args[i])
+            if value is None or not 0 < value <= UINT32_MAX or self.kept:
+                raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
+            self.kept = value
+        elif option == b"at" and self.at < 0:
+            self.at = _time(args[i])
+        else:
+            raise CommandError(SYNTAX)
+        return i + 1
+
+    def _check(self, delayed: bool) -> None:
+        """Raise CommandError where options exclude each other. ``delayed``: DELAY is given."""
+        if self.at >= 0:
             if delayed:
                 raise CommandError("ERR AT and DELAY exclude each other")
             self.delay = -1
         if (self.kept or self.anyway) and not self.key:
             raise CommandError("ERR FOR and ANYWAY belong to UNIQUE")
-        if self.trailer is not None or self.priority:
-            self.plain = False
 
     @property
     def key(self) -> bytes:
@@ -134,13 +121,9 @@ class AddOptions:
             if value is None or not 1 <= value <= UINT16_MAX:
                 raise CommandError("ERR REPLICATE must be between 1 and 65535")
             self.repl = value
-        elif option == b"maxlen":
+        else:
             self.maxlen = at_least(1, value, "ERR MAXLEN must be a positive number")
             self.plain = False
-        else:
-            if value is None or not 0 < value <= UINT32_MAX or self.kept:
-                raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
-            self.kept = value
 
     def _set_key(self, key: bytes) -> None:
         """Set UNIQUE."""

@@ -7,12 +7,15 @@ jobs in or take them out is ``node``'s.
 from collections.abc import Iterator
 from typing import Final
 
-from disque_trio.node.core.job import FLAGS_PRIORITY, Job
+from disque_trio.node.core.job import Job
 from disque_trio.node.core.need_jobs import Imports
 from disque_trio.respserver.client import Client
 
 PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
+
+# That of ``job``. Compiled, a constant of another module is looked up.
+FLAGS_PRIORITY: Final = 112
 
 # What a queue costs beside its jobs, bytes.
 QUEUE_OVERHEAD: Final = 800

@@ -26,17 +26,13 @@ _CHUNK: Final = 512
 def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
     """The number of the first chunk that does not end before ``job``."""
     # A loop of our own: bisect would call a function for each look.
-    urgency = job.flags & FLAGS_PRIORITY
     ctime = job.ctime
     low = 0
     high = len(chunks)
     while low < high:
         middle = (low + high) >> 1
         other = chunks[middle][-1]
-        ahead = (other.flags & FLAGS_PRIORITY) - urgency
-        if ahead > 0 or (
-            ahead == 0 and (other.ctime < ctime or (other.ctime == ctime and other.id < job.id))
-        ):
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
             low = middle + 1
         else:
             high = middle
@@ -45,17 +41,13 @@ def _chunk_of(chunks: list[list[Job]], job: Job) -> int:
 
 def _place(chunk: list[Job], job: Job) -> int:
     """Where in ``chunk`` the first job is that does not come before ``job``."""
-    urgency = job.flags & FLAGS_PRIORITY
     ctime = job.ctime
     low = 0
     high = len(chunk)
     while low < high:
         middle = (low + high) >> 1
         other = chunk[middle]
-        ahead = (other.flags & FLAGS_PRIORITY) - urgency
-        if ahead > 0 or (
-            ahead == 0 and (other.ctime < ctime or (other.ctime == ctime and other.id < job.id))
-        ):
+        if other.ctime < ctime or (other.ctime == ctime and other.id < job.id):
             low = middle + 1
         else:
             high = middle
@@ -66,8 +58,8 @@ class Queue:
     """The queued jobs of one name, in their order, and the clients blocked on it.
 
     The most urgent come first, among these the oldest. Nearly all jobs come in the order of their
-    creation and leave at the front. The others (put back by a retry, made on a node whose clock
-    differs, or urgent) go to their place in between. So the jobs stand in chunks of at most 512:
+    creation and leave at the front. The others (put back by a retry, or made on a node whose clock
+    differs) go to their place in between. So the jobs of a priority stand in chunks of at most 512:
     putting at the end and taking the first touch one chunk, the rest is a binary search for the
     chunk and one inside it.
 
@@ -84,6 +76,7 @@ class Queue:
 
     __slots__ = (
         "_chunks",
+        "_urgent",
         "atime",
         "ctime",
         "imports",
@@ -110,28 +103,27 @@ class Queue:
         self.imports: Imports | None = None
         self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
         self._chunks: list[list[Job]] = []
+        self._urgent: dict[int, list[list[Job]]] = {}  # by FLAGS_PRIORITY, of those that have one
 
     def push(self, job: Job) -> None:
         """Put ``job`` in its place."""
         self.length += 1
         self.jobs_in += 1
         chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent.setdefault(job.flags & FLAGS_PRIORITY, [])
         if not chunks:
             chunks.append([job])
             return
         chunk = chunks[-1]
         last = chunk[-1]
-        if (
-            job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id)
-        ) and not job.flags & FLAGS_PRIORITY:
+        if job.ctime > last.ctime or (job.ctime == last.ctime and job.id > last.id):
             if len(chunk) < _CHUNK:
                 chunk.append(job)
             else:
                 chunks.append([job])
             return
         index = _chunk_of(chunks, job)
-        if index == len(chunks):
-            index -= 1  # urgent, but behind all the others
         chunk = chunks[index]
         chunk.insert(_place(chunk, job), job)
         if len(chunk) > _CHUNK:
@@ -142,10 +134,11 @@ class Queue:
         """Take the first job out. The queue must not be empty."""
         self.length -= 1
         self.jobs_out += 1
-        chunk = self._chunks[0]
+        chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
+        chunk = chunks[0]
         job = chunk.pop(0)
         if not chunk:
-            del self._chunks[0]
+            self._drop(chunks, 0, job)
         return job
 
     def remove(self, job: Job) -> None:
@@ -153,23 +146,45 @@ class Queue:
         self.length -= 1
         self.jobs_out += 1
         chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent[job.flags & FLAGS_PRIORITY]
         index = _chunk_of(chunks, job)
         chunk = chunks[index]
         del chunk[_place(chunk, job)]
         if not chunk:
-            del chunks[index]
+            self._drop(chunks, index, job)
+
+    def _drop(self, chunks: list[list[Job]], index: int, job: Job) -> None:
+        """Remove a chunk that is empty since ``job`` was taken out."""
+        del chunks[index]
+        if not chunks and job.flags & FLAGS_PRIORITY:
+            del self._urgent[job.flags & FLAGS_PRIORITY]
+
+    def _by_urgency(self) -> list[list[list[Job]]]:
+        """The chunks of each priority, the highest first."""
+        return [
+            *(self._urgent[flags] for flags in sorted(self._urgent, reverse=True)),
+            self._chunks,
+        ]
 
     def first_to_last(self) -> Iterator[Job]:
         """The queued jobs as GETJOB would give them."""
-        return (job for chunk in self._chunks for job in chunk)
+        return (job for chunks in self._by_urgency() for chunk in chunks for job in chunk)
 
     def last_to_first(self) -> Iterator[Job]:
         """The queued jobs the other way round."""
-        return (job for chunk in reversed(self._chunks) for job in reversed(chunk))
+        return (
+            job
+            for chunks in reversed(self._by_urgency())
+            for chunk in reversed(chunks)
+            for job in reversed(chunk)
+        )
 
     def hand_over(self) -> list[list[Job]]:
         """Empty the queue and return its jobs."""
         self.jobs_out += self.length
         self.length = 0
-        chunks, self._chunks = self._chunks, []
-        return chunks
+        all_chunks = [chunk for chunks in self._by_urgency() for chunk in chunks]
+        self._chunks = []
+        self._urgent.clear()
+        return all_chunks

@@ -2,8 +2,9 @@
 
 from disque_trio.node.commands.arguments import require_extensions
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.policies import MAX_NAME, NO_POLICY, Policy
-from disque_trio.node.core.policy_words import PolicyError, describe, set_options
+from disque_trio.node.core.policies import NO_POLICY, Policy
+from disque_trio.node.core.policy_words import describe, set_options
+from disque_trio.node.core.versions import MAX_NAME, SharedError
 from disque_trio.resp.reply import Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
@@ -22,8 +23,8 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
         set_options(policy, args[2:])
         if policy.needs_extensions():
             require_extensions(node)
-        node.policy_sharing.set(client, policy)
-    except PolicyError as problem:
+        node.policy_sharing.set(client, name, policy)
+    except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem
 
 
@@ -47,5 +48,5 @@ def qdel(node: Node, client: Client, args: list[bytes]) -> None:
     try:
         if not node.policy_sharing.delete(client, args[1]):
             client.out.append(integer(0))
-    except PolicyError as problem:
+    except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem

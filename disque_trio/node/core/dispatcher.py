@@ -7,10 +7,11 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.notices import Notices
-from disque_trio.node.core.policy_sharing import PolicySharing
+from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.sharing import Sharing
 from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
@@ -36,7 +37,7 @@ class Dispatcher:
         exports: Exports,
         notices: Notices,
         questions: Questions,
-        policies: PolicySharing,
+        policies: Sharing[Policy],
         updates: Updates,
     ) -> None:
         self._notices = notices
@@ -60,7 +61,7 @@ class Dispatcher:
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
-            bus.POLICIES: policies.on_policies,
+            bus.POLICIES: policies.on_packet,
             bus.QUESTION: questions.on_question,
             bus.ANSWER: questions.on_answer,
         }

@@ -28,13 +28,13 @@ from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.pauses import Pauses
 from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
-from disque_trio.node.core.policy_sharing import PolicySharing
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.redrives import Redrives
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.sharing import Sharing
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.timers import sooner
@@ -44,6 +44,7 @@ from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.votes import Votes
 from disque_trio.node.core.waits import ReplicationWaits
+from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
 from disque_trio.respserver.client import Client
@@ -155,7 +156,9 @@ class Node(Machine):
         self.claims = Claims(
             store, uniques, votes, replication, questions, notices, admissions, peers, rng
         )
-        sharing = self.policy_sharing = PolicySharing(self, policies, peers, packets)
+        sharing = self.policy_sharing = Sharing(
+            "policies", bus.POLICIES, self, policies, peers, packets
+        )
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(

@@ -4,44 +4,33 @@ A policy belongs to a name: that of a queue, a pattern (``mail.*``) or ``*``, th
 queues. One policy applies to a queue, as a whole: that of its exact name, else that of the
 pattern with the most literal characters (among equals the first by name).
 
-All nodes of a cluster are to know the same policies. Each change has a version: a logical clock and
-the id of the node that made it, and of two policies of a name the one with the higher version
-counts, so that the order in which changes arrive does not matter. What was deleted is remembered
-for a while, or a node that was away would bring it back.
+All nodes of a cluster are to know the same policies (see ``versions``).
 """
 
 import re
-from hashlib import blake2b
 from typing import Final
 
 from disque_trio.glob import glob_expression, glob_literals, is_glob
-from disque_trio.protocol.fields import (
-    FieldsError,
-    pack_fields,
-    pack_number,
-    unpack_fields,
-    unpack_number,
+from disque_trio.node.core.versions import (
+    MAX_NAME,
+    Entry,
+    Shared,
+    SharedError,
+    Versions,
+    name_in,
+    number_in,
 )
-from disque_trio.protocol.serialjob import NODE_ID_LENGTH
+from disque_trio.protocol.fields import Field, FieldsError, pack_number
 
 MAX_POLICIES: Final = 10_000  # that clients may set
 MAX_PATTERNS: Final = 1_000  # of them: a queue that is new is compared with each
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
-MAX_NAME: Final = 4_096  # bytes of a name, and of that of a queue of dead letters
-MAX_CLOCK: Final = 2**48
 MAX_VALUE: Final = 2**32 - 1  # of the options that are numbers
 MAX_MILLISECONDS: Final = MAX_VALUE * 1000  # of a BACKOFF
-MAX_DELETED: Final = 10_000
-DELETED_TTL: Final = 30 * 86_400_000  # ms that a deletion is remembered
 _CACHED: Final = 10_000  # queues whose policy is kept at hand
 _CACHED_NAME: Final = 1_024  # bytes; longer names are looked up each time
-_DIGEST: Final = 2**64 - 1
 
-# Types of the fields of a policy. Types that are not known are passed over.
-_NAME: Final = 1
-_CLOCK: Final = 2
-_NODE: Final = 3
-_DELETED: Final = 4
+# Types of the fields of a policy.
 _ATTEMPTS: Final = 5
 _DEAD: Final = 6
 _BACKOFF_MIN: Final = 7
@@ -50,10 +39,9 @@ _DEAD_TTL: Final = 9
 _TTL: Final = 10
 _RETRY: Final = 11
 _REPLICATE: Final = 12
-_WHEN: Final = 13  # it was deleted, ms since the epoch
 
 
-class Policy:
+class Policy(Shared):
     """What holds for the jobs of a queue.
 
     Attributes:
@@ -111,66 +99,38 @@ class Policy:
             return "RETRY 0 (at-most-once delivery) does not go with ATTEMPTS"
         return ""
 
+    def fields(self) -> list[Field]:
+        fields: list[Field] = []
+        if self.dead:
+            fields.append((_DEAD, self.dead))
+        if self.retry >= 0:
+            fields.append((_RETRY, pack_number(self.retry)))
+        for type, value in (
+            (_ATTEMPTS, self.attempts),
+            (_BACKOFF_MIN, self.backoff_min),
+            (_BACKOFF_MAX, self.backoff_max),
+            (_DEAD_TTL, self.dead_ttl),
+            (_TTL, self.ttl),
+            (_REPLICATE, self.replicate),
+        ):
+            if value:
+                fields.append((type, pack_number(value)))
+        return fields
+
 
 NO_POLICY: Final = Policy(b"")  # of a queue that has none
 
 
-class Entry:
-    """What is known of a name: its policy, or that it was deleted.
-
-    Attributes:
-        policy: None: it was deleted.
-        clock, node: the version: logical time of the change, and id of the node that made it.
-        deleted: when that was, ms since the epoch; 0: it was not.
-        packed: name, version and options, which is what nodes compare.
-    """
-
-    def __init__(
-        self, name: bytes, policy: Policy | None, clock: int, node: bytes, deleted: int
-    ) -> None:
-        self.name = name
-        self.policy = policy
-        self.clock = clock
-        self.node = node
-        self.deleted = deleted
-        self.packed = _pack(self)
-        self.digest = int.from_bytes(blake2b(self.packed, digest_size=8).digest(), "big")
-
-    def after(self, other: "Entry") -> bool:
-        """Whether this is the newer one. Two that differ are never the same age."""
-        if self.clock != other.clock:
-            return self.clock > other.clock
-        if self.node != other.node:
-            return self.node > other.node
-        return self.packed > other.packed  # a node whose file was put back counts a second time
-
-    def fields(self) -> bytes:
-        """The entry on the bus."""
-        if self.policy is None:
-            return self.packed + pack_fields([(_WHEN, pack_number(self.deleted))])
-        return self.packed
-
-
-class Policies:
+class Policies(Versions[Policy]):
     """The policies that a node knows.
 
     Attributes:
-        count: of names that have a policy. Where it is 0, nothing else need be asked.
-        patterns: of these, those that are patterns.
-        size: bytes of the names and of what they have.
-        entries: by name, deleted ones among them.
-        clock: the highest logical time that was heard of.
-        digest: of all entries: equal where two nodes know the same.
+        patterns: how many are those of patterns.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        super().__init__()
         self.patterns = 0
-        self.size = 0
-        self.entries: dict[bytes, Entry] = {}
-        self.clock = 0
-        self.digest = 0
-        self._deleted = 0
         self._cache: dict[bytes, Policy] = {}
         self._globs: list[tuple[re.Pattern[bytes], Policy]] | None = None
 
@@ -186,16 +146,6 @@ class Policies:
                     self._cache.clear()
                 self._cache[queue] = policy
         return policy
-
-    def named(self, name: bytes) -> Policy | None:
-        """The policy that was set for just this name or pattern."""
-        entry = self.entries.get(name)
-        return None if entry is None else entry.policy
-
-    def all(self) -> list[Policy]:
-        """All policies, by name."""
-        entries = [self.entries[name] for name in sorted(self.entries)]
-        return [entry.policy for entry in entries if entry.policy is not None]
 
     def _find(self, queue: bytes) -> Policy:
         policy = self.named(queue) if not is_glob(queue) else None
@@ -225,134 +175,49 @@ class Policies:
 
     # ---- changes --------------------------------------------------------------------------------
 
-    def make(self, name: bytes, policy: Policy | None, node: bytes, now: int) -> Entry:
-        """A change that this ``node`` makes now (ms since the epoch); ``put`` carries it out.
-        ``policy`` is None to delete it."""
-        return Entry(name, policy, self.clock + 1, node, now if policy is None else 0)
-
-    def put(self, entry: Entry) -> bool:
-        """Take ``entry`` over unless a newer one of its name is known. Returns whether it was."""
-        self.clock = max(self.clock, entry.clock)
-        old = self.entries.get(entry.name)
-        if old is not None:
-            if not entry.after(old):
-                return False
-            self._count(old, -1)
-        self.entries[entry.name] = entry
-        self._count(entry, 1)
-        self._changed()
-        if self._deleted > MAX_DELETED:
-            self._remove(min((e for e in self.entries.values() if e.policy is None), key=_age))
-        return True
-
-    def undo(self, entry: Entry, old: Entry | None) -> None:
-        """Take back that ``entry`` was put in the place of ``old``, unless a newer one came."""
-        if self.entries.get(entry.name) is not entry:
-            return
-        self._remove(entry)
-        if old is not None:
-            self.entries[old.name] = old
-            self._count(old, 1)
-
-    def forget_deleted(self, before: int) -> bool:
-        """Forget deletions from ``before`` that time (ms). Returns whether there were any."""
-        old = [e for e in self.entries.values() if e.policy is None and e.deleted < before]
-        for entry in old:
-            self._remove(entry)
-        return len(old) > 0
+    def check(self, name: bytes, value: Policy, grows: int) -> None:
+        if self.named(name) is None:
+            if self.count >= MAX_POLICIES:
+                raise SharedError(
+                    f"there are {MAX_POLICIES} policies already, which is the most: "
+                    "use patterns, or QDEL some"
+                )
+            if self.patterns >= MAX_PATTERNS and value.is_pattern():
+                raise SharedError(
+                    f"there are {MAX_PATTERNS} policies of patterns already, which is the most"
+                )
+        if grows > 0 and self.size + grows > MAX_SIZE:
+            raise SharedError(f"all policies together would have more than {MAX_SIZE} bytes")
 
     def clear(self) -> None:
-        """Forget everything."""
-        self.count = self.patterns = self.size = self.clock = self.digest = self._deleted = 0
-        self.entries.clear()
-        self._changed()
+        self.patterns = 0
+        super().clear()
 
-    def _remove(self, entry: Entry) -> None:
-        del self.entries[entry.name]
-        self._count(entry, -1)
-        self._changed()
+    def account(self, entry: Entry[Policy], step: int) -> None:
+        super().account(entry, step)
+        if entry.value is not None and is_glob(entry.name):
+            self.patterns += step
 
-    def _count(self, entry: Entry, step: int) -> None:
-        self.digest = (self.digest + step * entry.digest) & _DIGEST
-        self.size += step * len(entry.packed)
-        if entry.policy is None:
-            self._deleted += step
-        else:
-            self.count += step
-            if is_glob(entry.name):
-                self.patterns += step
-
-    def _changed(self) -> None:
+    def changed(self) -> None:
         self._cache.clear()
         self._globs = None
+
+    def read(self, values: dict[int, bytes]) -> Policy:
+        policy = Policy(name_in(values))
+        policy.dead = values.get(_DEAD, b"")
+        policy.attempts = number_in(values, _ATTEMPTS, 0, MAX_MILLISECONDS)
+        policy.backoff_min = number_in(values, _BACKOFF_MIN, 0, MAX_MILLISECONDS)
+        policy.backoff_max = number_in(values, _BACKOFF_MAX, 0, MAX_MILLISECONDS)
+        policy.dead_ttl = number_in(values, _DEAD_TTL, 0, MAX_MILLISECONDS)
+        policy.ttl = number_in(values, _TTL, 0, MAX_MILLISECONDS)
+        policy.retry = number_in(values, _RETRY, -1, MAX_MILLISECONDS)
+        policy.replicate = number_in(values, _REPLICATE, 0, MAX_MILLISECONDS)
+        problem = policy.problem()
+        if problem or len(policy.dead) > MAX_NAME:
+            raise FieldsError("the options of a policy: " + problem)
+        return policy
 
 
 def _generality(policy: Policy) -> tuple[bool, int, bytes]:
     """Orders patterns: what has more literal characters comes first, ``*`` last."""
     return policy.name == b"*", -glob_literals(policy.name), policy.name
-
-
-def _age(entry: Entry) -> tuple[int, bytes, bytes]:
-    return entry.clock, entry.node, entry.packed
-
-
-# ---- on the bus ------------------------------------------------------------------------------
-
-
-def _pack(entry: Entry) -> bytes:
-    """Name, version and options."""
-    fields = [(_NAME, entry.name), (_CLOCK, pack_number(entry.clock)), (_NODE, entry.node)]
-    policy = entry.policy
-    if policy is None:
-        fields.append((_DELETED, b""))
-        return pack_fields(fields)
-    if policy.dead:
-        fields.append((_DEAD, policy.dead))
-    if policy.retry >= 0:
-        fields.append((_RETRY, pack_number(policy.retry)))
-    for type, value in (
-        (_ATTEMPTS, policy.attempts),
-        (_BACKOFF_MIN, policy.backoff_min),
-        (_BACKOFF_MAX, policy.backoff_max),
-        (_DEAD_TTL, policy.dead_ttl),
-        (_TTL, policy.ttl),
-        (_REPLICATE, policy.replicate),
-    ):
-        if value:
-            fields.append((type, pack_number(value)))
-    return pack_fields(fields)
-
-
-def read_entry(data: bytes) -> Entry:
-    """The entry that another node sent (``Entry.fields``). Raises FieldsError."""
-    values: dict[int, bytes] = dict(unpack_fields(data))
-    name = values.get(_NAME, b"")
-    node = values.get(_NODE, b"")
-    clock = unpack_number(values.get(_CLOCK, b""))
-    if not name or len(name) > MAX_NAME or len(node) != NODE_ID_LENGTH or clock > MAX_CLOCK:
-        raise FieldsError("a policy without a name, a node or a time")
-    if _DELETED in values:
-        return Entry(name, None, clock, node, unpack_number(values.get(_WHEN, b"")))
-    policy = Policy(name)
-    policy.dead = values.get(_DEAD, b"")
-    policy.attempts = _number(values, _ATTEMPTS, 0)
-    policy.backoff_min = _number(values, _BACKOFF_MIN, 0)
-    policy.backoff_max = _number(values, _BACKOFF_MAX, 0)
-    policy.dead_ttl = _number(values, _DEAD_TTL, 0)
-    policy.ttl = _number(values, _TTL, 0)
-    policy.retry = _number(values, _RETRY, -1)
-    policy.replicate = _number(values, _REPLICATE, 0)
-    problem = policy.problem()
-    if problem or len(policy.dead) > MAX_NAME:
-        raise FieldsError("the options of a policy: " + problem)
-    return Entry(name, policy, clock, node, 0)
-
-
-def _number(values: dict[int, bytes], type: int, default: int) -> int:
-    value = values.get(type)
-    if value is None:
-        return default
-    number = unpack_number(value)
-    if number > MAX_MILLISECONDS:
-        raise FieldsError(f"{number} is too much for a policy")
-    return number

@@ -12,15 +12,8 @@ lines are quoted as those of requests that are typed by hand::
 import re
 from typing import Final
 
-from disque_trio.node.core.policies import (
-    MAX_CLOCK,
-    MAX_MILLISECONDS,
-    MAX_NAME,
-    MAX_VALUE,
-    Entry,
-    Policies,
-    Policy,
-)
+from disque_trio.node.core.policies import MAX_MILLISECONDS, MAX_VALUE, Policies, Policy
+from disque_trio.node.core.versions import MAX_CLOCK, MAX_NAME, Entry, SharedError
 from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 from disque_trio.resp.inline import quote, split_inline
 from disque_trio.resp.ints import parse_int
@@ -35,7 +28,7 @@ _ABOUT: Final = b"""\
 """
 
 
-class PolicyError(ValueError):
+class PolicyError(SharedError):
     """What was said of a policy is wrong; the text says why."""
 
 
@@ -144,18 +137,18 @@ def format_file(policies: Policies, nodes: dict[bytes, int]) -> bytes:
     return _ABOUT + b"\n".join(lines) + b"\n" if lines else b""
 
 
-def _line(entry: Entry) -> bytes:
+def _line(entry: Entry[Policy]) -> bytes:
     version = b"%d %b %b" % (entry.clock, entry.node, quote(entry.name))
-    if entry.policy is None:
+    if entry.value is None:
         return b"deleted %b %d" % (version, entry.deleted)
     parts = [b"policy " + version]
-    for option, value in describe(entry.policy).items():
+    for option, value in describe(entry.value).items():
         if option == b"dead":
-            parts.append(b"DEAD " + quote(entry.policy.dead))
+            parts.append(b"DEAD " + quote(entry.value.dead))
         elif isinstance(value, int):
             parts.append(b"%b %d" % (option.upper(), value))
         elif isinstance(value, list):
-            policy = entry.policy
+            policy = entry.value
             times = (_seconds(policy.backoff_min), _seconds(policy.backoff_max))
             parts.append(b"BACKOFF %b %b" % times)
     return b" ".join(parts)

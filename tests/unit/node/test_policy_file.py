@@ -13,7 +13,8 @@ from disque_trio.cluster.members import Member
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.node import policy_file
-from disque_trio.node.core.policies import Entry, Policy
+from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.versions import Entry
 from disque_trio.node.policy_file import PolicyFile, PolicyFileError
 from disque_trio.protocol.bus import PacketWriter
 from tests.support.node_bench import Bench
@@ -50,7 +51,7 @@ class Stage:
     def hear_policy(self, name: bytes) -> None:
         """Another node has changed a policy."""
         entry = Entry(name, Policy(name), 9, b"f" * 40, 0)
-        self.bench.node.policy_sharing.on_policies(b"f" * 40, [(1, entry.fields())])
+        self.bench.node.policy_sharing.on_packet(b"f" * 40, [(1, entry.fields())])
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from disque_trio.node.core import policy_sharing
-from disque_trio.node.core.policies import Entry, Policy
+from disque_trio.node.core import sharing
+from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.versions import Entry
 from tests.support.node_bench import Bench
 
 
@@ -206,7 +207,7 @@ def test_a_change_that_cannot_be_written_leaves_what_another_node_said_meanwhile
     bench.node.policy_sharing.keep = lambda: "Input/output error"
     bench.send(bench.me, "QSET", "q", "TTL", 2)
     newer = Entry(b"q", Policy(b"q"), 99, b"f" * 40, 0)
-    bench.node.policy_sharing.on_policies(b"f" * 40, [(1, newer.fields())])
+    bench.node.policy_sharing.on_packet(b"f" * 40, [(1, newer.fields())])
     assert "Input/output error" in str(bench.replies(bench.me))
     assert bench("QGET") == [[b"name", b"q"]]
 
@@ -241,7 +242,7 @@ def test_flushing_jobs_keeps_policies_and_a_hard_reset_does_not(bench: Bench) ->
     assert bench.node.policies.count == 1
     bench("CLUSTER", "RESET", "HARD")
     assert bench("QGET") == []
-    assert policy_sharing.COMPARE_EVERY > 0
+    assert sharing.COMPARE_EVERY > 0
 
 
 # ---- ADDJOB ----------------------------------------------------------------------------------

@@ -2,16 +2,13 @@
 
 import pytest
 
-from disque_trio.node.core.policies import (
+from disque_trio.node.core.policies import NO_POLICY, Policies, Policy
+from disque_trio.node.core.versions import (
     DELETED_TTL,
     MAX_CLOCK,
     MAX_DELETED,
     MAX_NAME,
-    NO_POLICY,
     Entry,
-    Policies,
-    Policy,
-    read_entry,
 )
 from disque_trio.protocol.fields import FieldsError, pack_fields, pack_number
 
@@ -26,13 +23,13 @@ def policy(name: bytes, ttl: int = 0, dead: bytes = b"", attempts: int = 0) -> P
     return made
 
 
-def put(policies: Policies, name: bytes, ttl: int, node: bytes = A) -> Entry:
+def put(policies: Policies, name: bytes, ttl: int, node: bytes = A) -> Entry[Policy]:
     entry = policies.make(name, policy(name, ttl), node, 0)
     assert policies.put(entry)
     return entry
 
 
-def delete(policies: Policies, name: bytes, now: int = 1_000, node: bytes = A) -> Entry:
+def delete(policies: Policies, name: bytes, now: int = 1_000, node: bytes = A) -> Entry[Policy]:
     entry = policies.make(name, None, node, now)
     assert policies.put(entry)
     return entry
@@ -194,13 +191,13 @@ def test_an_entry_arrives_as_it_was_sent() -> None:
     full.attempts, full.dead, full.backoff_min, full.backoff_max = 3, b"dead", 500, 60_000
     full.dead_ttl, full.ttl, full.retry, full.replicate = 9, 8, 7, 6
     entry = Entry(full.name, full, 5, A, 0)
-    read = read_entry(entry.fields())
+    read = Policies().read_entry(entry.fields())
     assert read.packed == entry.packed
-    assert read.policy is not None
-    assert vars_of(read.policy) == vars_of(full)
+    assert read.value is not None
+    assert vars_of(read.value) == vars_of(full)
     gone = Entry(b"q", None, 6, B, 12_345)
-    read = read_entry(gone.fields())
-    assert (read.policy, read.clock, read.node, read.deleted) == (None, 6, B, 12_345)
+    read = Policies().read_entry(gone.fields())
+    assert (read.value, read.clock, read.node, read.deleted) == (None, 6, B, 12_345)
 
 
 def vars_of(one: Policy) -> list[object]:
@@ -235,4 +232,4 @@ NAMED = [(1, b"q"), (2, pack_number(1)), (3, A)]
 )
 def test_malformed_entries_are_refused(fields: list[tuple[int, bytes]]) -> None:
     with pytest.raises(FieldsError):
-        read_entry(pack_fields(fields))
+        Policies().read_entry(pack_fields(fields))

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disque_trio.node.core.policies import DELETED_TTL, Entry, Policy
-from disque_trio.node.core.policy_sharing import COMPARE_EVERY, LOOK_EVERY
+from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.sharing import COMPARE_EVERY, LOOK_EVERY
+from disque_trio.node.core.versions import DELETED_TTL, Entry
 from disque_trio.protocol import bus
 from disque_trio.protocol.fields import pack_number
 from tests.support.mesh import Mesh
@@ -157,7 +158,7 @@ def test_old_deletions_are_forgotten_by_all_and_not_told_again() -> None:
 def test_a_deletion_of_the_future_is_forgotten_as_well() -> None:
     bench = Mesh(2)[0]
     entry = Entry(b"q", None, 1, b"a" * 40, 2**63)
-    bench.node.policy_sharing.on_policies(b"x", [(1, entry.fields())])
+    bench.node.policy_sharing.on_packet(b"x", [(1, entry.fields())])
     assert bench.node.policies.entries[b"q"].deleted <= bench.now
 
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disque_trio.node.core.policies import Entry, Policies, Policy
+from disque_trio.node.core.policies import Policies, Policy
 from disque_trio.node.core.policy_words import PolicyError, format_file, parse_file
+from disque_trio.node.core.versions import Entry
 
 A, B = b"a" * 40, b"b" * 40
 NUMBERS = st.integers(0, 2**32 - 1)
@@ -13,7 +14,7 @@ NAMES = st.binary(min_size=1, max_size=20)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
+def entries(draw: st.DrawFn) -> Entry[Policy]:
     name = draw(NAMES)
     clock = draw(st.integers(0, 2**48))
     node = draw(st.sampled_from([A, B]))
@@ -30,7 +31,7 @@ def entries(draw: st.DrawFn) -> Entry:
 
 
 @given(st.lists(entries()), st.dictionaries(st.sampled_from([A, B]), st.integers(0, 65_535)))
-def test_what_is_written_is_read_again(found: list[Entry], nodes: dict[bytes, int]) -> None:
+def test_what_is_written_is_read_again(found: list[Entry[Policy]], nodes: dict[bytes, int]) -> None:
     first, second = Policies(), Policies()
     for entry in found:
         first.put(entry)

@@ -1,46 +1,53 @@
-"""Lets all nodes of a cluster know the same policies.
+"""Lets all nodes of a cluster know the same (see ``versions``).
 
 A change goes at once to all nodes that announce extensions. What gets lost on the way, and what a
-node missed that was away, is found by comparing: every few seconds each node that knows a policy
+node missed that was away, is found by comparing: every few seconds each node that knows anything
 tells another one, in turn, the digest of all it knows; one that reached nobody (it was started just
 now, or cut off) does so as soon as it reaches somebody. Where that differs, the other one sends
 all it has, and gets what it lacks in return.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.policies import (
+from disque_trio.node.core.versions import (
     DELETED_TTL,
     MAX_CLOCK,
-    MAX_PATTERNS,
-    MAX_POLICIES,
-    MAX_SIZE,
     Entry,
-    Policies,
-    Policy,
-    read_entry,
+    SharedError,
+    V,
+    Versions,
 )
-from disque_trio.node.core.policy_words import PolicyError
-from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
-from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_fields,
+    pack_number,
+    unpack_fields,
+    unpack_number,
+)
 from disque_trio.resp.reply import OK, error, integer
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 COMPARE_EVERY: Final = 5_000  # ms
 LOOK_EVERY: Final = 1_000  # ms, of a node that reaches nobody, or has just found the first one
-_PACKET: Final = 256 * 1024  # bytes of policies in one packet, about
+_PACKET: Final = 256 * 1024  # bytes of entries in one packet, about
 
-# Types of the fields of POLICIES.
+# Types of the fields of a packet.
 _ENTRY: Final = 1
 _ASKED: Final = 2  # the digest of the sender, which wants to know what it lacks
 _TOLD: Final = 3  # the digest of the sender, which has told all it knows
+_REACHED: Final = 4  # the name of an entry, and up to which time all of it is done
+
+# Types of the fields in the last of these.
+_NAME: Final = 1
+_TIME: Final = 2
 
 
-class Change(Pending):
+class Change(Pending, Generic[V]):
     """The pending reply to a change that a client makes.
 
     Attributes:
@@ -50,19 +57,21 @@ class Change(Pending):
 
     __slots__ = ("done", "entry", "old")
 
-    def __init__(self, client: Client, done: bytes, entry: Entry, old: Entry | None) -> None:
+    def __init__(self, client: Client, done: bytes, entry: Entry[V], old: Entry[V] | None) -> None:
         super().__init__(client, None)
         self.done = done
         self.entry = entry
         self.old = old
 
 
-class PolicySharing:
-    """The policies of one node on their way to and from the others, and to the disk.
+class Sharing(Generic[V]):
+    """What one node knows on its way to and from the others, and to the disk.
 
     Args:
+        what: it is, for errors: ``policies``.
+        type: of the packets.
         machine: whose time it is.
-        policies: what this node knows.
+        known: what this node knows.
         peers: the rest of the cluster.
         packets: makes this node's packets, and has its id.
 
@@ -70,65 +79,74 @@ class PolicySharing:
         open: the changes of this turn.
         keep: writes what is known to the disk at once; returns why that failed, or None.
         changed: called when what is to be on the disk has changed through another node.
+        heard: called when anything has changed.
     """
 
     def __init__(
-        self, machine: Machine, policies: Policies, peers: Peers, packets: PacketWriter
+        self,
+        what: str,
+        type: int,
+        machine: Machine,
+        known: Versions[V],
+        peers: Peers,
+        packets: PacketWriter,
     ) -> None:
         self.keep: Callable[[], str | None] = _no_disk
         self.changed: Callable[[], None] = _nobody
-        self.open: list[Change] = []
+        self.heard: Callable[[], None] = _nobody
+        self.open: list[Change[V]] = []
+        self._what = what
+        self._type = type
         self._machine = machine
-        self._policies = policies
+        self._known = known
         self._peers = peers
         self._packets = packets
         self._compare_at = 0
         self._alone = True  # no other node could be reached when the last cron ran
         self._turn = sum(packets.id)  # not all nodes begin with the same one
 
-    # ---- what clients change -------------------------------------------------------------------
+    # ---- what changes here ---------------------------------------------------------------------
 
-    def set(self, client: Client, policy: Policy) -> None:
-        """Let ``policy`` hold, here and everywhere, for what its name says; ``client`` gets its
+    def set(self, client: Client, name: bytes, value: V, reached: int = 0) -> None:
+        """Let ``value`` hold, here and everywhere, for what its name says; ``client`` gets its
         reply at the end of the turn.
 
         Raises:
-            PolicyError: there are too many.
+            SharedError: it is refused.
         """
-        policies = self._policies
-        if policies.named(policy.name) is None:
-            if policies.count >= MAX_POLICIES:
-                raise PolicyError(
-                    f"there are {MAX_POLICIES} policies already, which is the most: "
-                    "use patterns, or QDEL some"
-                )
-            if policies.patterns >= MAX_PATTERNS and policy.is_pattern():
-                raise PolicyError(
-                    f"there are {MAX_PATTERNS} policies of patterns already, which is the most"
-                )
-        self._change(client, OK, policies.make(policy.name, policy, self._packets.id, 0))
+        entry = self._known.make(name, value, self._packets.id, 0)
+        entry.reached = reached
+        old = self._known.entries.get(name)
+        self._known.check(name, value, len(entry.packed) - (len(old.packed) if old else 0))
+        self._change(client, OK, entry, old)
 
     def delete(self, client: Client, name: bytes) -> bool:
-        """Delete the policy of just this name; ``client`` gets its reply at the end of the turn.
-        False: there is none."""
-        policies = self._policies
-        if policies.named(name) is None:
+        """Delete what has just this name; ``client`` gets its reply at the end of the turn. False:
+        there is none."""
+        if self._known.named(name) is None:
             return False
-        entry = policies.make(name, None, self._packets.id, self._machine.now)
-        self._change(client, integer(1), entry)
+        entry = self._known.make(name, None, self._packets.id, self._machine.now)
+        self._change(client, integer(1), entry, self._known.entries.get(name))
         return True
 
-    def _change(self, client: Client, reply: bytes, entry: Entry) -> None:
-        policies = self._policies
-        old = policies.entries.get(entry.name)
-        grows = len(entry.packed) - (0 if old is None else len(old.packed))
-        if entry.policy is not None and grows > 0 and policies.size + grows > MAX_SIZE:
-            raise PolicyError(f"all policies together would have more than {MAX_SIZE} bytes")
-        if entry.clock > MAX_CLOCK or not policies.put(entry):
-            raise PolicyError("the logical clock of the policies is at its end")
+    def _change(self, client: Client, reply: bytes, entry: Entry[V], old: Entry[V] | None) -> None:
+        if entry.clock > MAX_CLOCK or not self._known.put(entry):
+            raise SharedError(f"the logical clock of the {self._what} is at its end")
         change = Change(client, reply, entry, old)
         client.line_up(change)
         self.open.append(change)
+        self.heard()
+
+    def reach(self, name: bytes, time: int) -> None:
+        """Let all know that everything of ``name`` is done up to ``time`` (ms since the epoch)."""
+        entry = self._known.entries.get(name)
+        if entry is None or not self._known.reach(entry, time):
+            return
+        self.changed()
+        value = pack_fields([(_NAME, name), (_TIME, pack_number(time))])
+        packet = self._packets.fields(self._type, [(_REACHED, value)])
+        for id in self._others():
+            self._peers.send(id, packet)
 
     def settle(self) -> None:
         """Write the changes of this turn to the disk, all at once, and let their replies be known.
@@ -136,10 +154,11 @@ class PolicySharing:
         changes, self.open = self.open, []
         problem = self.keep()
         if problem:
-            refusal = error(f"ERR the policies cannot be written to the disk: {problem}")
+            refusal = error(f"ERR the {self._what} cannot be written to the disk: {problem}")
             for change in reversed(changes):
-                self._policies.undo(change.entry, change.old)
+                self._known.undo(change.entry, change.old)
                 change.reply = refusal
+            self.heard()
         else:
             for change in changes:
                 change.reply = change.done
@@ -149,9 +168,10 @@ class PolicySharing:
         self._machine.answered += changes
 
     def clear(self) -> None:
-        """Forget all policies, and tell nobody."""
-        self._policies.clear()
+        """Forget all, and tell nobody."""
+        self._known.clear()
         self.changed()
+        self.heard()
 
     # ---- other nodes ---------------------------------------------------------------------------
 
@@ -161,8 +181,8 @@ class PolicySharing:
 
     def cron(self, now: int) -> None:
         """Compare with another node every few seconds, and forget old deletions."""
-        policies = self._policies
-        if not policies.entries:
+        known = self._known
+        if not known.entries:
             return
         others = self._others()
         was_alone, self._alone = self._alone, not others
@@ -171,59 +191,69 @@ class PolicySharing:
             return
         # Who has just been found may not know this node yet, and drop what it says.
         self._compare_at = now + (LOOK_EVERY if joins else COMPARE_EVERY)
-        if policies.forget_deleted(now - DELETED_TTL):
+        if known.forget_deleted(now - DELETED_TTL):
             self.changed()
         if others:
-            asked = (_ASKED, pack_number(policies.digest))
+            asked = (_ASKED, pack_number(known.digest))
             self._turn += 1
             other = others[self._turn % len(others)]
-            self._peers.send(other, self._packets.fields(bus.POLICIES, [asked]))
+            self._peers.send(other, self._packets.fields(self._type, [asked]))
 
     def rest(self) -> int:
         """How long (ms) ``cron`` may be put off."""
-        if not self._policies.entries or self._peers.size <= 1:
+        if not self._known.entries or self._peers.size <= 1:
             return LONGEST_REST
         if self._alone:
             return LOOK_EVERY
         return max(1, min(COMPARE_EVERY, self._compare_at - self._machine.now))
 
-    def on_policies(self, sender: bytes, fields: list[Field]) -> None:
-        """Handle POLICIES. Raises PacketError; nothing was taken over then."""
-        entries: list[Entry] = []
+    def on_packet(self, sender: bytes, fields: list[Field]) -> None:
+        """Handle what ``sender`` says. Raises PacketError; nothing was taken over then."""
+        known = self._known
+        entries: list[Entry[V]] = []
+        reached: list[tuple[bytes, int]] = []
         asked = told = -1
         try:
             for type, value in fields:
                 if type == _ENTRY:
-                    entries.append(read_entry(value))
+                    entries.append(known.read_entry(value))
                 elif type == _ASKED:
                     asked = unpack_number(value)
                 elif type == _TOLD:
                     told = unpack_number(value)
+                elif type == _REACHED:
+                    found: dict[int, bytes] = dict(unpack_fields(value))
+                    time = unpack_number(found.get(_TIME, b""))
+                    reached.append((found.get(_NAME, b""), min(time, MAX_CLOCK)))
         except FieldsError as problem:
-            raise PacketError(f"malformed policies: {problem}") from problem
-        self._take(entries)
-        digest = self._policies.digest
+            raise PacketError(f"malformed {self._what}: {problem}") from problem
+        self._take(entries, reached)
+        digest = known.digest
         if asked >= 0 and asked != digest:
-            everything = list(self._policies.entries.values())
-            self._tell(sender, everything, [(_TOLD, pack_number(digest))])
+            self._tell(sender, list(known.entries.values()), [(_TOLD, pack_number(digest))])
         elif told >= 0 and told != digest:
-            self._tell(sender, list(self._policies.entries.values()), [])
+            self._tell(sender, list(known.entries.values()), [])
 
-    def _take(self, entries: list[Entry]) -> None:
+    def _take(self, entries: list[Entry[V]], reached: list[tuple[bytes, int]]) -> None:
         """Take over what is newer."""
         now = self._machine.now
         changed = False
         for entry in entries:
-            if entry.policy is None:
+            if entry.value is None:
                 if entry.deleted < now - DELETED_TTL:
                     continue
                 entry.deleted = min(entry.deleted, now)  # or it would be kept for ever
-            if self._policies.put(entry):
+            if self._known.put(entry):
+                changed = True
+        for name, time in reached:
+            old = self._known.entries.get(name)
+            if old is not None and self._known.reach(old, time):
                 changed = True
         if changed:
             self.changed()
+            self.heard()
 
-    def _tell(self, node: bytes, entries: list[Entry], last: list[Field]) -> None:
+    def _tell(self, node: bytes, entries: list[Entry[V]], last: list[Field]) -> None:
         """Send ``entries`` to ``node``, and ``last`` behind them."""
         fields: list[Field] = []
         size = 0
@@ -232,12 +262,12 @@ class PolicySharing:
             fields.append((_ENTRY, data))
             size += len(data)
             if size >= _PACKET:
-                self._peers.send(node, self._packets.fields(bus.POLICIES, fields))
+                self._peers.send(node, self._packets.fields(self._type, fields))
                 fields = []
                 size = 0
         fields += last
         if fields:
-            self._peers.send(node, self._packets.fields(bus.POLICIES, fields))
+            self._peers.send(node, self._packets.fields(self._type, fields))
 
 
 def _no_disk() -> str | None:

@@ -379,7 +379,9 @@ class Machine:
             node.commit()
             self._send_replies()
         if self._dies_at(BEFORE_PERSIST) and (node.journal or self.disk.policy == OFF):
-            self._dies(world.oracle.ids_in(node.journal))
+            # A record may be of a job that was there before, and was changed.
+            ids_in = world.oracle.ids_in
+            self._dies(ids_in(node.journal) - ids_in(self.disk.records))
             return
         if node.journal:
             self.disk.append(node.journal, world.loop.now)

@@ -74,8 +74,10 @@ class Promises:
         """``machine`` runs again."""
         if not machine.intact:
             self._forgot_at = self.world.loop.now
-            # Without the end of its file it may not know any more that a job was cancelled.
-            for machines in self._cancelled.values():
+        # Its file says that a job was cancelled until all holders have confirmed that, and does not
+        # without its end.
+        for id, machines in self._cancelled.items():
+            if not machine.intact or machine.node.store.jobs.get(id) is None:
                 machines.discard(machine.index)
 
     def ended_by(self, id: bytes) -> bool:

@@ -81,7 +81,7 @@ if [ "$what" = compiled ]; then
         rm -rf "$venv/wheel"
         wheel 1 "$venv/wheel"
         $pip uninstall --quiet --yes disque-trio
-        $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,redis,test]"
+        $pip install --quiet "$(echo "$venv"/wheel/*.whl)[console,cron,redis,test]"
         cp build/compiled-by "$venv/compiled-by"
         # What was edited meanwhile is not in the wheel.
         mv "$venv/.built" "$stamp"
@@ -98,7 +98,7 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
         check | test) extras='dev' ;;
         profile) extras='dev,profile' ;;
-        *) extras='console' ;;
+        *) extras='console,cron' ;;
     esac
     $pip install --quiet -e ".[$extras]"
     # Or the first start would, and each where PYTHONDONTWRITEBYTECODE is set.

@@ -7,7 +7,7 @@ from disque_trio.client.client import Client, connect
 from disque_trio.client.errors import AddManyError
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
-from disque_trio.client.replies import Outcome, Policy
+from disque_trio.client.replies import Outcome, Policy, Schedule
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
@@ -61,6 +61,7 @@ __all__ = [
     "Policy",
     "ProtocolError",
     "ReplyError",
+    "Schedule",
     "TooLateError",
     "connect",
 ]

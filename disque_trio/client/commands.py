@@ -7,6 +7,7 @@ import trio
 from disque_trio.client import replies, requests
 from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
+from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
@@ -284,6 +285,72 @@ class Commands:
         match = ["MATCH", *ids] if ids else []
         options = requests.options(TO=to, COUNT=count)
         return integer(await self._control("REDRIVE", dead, *options, *match))
+
+    # Schedules
+
+    async def set_schedule(
+        self,
+        name: Name,
+        times: str,
+        queue: Name,
+        body: Name,
+        *,
+        tz: str | None = None,
+        catchup: bool = False,
+        replicate: int | None = None,
+        delay: float | None = None,
+        retry: int | None = None,
+        ttl: int | None = None,
+        maxlen: int | None = None,
+        priority: int | None = None,
+        headers: Headers | None = None,
+        async_: bool = False,
+    ) -> None:
+        """Let the cluster add a job at certain times, again and again (CRON SET).
+
+        Args:
+            name: of the schedule; one with this name is replaced.
+            times: five fields as in cron, ``@daily`` and its like, or ``@every 10s``.
+            queue, body: of each job.
+            tz: the fields are of this time zone (``Europe/Berlin``); None: UTC.
+            catchup: make up the last job that was missed while no node was there.
+            replicate, delay, retry, ttl, maxlen, priority, headers, async_: of each job, as for
+                ``Client.add``.
+
+        Raises:
+            NoExtError: a node of the cluster does not know this.
+            ReplyError: times or zone make no sense, or the node has no cronsim.
+        """
+        options = (replicate, delay, retry, ttl, maxlen, async_)
+        command = requests.addjob(queue, body, None, *options, priority=priority, headers=headers)
+        await self._control(*requests.cron(name, times, tz, catchup), queue, body, *command[4:])
+
+    async def schedule(self, name: Name) -> replies.Schedule | None:
+        """The schedule with this name (CRON GET); None: there is none."""
+        return replies.schedule(await self._control("CRON", "GET", name))
+
+    async def schedules(self) -> list[replies.Schedule]:
+        """All schedules by name, without the bodies of their jobs (CRON LIST)."""
+        found = map(replies.schedule, elements(await self._control("CRON", "LIST")))
+        return [schedule for schedule in found if schedule is not None]
+
+    async def delete_schedule(self, name: Name) -> bool:
+        """Delete a schedule (CRON DEL); returns whether there was one."""
+        return integer(await self._control("CRON", "DEL", name)) > 0
+
+    async def pause_schedule(self, name: Name) -> None:
+        """Let no jobs of a schedule be added until ``resume_schedule``. Raises ReplyError: there is
+        none with this name."""
+        await self._control("CRON", "PAUSE", name)
+
+    async def resume_schedule(self, name: Name) -> None:
+        """Let jobs be added again, and none for the time that it was paused. Raises ReplyError."""
+        await self._control("CRON", "RESUME", name)
+
+    async def run_schedule(self, name: Name) -> str:
+        """Add a job of a schedule now, whatever its times say; returns its id. Raises
+        ReplyError."""
+        return text(await self._router.run_one("adds", ["CRON", "RUN", name], repeat=False))
 
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)

@@ -52,6 +52,33 @@ class Policy:
     replicate: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Jobs that are added again and again; moments are ms since the epoch.
+
+    Attributes:
+        name: of the schedule.
+        times, tz: when, and in which time zone.
+        queue: of the jobs. body: of them; None in a list of schedules.
+        options: of ADDJOB.
+        catchup: the last job that was missed is made up. paused: none are added.
+        done_until: all up to this moment is done. next: when the next job is added; None: never.
+        problem: why the last one was not added; empty: it was.
+    """
+
+    name: str
+    times: str
+    tz: str
+    queue: str
+    body: bytes | None
+    options: tuple[str, ...]
+    catchup: bool
+    paused: bool
+    done_until: int
+    next: int | None
+    problem: str
+
+
 def record(reply: Reply) -> Record | None:
     """A flat array of names and values; None for a null."""
     if reply is None:
@@ -133,6 +160,27 @@ def policy(reply: Reply) -> Policy | None:
         number("ttl"),
         number("retry"),
         number("replicate"),
+    )
+
+
+def schedule(reply: Reply) -> Schedule | None:
+    """CRON GET's names and values; None for a null."""
+    if reply is None:
+        return None
+    fields = dict(pairs(reply))
+    next = fields.get("next")
+    return Schedule(
+        text(fields.get("name")),
+        text(fields.get("times")),
+        text(fields.get("tz")),
+        text(fields.get("queue")),
+        _data(fields["job"]) if "job" in fields else None,
+        tuple(text(option) for option in elements(fields.get("options"))),
+        integer(fields.get("catchup")) > 0,
+        integer(fields.get("paused")) > 0,
+        integer(fields.get("done-until")),
+        None if next is None else integer(next),
+        text(fields.get("problem", b"")),
     )
 
 

@@ -93,6 +93,12 @@ def addjob(
     return command
 
 
+def cron(name: Name, times: str, tz: str | None, catchup: bool) -> list[Argument]:
+    """The arguments of CRON SET up to the queue; see ``Client.set_schedule``."""
+    command: list[Argument] = ["CRON", "SET", name, times, *options(TZ=tz)]
+    return [*command, "CATCHUP"] if catchup else command
+
+
 def backoff(value: tuple[float, float] | None) -> list[Argument]:
     """The option BACKOFF of QSET."""
     return [] if value is None else ["BACKOFF", seconds(value[0]), seconds(value[1])]

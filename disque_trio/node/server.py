@@ -22,7 +22,7 @@ from disque_trio.form import form
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
-from disque_trio.node.policy_file import PolicyFile, PolicyFileError
+from disque_trio.node.shared_file import SharedFileError, policies_file, schedules_file
 from disque_trio.node.worker import Worker
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
@@ -102,8 +102,11 @@ class Server(Product):
             packets=self.cluster.packets,
         )
         try:
-            self.policy_file = PolicyFile(config, self.node, membership, self.log)
-        except PolicyFileError as problem:
+            self._shared_files = [
+                policies_file(config, self.node, membership, self.log),
+                schedules_file(config, self.node, self.log),
+            ]
+        except SharedFileError as problem:
             self.cluster.close()
             raise StartError(str(problem)) from problem
         self.bus = Bus(
@@ -192,7 +195,8 @@ class Server(Product):
     def serve(self, nursery: trio.Nursery) -> None:
         # Other nodes wait, too, until all is loaded: half of the jobs is no node.
         nursery.start_soon(self.cluster.run, self.engine)
-        nursery.start_soon(self.policy_file.run)
+        for file in self._shared_files:
+            nursery.start_soon(file.run)
         for listener in self._bus_listeners:
             nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
 
@@ -201,7 +205,8 @@ class Server(Product):
 
     def close(self) -> None:
         self.event_log.abandon()
-        self.policy_file.close()
+        for file in self._shared_files:
+            file.close()
         self.cluster.close()
         close_listeners(self._bus_listeners)
 
@@ -214,7 +219,8 @@ class Server(Product):
         if "dir" in names:
             os.chdir(config.dir)
             self.cluster.move()
-            self.policy_file.move()
+            for file in self._shared_files:
+                file.move()
         self.event_log.apply(self._event_log_settings())
 
     def reload(self) -> None:

@@ -86,6 +86,7 @@ def _reset(node: Node, word: bytes) -> None:
     if word == b"hard":
         node.renew_id()
         node.policy_sharing.clear()
+        node.ticks.sharing.clear()
     node.peers.reset(node.id)
 
 

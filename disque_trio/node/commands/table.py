@@ -5,6 +5,7 @@ from typing import Final
 from disque_trio.node.commands import (
     addjob,
     cluster,
+    cron,
     dead_letters,
     endings,
     jobs,
@@ -45,6 +46,10 @@ _JSCAN: Final = (
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
     "[RETRY seconds] [REPLICATE count]"
+)
+_CRON: Final = (
+    "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "
+    "| PAUSE name | RESUME name | RUN name"
 )
 _IDS: Final = "id [id ...]"
 _REDRIVE: Final = "queue [TO queue] [COUNT count] [MATCH id [id ...]]"
@@ -104,6 +109,8 @@ def _commands() -> list[Command[Node]]:
                 "queues"),
         Command("qget", -1, "readonly fast", policies.qget, "[queue]",
                 "The policy that applies to a queue, or all policies.", "queues"),
+        Command("cron", -2, "write fast", cron.cron, _CRON,
+                "Look at and change schedules: jobs that are added again and again.", "queues"),
         Command("qdel", 2, "write fast", policies.qdel, "queue",
                 "Delete the policy of just this name or pattern.", "queues"),
         # ---- connection

@@ -11,6 +11,7 @@ from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.schedules import Schedule
 from disque_trio.node.core.sharing import Sharing
 from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
@@ -38,6 +39,7 @@ class Dispatcher:
         notices: Notices,
         questions: Questions,
         policies: Sharing[Policy],
+        schedules: Sharing[Schedule],
         updates: Updates,
     ) -> None:
         self._notices = notices
@@ -62,6 +64,7 @@ class Dispatcher:
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
             bus.POLICIES: policies.on_packet,
+            bus.SCHEDULES: schedules.on_packet,
             bus.QUESTION: questions.on_question,
             bus.ANSWER: questions.on_answer,
         }

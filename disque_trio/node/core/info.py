@@ -2,13 +2,12 @@
 
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.policies import Policies
-from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.ticks import Ticks
 
 
 def counts(
-    store: JobStore, queues: Queues, policies: Policies, dead_letters: DeadLetters, claims: Claims
+    store: JobStore, dead_letters: DeadLetters, claims: Claims, ticks: Ticks
 ) -> "dict[str, dict[str, str | int | float]]":
     """Its sections and fields."""
     return {
@@ -17,7 +16,11 @@ def counts(
             "registered_jobs": store.jobs.count,
             "unique_keys": store.uniques.entries.count,
         },
-        "queues": {"registered_queues": queues.index.count, "policies": policies.count},
+        "queues": {
+            "registered_queues": store.queues.index.count,
+            "policies": store.policies.count,
+            "schedules": ticks.schedules.count,
+        },
         "stats": {
             "total_jobs_added": store.total_added,
             "total_jobs_delivered": store.total_delivered,
@@ -30,6 +33,8 @@ def counts(
             "total_jobs_dead": dead_letters.total_dead,
             "total_jobs_redriven": dead_letters.total_redriven,
             "total_jobs_repeated": claims.repeats,
+            "total_ticks": ticks.total,
+            "total_ticks_missed": ticks.missed,
             "results_kept": len(store.outcomes.kept.by_id),
         },
     }

@@ -37,6 +37,7 @@ from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.sharing import Sharing
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.timers import sooner
 from disque_trio.node.core.tombstones import Tombstones
 from disque_trio.node.core.trailers import Trailers
@@ -55,9 +56,7 @@ from disque_trio.rng import Rng
 
 MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
 TIDIED: Final = 16  # shards of the registry looked at in a cron: all of them within seconds
-
 REST_ASKED: Final = 1_000  # ms between looks at what others asked for, when nothing happens
-
 LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 
@@ -81,10 +80,9 @@ class Node(Machine):
         replicas: who may hold the jobs. waits: the clients that wait for copies.
         store: the jobs. deliveries: gives them to clients.
         exports: the jobs that other nodes want. federation: moves jobs to their consumers.
-        replication: adds jobs and copies them.
-        requeue: queues jobs again. ack_gc: ends jobs.
+        replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. redrives: their way back.
-        questions: what other nodes were asked.
+        questions: what other nodes were asked. ticks: adds the jobs of schedules.
         job_waits: who waits for the end of jobs. updates: changes jobs.
         admissions: ADDJOBs whose jobs are added when other nodes have answered.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
@@ -107,25 +105,16 @@ class Node(Machine):
         super().__init__("disque", "jobs", commands, host, clock, maxmemory)
         self.peers = peers
         packets = self.packets = packets or PacketWriter(id, 0)
-        self.notes = EventNotes(self)
-        self.queues = Queues(self)
-        self.waits = ReplicationWaits(self)
+        notes = self.notes = EventNotes(self)
+        queues = self.queues = Queues(self)
+        waits = self.waits = ReplicationWaits(self)
         notices = self._notices = Notices(peers, packets)
         replicas = self.replicas = Replicas(id, peers, packets, notices)
         trailers = Trailers(self.memory, peers)
         policies = self.policies = Policies()
         uniques = Uniques(self, peers, replicas, trailers, notices, packets)
         store = self.store = JobStore(
-            self,
-            self.notes,
-            self.queues,
-            replicas,
-            self.waits,
-            trailers,
-            policies,
-            uniques,
-            entropy,
-            rng,
+            self, notes, queues, replicas, waits, trailers, policies, uniques, entropy, rng
         )
         aof = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
@@ -136,10 +125,12 @@ class Node(Machine):
         self.job_waits = JobWaits(store, questions, notices, peers)
         successors = Successors(store, policies, aof, codec, exports, tombstones, notices, packets)
         ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
-        letters = DeadLetters(store, policies, successors, ack_gc, peers)
+        self.ack_gc = ack_gc
+        letters = self.dead_letters = DeadLetters(store, policies, successors, ack_gc, peers)
         pauses = Pauses(store, peers, packets, rng)
-        requeue = Requeue(store, exports, letters, tombstones, pauses, peers, packets)
-        self.ack_gc, self.dead_letters, self.requeue = ack_gc, letters, requeue
+        requeue = self.requeue = Requeue(
+            store, exports, letters, tombstones, pauses, peers, packets
+        )
         updates = self.updates = Updates(
             store, aof, codec, requeue, questions, notices, peers, packets
         )
@@ -156,9 +147,11 @@ class Node(Machine):
         self.claims = Claims(
             store, uniques, votes, replication, questions, notices, admissions, peers, rng
         )
-        sharing = self.policy_sharing = Sharing(
-            "policies", bus.POLICIES, self, policies, peers, packets
-        )
+        unsettled: list[Callable[[], None]] = []  # changes of what all nodes know
+        self._unsettled = unsettled
+        sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, unsettled)
+        self.policy_sharing = sharing
+        self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, unsettled)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
@@ -170,6 +163,7 @@ class Node(Machine):
             notices,
             questions,
             sharing,
+            self.ticks.sharing,
             updates,
         )
 
@@ -237,10 +231,10 @@ class Node(Machine):
         self.claims.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
-        agenda.call(self.questions.next_due())
-        agenda.call(self.claims.next_due())
-        agenda.call(self.job_waits.due)
-        agenda.call(self.updates.due)
+        self.ticks.go_on(now)
+        dues = (self.questions.next_due(), self.claims.next_due(), self.job_waits.due)
+        for due in (*dues, self.updates.due, self.ticks.due):
+            agenda.call(due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, push its acknowledgement on, or queue it."""
@@ -277,6 +271,7 @@ class Node(Machine):
         self.now = now
         self.federation.cron(now)
         self.policy_sharing.cron(now)
+        self.ticks.sharing.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
         self.store.outcomes.cron(now)
@@ -286,7 +281,8 @@ class Node(Machine):
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
-        return min(rest, self.queues.rest(), self.policy_sharing.rest())
+        shared = min(self.policy_sharing.rest(), self.ticks.sharing.rest())
+        return min(rest, self.queues.rest(), shared)
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
@@ -301,10 +297,14 @@ class Node(Machine):
         self._notices.drop()
 
     def commit(self) -> None:
-        if self.policy_sharing.open:
-            self.policy_sharing.settle()
+        if self._unsettled:
+            for settle in self._unsettled:
+                settle()
+            self._unsettled.clear()
         if self.answered or self.uncommitted:
             super().commit()
+        if self.ticks.adding:
+            self.ticks.settle()
         notices = self._notices
         if notices.waiting or notices.copies or notices.fields:
             notices.send()
@@ -377,14 +377,13 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        return counts(self.store, self.queues, self.policies, self.dead_letters, self.claims)
+        return counts(self.store, self.dead_letters, self.claims, self.ticks)
 
     def reset_stats(self) -> None:
         super().reset_stats()
         self.store.reset_stats()
-        self.dead_letters.total_dead = 0
-        self.dead_letters.total_redriven = 0
-        self.claims.repeats = 0
+        self.dead_letters.total_dead = self.dead_letters.total_redriven = 0
+        self.claims.repeats = self.ticks.total = self.ticks.missed = 0
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""
@@ -397,6 +396,7 @@ class Node(Machine):
         self.questions.flush()
         self.job_waits.flush()
         self.updates.flush()
+        self.ticks.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -40,11 +40,13 @@ _PACKET: Final = 256 * 1024  # bytes of entries in one packet, about
 _ENTRY: Final = 1
 _ASKED: Final = 2  # the digest of the sender, which wants to know what it lacks
 _TOLD: Final = 3  # the digest of the sender, which has told all it knows
-_REACHED: Final = 4  # the name of an entry, and up to which time all of it is done
+_REACHED: Final = 4  # the name and the version of an entry, and up to which time all of it is done
 
 # Types of the fields in the last of these.
 _NAME: Final = 1
 _TIME: Final = 2
+_CLOCK: Final = 3
+_NODE: Final = 4
 
 
 class Change(Pending, Generic[V]):
@@ -74,12 +76,12 @@ class Sharing(Generic[V]):
         known: what this node knows.
         peers: the rest of the cluster.
         packets: makes this node's packets, and has its id.
+        unsettled: what is to be called at the end of the turn.
 
     Attributes:
-        open: the changes of this turn.
         keep: writes what is known to the disk at once; returns why that failed, or None.
         changed: called when what is to be on the disk has changed through another node.
-        heard: called when anything has changed.
+        heard: called with the names of what has changed.
     """
 
     def __init__(
@@ -90,11 +92,13 @@ class Sharing(Generic[V]):
         known: Versions[V],
         peers: Peers,
         packets: PacketWriter,
+        unsettled: list[Callable[[], None]],
     ) -> None:
         self.keep: Callable[[], str | None] = _no_disk
         self.changed: Callable[[], None] = _nobody
-        self.heard: Callable[[], None] = _nobody
-        self.open: list[Change[V]] = []
+        self.heard: Callable[[list[bytes]], None] = _nothing
+        self._open: list[Change[V]] = []  # the changes of this turn
+        self._unsettled = unsettled
         self._what = what
         self._type = type
         self._machine = machine
@@ -134,8 +138,10 @@ class Sharing(Generic[V]):
             raise SharedError(f"the logical clock of the {self._what} is at its end")
         change = Change(client, reply, entry, old)
         client.line_up(change)
-        self.open.append(change)
-        self.heard()
+        if not self._open:
+            self._unsettled.append(self._settle)
+        self._open.append(change)
+        self.heard([entry.name])
 
     def reach(self, name: bytes, time: int) -> None:
         """Let all know that everything of ``name`` is done up to ``time`` (ms since the epoch)."""
@@ -143,22 +149,24 @@ class Sharing(Generic[V]):
         if entry is None or not self._known.reach(entry, time):
             return
         self.changed()
-        value = pack_fields([(_NAME, name), (_TIME, pack_number(time))])
-        packet = self._packets.fields(self._type, [(_REACHED, value)])
+        self.heard([name])
+        value = [(_NAME, name), (_TIME, pack_number(time))]
+        value += [(_CLOCK, pack_number(entry.clock)), (_NODE, entry.node)]
+        packet = self._packets.fields(self._type, [(_REACHED, pack_fields(value))])
         for id in self._others():
             self._peers.send(id, packet)
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """Write the changes of this turn to the disk, all at once, and let their replies be known.
         If that fails they are taken back."""
-        changes, self.open = self.open, []
+        changes, self._open = self._open, []
         problem = self.keep()
         if problem:
             refusal = error(f"ERR the {self._what} cannot be written to the disk: {problem}")
             for change in reversed(changes):
                 self._known.undo(change.entry, change.old)
                 change.reply = refusal
-            self.heard()
+            self.heard([change.entry.name for change in changes])
         else:
             for change in changes:
                 change.reply = change.done
@@ -169,9 +177,10 @@ class Sharing(Generic[V]):
 
     def clear(self) -> None:
         """Forget all, and tell nobody."""
+        names = list(self._known.entries)
         self._known.clear()
         self.changed()
-        self.heard()
+        self.heard(names)
 
     # ---- other nodes ---------------------------------------------------------------------------
 
@@ -211,7 +220,7 @@ class Sharing(Generic[V]):
         """Handle what ``sender`` says. Raises PacketError; nothing was taken over then."""
         known = self._known
         entries: list[Entry[V]] = []
-        reached: list[tuple[bytes, int]] = []
+        reached: list[dict[int, bytes]] = []
         asked = told = -1
         try:
             for type, value in fields:
@@ -223,8 +232,9 @@ class Sharing(Generic[V]):
                     told = unpack_number(value)
                 elif type == _REACHED:
                     found: dict[int, bytes] = dict(unpack_fields(value))
-                    time = unpack_number(found.get(_TIME, b""))
-                    reached.append((found.get(_NAME, b""), min(time, MAX_CLOCK)))
+                    for number in (_TIME, _CLOCK):
+                        unpack_number(found.get(number, b""))
+                    reached.append(found)
         except FieldsError as problem:
             raise PacketError(f"malformed {self._what}: {problem}") from problem
         self._take(entries, reached)
@@ -234,24 +244,29 @@ class Sharing(Generic[V]):
         elif told >= 0 and told != digest:
             self._tell(sender, list(known.entries.values()), [])
 
-    def _take(self, entries: list[Entry[V]], reached: list[tuple[bytes, int]]) -> None:
+    def _take(self, entries: list[Entry[V]], reached: list[dict[int, bytes]]) -> None:
         """Take over what is newer."""
         now = self._machine.now
-        changed = False
+        changed: list[bytes] = []
         for entry in entries:
             if entry.value is None:
                 if entry.deleted < now - DELETED_TTL:
                     continue
                 entry.deleted = min(entry.deleted, now)  # or it would be kept for ever
             if self._known.put(entry):
-                changed = True
-        for name, time in reached:
-            old = self._known.entries.get(name)
-            if old is not None and self._known.reach(old, time):
-                changed = True
+                changed.append(entry.name)
+        for found in reached:
+            old = self._known.entries.get(found.get(_NAME, b""))
+            if (
+                old is not None
+                and old.clock == unpack_number(found[_CLOCK])
+                and old.node == found.get(_NODE)
+                and self._known.reach(old, min(unpack_number(found[_TIME]), MAX_CLOCK))
+            ):
+                changed.append(old.name)
         if changed:
             self.changed()
-            self.heard()
+            self.heard(changed)
 
     def _tell(self, node: bytes, entries: list[Entry[V]], last: list[Field]) -> None:
         """Send ``entries`` to ``node``, and ``last`` behind them."""
@@ -275,4 +290,8 @@ def _no_disk() -> str | None:
 
 
 def _nobody() -> None:
+    pass
+
+
+def _nothing(names: list[bytes]) -> None:
     pass

@@ -56,8 +56,8 @@ class Entry(Generic[V]):
         value: None: it was deleted.
         clock, node: the version: logical time of the change, and id of the node that made it.
         deleted: when that was, ms since the epoch; 0: it was not.
-        reached: a time up to which all is done (ms since the epoch): the latest one that any node
-            tells counts, of whatever version; 0: there is none.
+        reached: a time up to which all is done (ms since the epoch): of one version, the latest
+            that any node tells counts; 0: there is none.
         packed: name, version and value, which is what nodes compare.
     """
 
@@ -152,8 +152,7 @@ class Versions(Generic[V]):
         old = self.entries.get(entry.name)
         if old is not None:
             if not entry.after(old):
-                return self.reach(old, entry.reached)
-            entry.reached = max(entry.reached, old.reached)
+                return entry.packed == old.packed and self.reach(old, entry.reached)
             self.account(old, -1)
         self.entries[entry.name] = entry
         self.account(entry, 1)

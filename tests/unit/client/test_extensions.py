@@ -11,6 +11,7 @@ from disque_trio.client import (
     NoUniqueError,
     Outcome,
     Policy,
+    Schedule,
     connect,
 )
 from tests.support.fake_disque import JOB_ID, FakeNode, array, bulk, fake_node, fake_nodes, job
@@ -280,3 +281,49 @@ async def test_policies_are_read() -> None:
         assert await client.policy("mail.urgent") == policy
         assert await client.policy("other") is None
         assert await client.policies() == [policy, Policy("q")]
+
+
+async def test_schedules_are_set_and_changed() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["CRON"] = [b"+OK\r\n"] * 4 + [b":1\r\n", b"+D-1\r\n"]
+        await client.set_schedule("s", "@every 10s", "q", "body")
+        await client.set_schedule(
+            *("s", "0 3 * * *", "q", b"body"),
+            tz="Europe/Berlin",
+            catchup=True,
+            retry=5,
+            priority=3,
+            headers={"a": "b"},
+        )
+        await client.pause_schedule("s")
+        await client.resume_schedule("s")
+        assert await client.delete_schedule("s")
+        assert await client.run_schedule("s") == "D-1"
+        assert [b" ".join(command).decode() for command in node.seen[1:]] == [
+            "CRON SET s @every 10s q body",
+            "CRON SET s 0 3 * * * TZ Europe/Berlin CATCHUP q body RETRY 5 PRIORITY 3 HEADERS 1 a b",
+            "CRON PAUSE s",
+            "CRON RESUME s",
+            "CRON DEL s",
+            "CRON RUN s",
+        ]
+
+
+async def test_schedules_are_read() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        fields = [
+            b"name", b"s", b"times", b"@daily", b"tz", b"UTC", b"catchup", 1, b"paused", 0,
+            b"queue", b"q", b"options", [b"RETRY", b"5"], b"done-until", 7, b"next", 9,
+        ]  # fmt: skip
+        node.answers["CRON"] = [
+            bulk(*fields, b"job", b"body", b"problem", b"NOREPL"),
+            b"*-1\r\n",
+            array(bulk(*fields)),
+        ]
+        common = ("s", "@daily", "UTC", "q")
+        options = ("RETRY", "5")
+        whole = Schedule(*common, b"body", options, True, False, 7, 9, "NOREPL")
+        assert await client.schedule("s") == whole
+        assert await client.schedule("other") is None
+        listed = Schedule(*common, None, options, True, False, 7, 9, "")
+        assert await client.schedules() == [listed]

@@ -1,4 +1,4 @@
-"""The file beside nodes.conf with policies and extensions."""
+"""The files beside nodes.conf with policies and extensions, and with schedules."""
 
 import os
 from pathlib import Path
@@ -12,10 +12,10 @@ from trio.testing import wait_all_tasks_blocked
 from disque_trio.cluster.members import Member
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
-from disque_trio.node import policy_file
+from disque_trio.node import shared_file
 from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.versions import Entry
-from disque_trio.node.policy_file import PolicyFile, PolicyFileError
+from disque_trio.node.shared_file import SharedFileError, policies_file, schedules_file
 from disque_trio.protocol.bus import PacketWriter
 from tests.support.node_bench import Bench
 
@@ -42,7 +42,8 @@ class Stage:
         self.membership._members.update()
         self.bench = Bench(peers=self.membership)
         log: Any = SimpleNamespace(warning=lambda text, **fields: self.warnings.append(fields))
-        self.file = PolicyFile(self.config, self.bench.node, self.membership, log)
+        self.file = policies_file(self.config, self.bench.node, self.membership, log)
+        self.schedules = schedules_file(self.config, self.bench.node, log)
 
     def hear(self, id: bytes, extensions: int) -> None:
         self.membership._known[id].extensions = extensions
@@ -63,14 +64,14 @@ def stage(tmp_path: Path) -> Stage:
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """A disk that is full while the list is not empty."""
     full: list[bool] = []
-    replace = policy_file.replace_file
+    replace = shared_file.replace_file
 
     def failing(path: str, data: bytes) -> None:
         if full:
             raise OSError(28, os.strerror(28))
         replace(path, data)
 
-    monkeypatch.setattr(policy_file, "replace_file", failing)
+    monkeypatch.setattr(shared_file, "replace_file", failing)
     return full
 
 
@@ -144,12 +145,12 @@ def test_extensions_of_nodes_that_are_no_members_any_more_are_forgotten(stage: S
 
 def test_a_damaged_file_is_no_start_and_stays_as_it_is(stage: Stage) -> None:
     stage.path.write_bytes(b"policy 1\n")
-    with pytest.raises(PolicyFileError, match=r"nodes\.conf\.policies: line 1: .* remove it"):
+    with pytest.raises(SharedFileError, match=r"nodes\.conf\.policies: line 1: .* remove it"):
         stage.start()
     assert stage.path.read_bytes() == b"policy 1\n"
     stage.path.unlink()
     stage.path.mkdir()
-    with pytest.raises(PolicyFileError, match="cannot read"):
+    with pytest.raises(SharedFileError, match="cannot read"):
         stage.start()
 
 
@@ -195,3 +196,35 @@ def test_the_file_follows_nodes_conf(
     assert (there / "nodes.conf.policies").read_bytes() == stage.path.read_bytes()
     stage.bench("QSET", "p", "TTL", 1)
     assert b'"p"' in (there / "nodes.conf.policies").read_bytes()
+
+
+def set_schedule(stage: Stage) -> None:
+    """CRON SET, in a cluster of nodes that all know extensions."""
+    for id in (C_NODE, CAPABLE):
+        stage.hear(id, 1)
+    assert stage.bench("CRON", "SET", "s", "@every 10s", "q", "body") == b"OK"
+
+
+def test_schedules_are_in_a_file_of_their_own(stage: Stage) -> None:
+    set_schedule(stage)
+    before = stage.bench("CRON", "GET", "s")
+    assert not stage.path.exists()
+    stage.start()  # as after kill -9
+    assert stage.bench("CRON", "GET", "s") == before
+
+
+def test_what_was_done_is_in_the_file(stage: Stage) -> None:
+    set_schedule(stage)
+    stage.bench.node.ticks.sharing.reach(b"s", 2_000_000_000_000)
+    stage.schedules.close()
+    stage.start()
+    reply = stage.bench("CRON", "GET", "s")
+    assert isinstance(reply, list)
+    assert reply[reply.index(b"done-until") + 1] == 2_000_000_000_000
+
+
+def test_a_damaged_file_of_schedules_is_no_start(stage: Stage) -> None:
+    path = stage.path.with_suffix(".schedules")
+    path.write_bytes(b"schedule 1\n")
+    with pytest.raises(SharedFileError, match=r"nodes\.conf\.schedules: line 1: .* remove it"):
+        stage.start()

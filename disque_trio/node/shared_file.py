@@ -1,4 +1,4 @@
-"""Keeps the policies of queues, and which nodes announce extensions, in a file beside nodes.conf.
+"""Keeps what all nodes know by name (policies of queues, schedules) in files beside nodes.conf.
 
 What a client changes is written before it is answered, so that OK means that it is on the disk.
 What other nodes tell is written away from the turns: those nodes have it, too.
@@ -6,74 +6,87 @@ What other nodes tell is written away from the turns: those nodes have it, too.
 
 import os
 import threading
+from collections.abc import Callable
 
 import trio
 
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.disk import replace_file
+from disque_trio.node.core import policy_words, schedule_words
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.policy_words import PolicyError, format_file, parse_file
+from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.schedules import Schedule
+from disque_trio.node.core.sharing import Sharing
+from disque_trio.node.core.versions import SharedError
 from disque_trio.process.logs import Log
 
-SUFFIX = ".policies"
 WRITE_AGAIN_SECONDS = 1.0
 
 
-class PolicyFileError(Exception):
+class SharedFileError(Exception):
     """The file cannot be read; the text says why and what to do."""
 
 
-class PolicyFile:
-    """The file of one node. The lock of nodes.conf keeps other processes away.
+class SharedFile:
+    """A file of one node. The lock of nodes.conf keeps other processes away.
 
     Args:
         config: where nodes.conf is.
-        node: whose policies are kept.
-        membership: the other nodes.
+        what: is in it; also the end of its name.
+        sharing: knows when that changes.
+        dump: makes the text of the file; empty: there need be none.
+        load: takes a text over; raises SharedError.
 
     Raises:
-        PolicyFileError: it is damaged, or cannot be read.
+        SharedFileError: it is damaged, or cannot be read.
     """
 
-    def __init__(self, config: Config, node: Node, membership: Membership, log: Log) -> None:
+    def __init__(
+        self,
+        config: Config,
+        what: str,
+        sharing: Sharing[Policy] | Sharing[Schedule],
+        dump: Callable[[], bytes],
+        load: Callable[[bytes], None],
+        log: Log,
+    ) -> None:
         self._config = config
-        self._node = node
-        self._membership = membership
+        self._what = what
+        self._dump = dump
         self._log = log
         self._path = self._belongs()
         self._dumps = 0  # texts that were made so far
         self._written = 0  # the number of the one that is in the file
         self._writing = threading.Lock()
         self._stale = trio.Event()
-        self._load()
-        node.policy_sharing.keep = self.save
-        node.policy_sharing.changed = self._changed
-        membership.extensions_heard = self._changed
+        self._load(load)
+        sharing.keep = self.save
+        sharing.changed = self.changed
 
     def _belongs(self) -> str:
-        return os.path.abspath(self._config.cluster_config_file) + SUFFIX  # noqa: PTH100
+        path = os.path.abspath(self._config.cluster_config_file)  # noqa: PTH100
+        return f"{path}.{self._what}"
 
-    def _load(self) -> None:
+    def _load(self, load: Callable[[bytes], None]) -> None:
         try:
             with open(self._path, "rb") as file:  # noqa: PTH123
                 text = file.read()
         except FileNotFoundError:
             return
         except OSError as problem:
-            raise PolicyFileError(f"cannot read {self._path}: {problem.strerror}") from problem
+            raise SharedFileError(f"cannot read {self._path}: {problem.strerror}") from problem
         try:
-            announced = parse_file(text, self._node.policies)
-        except PolicyError as damage:
-            raise PolicyFileError(
+            load(text)
+        except SharedError as damage:
+            raise SharedFileError(
                 f"{self._path}: {damage}. Mend the file, or remove it: then the node has the "
-                "policies that the other nodes of its cluster know"
+                f"{self._what} that the other nodes of its cluster know"
             ) from damage
-        self._membership.remember_extensions(announced)
 
     def _text(self) -> tuple[int, bytes]:
         self._dumps += 1
-        return self._dumps, format_file(self._node.policies, self._membership.extensions())
+        return self._dumps, self._dump()
 
     def _write(self, number: int, text: bytes) -> str | None:
         """Put ``text`` into the file, unless a later one is there; may be called in a thread.
@@ -94,7 +107,8 @@ class PolicyFile:
         None."""
         return self._write(*self._text())
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """What is to be in the file has changed."""
         self._stale.set()
 
     async def run(self) -> None:
@@ -132,6 +146,32 @@ class PolicyFile:
             self._tell(problem)
 
     def _tell(self, problem: str) -> None:
-        self._log.warning(
-            "the policies of queues cannot be written", file=self._path, reason=problem
-        )
+        self._log.warning(f"the {self._what} cannot be written", file=self._path, reason=problem)
+
+
+def policies_file(config: Config, node: Node, membership: Membership, log: Log) -> SharedFile:
+    """That of the policies of ``node``, and of the extensions that other nodes announce. Raises
+    SharedFileError."""
+
+    def dump() -> bytes:
+        return policy_words.format_file(node.policies, membership.extensions())
+
+    def load(text: bytes) -> None:
+        membership.remember_extensions(policy_words.parse_file(text, node.policies))
+
+    file = SharedFile(config, "policies", node.policy_sharing, dump, load, log)
+    membership.extensions_heard = file.changed
+    return file
+
+
+def schedules_file(config: Config, node: Node, log: Log) -> SharedFile:
+    """That of the schedules of ``node``. Raises SharedFileError."""
+
+    def dump() -> bytes:
+        return schedule_words.format_file(node.ticks.schedules)
+
+    def load(text: bytes) -> None:
+        schedule_words.parse_file(text, node.ticks.schedules)
+        node.ticks.sharing.heard(list(node.ticks.schedules.entries))
+
+    return SharedFile(config, "schedules", node.ticks.sharing, dump, load, log)

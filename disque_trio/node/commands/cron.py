@@ -1,0 +1,100 @@
+"""CRON: schedules."""
+
+from typing import Final
+
+from disque_trio.node.commands.add_options import AddOptions
+from disque_trio.node.commands.addjob import addjob
+from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.schedule_words import describe, read_schedule
+from disque_trio.node.core.schedules import PAUSED, Schedule
+from disque_trio.node.core.ticks import Plan
+from disque_trio.node.core.versions import Entry, SharedError
+from disque_trio.resp.reply import Value, encode, integer, null_array
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX, wrong_arity
+
+_TIMEOUT: Final = b"5000"  # ms that the ADDJOB of RUN waits for copies
+
+
+def cron(node: Node, client: Client, args: list[bytes]) -> None:
+    """CRON SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name |
+    PAUSE name | RESUME name | RUN name."""
+    word = args[1].lower()
+    if word == b"list":
+        if len(args) != 2:
+            raise wrong_arity("cron list")
+        _list(node, client)
+        return
+    if word not in (b"set", b"get", b"del", b"pause", b"resume", b"run"):
+        raise CommandError(SYNTAX)
+    if (word == b"set" and len(args) < 6) or (word != b"set" and len(args) != 3):
+        raise wrong_arity(f"cron {word.decode()}")
+    try:
+        if word == b"set":
+            _set(node, client, args[2], args[3:])
+        elif word == b"del":
+            if not node.ticks.sharing.delete(client, args[2]):
+                client.out.append(integer(0))
+        else:
+            _about_one(node, client, word, args[2])
+    except SharedError as problem:
+        raise CommandError(f"ERR {problem}") from problem
+
+
+def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
+    require_extensions(node)
+    schedule = read_schedule(name, words)
+    times = Times(schedule.spec, schedule.zone)
+    options = AddOptions(_addjob(schedule))
+    if options.key or options.at >= 0:
+        raise CommandError("ERR UNIQUE and AT are not for schedules: each tick is added once")
+    if not times.next(node.now):
+        raise CommandError("ERR these times never come")
+    old = node.ticks.schedules.named(name)
+    if old is not None and old.flags & PAUSED:
+        schedule = schedule.paused(True)
+    node.ticks.sharing.set(client, name, schedule, node.now)
+
+
+def _about_one(node: Node, client: Client, word: bytes, name: bytes) -> None:
+    """GET, PAUSE, RESUME or RUN."""
+    entry = node.ticks.schedules.entries.get(name)
+    schedule = None if entry is None else entry.value
+    if entry is None or schedule is None:
+        if word != b"get":
+            raise CommandError("ERR there is no schedule with this name")
+        client.out.append(null_array(client.resp))
+    elif word == b"get":
+        client.out.append(encode(_describe(node, entry, schedule), client.resp))
+    elif word == b"run":
+        addjob(node, client, _addjob(schedule))
+    else:
+        # What was not added while it was paused has not been missed.
+        node.ticks.sharing.set(client, name, schedule.paused(word == b"pause"), node.now)
+
+
+def _addjob(schedule: Schedule) -> list[bytes]:
+    """The ADDJOB of a job outside of the times."""
+    return [b"ADDJOB", schedule.queue, schedule.body, _TIMEOUT, *schedule.options]
+
+
+def _describe(node: Node, entry: Entry[Schedule], schedule: Schedule) -> dict[bytes, Value]:
+    plan = node.ticks.plan_of(entry)
+    if plan is None:  # it was set just now, or is paused
+        plan = Plan(entry, schedule)
+    return describe(schedule, entry.reached, plan.tick, plan.problem)
+
+
+def _list(node: Node, client: Client) -> None:
+    """LIST: all schedules by name, but for their jobs."""
+    found: list[Value] = []
+    for name in sorted(node.ticks.schedules.entries):
+        entry = node.ticks.schedules.entries[name]
+        if entry.value is not None:
+            fields = _describe(node, entry, entry.value)
+            del fields[b"job"]
+            found.append(fields)
+    client.out.append(encode(found, client.resp))

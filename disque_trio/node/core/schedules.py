@@ -1,0 +1,114 @@
+"""Schedules: jobs that are added again and again, and what a node knows of them.
+
+All nodes of a cluster are to know the same schedules, and up to which tick all is done (see
+``versions``).
+"""
+
+from typing import Final
+
+from disque_trio.node.core.cron_times import MAX_SPEC, MAX_ZONE
+from disque_trio.node.core.versions import MAX_NAME, Shared, SharedError, Versions, name_in
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+
+MAX_SCHEDULES: Final = 10_000
+MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all
+MAX_CONTENTS: Final = 64 * 1024  # bytes of queue, body and options
+
+# Types of the fields of a schedule.
+_SPEC: Final = 20
+_ZONE: Final = 21
+_FLAGS: Final = 22
+_QUEUE: Final = 23
+_BODY: Final = 24
+_OPTIONS: Final = 25
+CATCHES_UP: Final = 1
+PAUSED: Final = 2
+
+
+class Schedule(Shared):
+    """A job that is to be added at certain times.
+
+    Attributes:
+        name: of the schedule.
+        spec, zone: see ``Times``.
+        flags: CATCHES_UP: the last tick that was missed is made up. PAUSED: there are no ticks.
+        queue, body: of the jobs. options: of ADDJOB.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        spec: bytes,
+        zone: bytes,
+        flags: int,
+        queue: bytes,
+        body: bytes,
+        options: list[bytes],
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.zone = zone
+        self.flags = flags
+        self.queue = queue
+        self.body = body
+        self.options = options
+
+    def paused(self, paused: bool) -> "Schedule":
+        """The same, paused or not."""
+        flags = self.flags | PAUSED if paused else self.flags & ~PAUSED
+        return Schedule(self.name, self.spec, self.zone, flags, self.queue, self.body, self.options)
+
+    def size(self) -> int:
+        """Bytes of queue, body and options."""
+        return len(self.queue) + len(self.body) + sum([len(option) for option in self.options])
+
+    def fields(self) -> list[Field]:
+        return [
+            (_SPEC, self.spec),
+            (_ZONE, self.zone),
+            (_FLAGS, pack_number(self.flags)),
+            (_QUEUE, self.queue),
+            (_BODY, self.body),
+            (_OPTIONS, pack_texts(self.options)),
+        ]
+
+
+class Schedules(Versions[Schedule]):
+    """The schedules that a node knows."""
+
+    def check(self, name: bytes, value: Schedule, grows: int) -> None:
+        if not 0 < len(name) <= MAX_NAME:
+            raise SharedError(f"the name of a schedule must have 1 to {MAX_NAME} bytes")
+        if value.size() > MAX_CONTENTS:
+            raise SharedError(
+                f"queue, job and options of a schedule may have {MAX_CONTENTS} bytes together"
+            )
+        if self.named(name) is None and self.count >= MAX_SCHEDULES:
+            raise SharedError(f"there are {MAX_SCHEDULES} schedules already, which is the most")
+        if grows > 0 and self.size + grows > MAX_SIZE:
+            raise SharedError(f"all schedules together would have more than {MAX_SIZE} bytes")
+
+    def read(self, values: dict[int, bytes]) -> Schedule:
+        schedule = Schedule(
+            name_in(values),
+            values.get(_SPEC, b""),
+            values.get(_ZONE, b""),
+            unpack_number(values.get(_FLAGS, b"")),
+            values.get(_QUEUE, b""),
+            values.get(_BODY, b""),
+            unpack_texts(values.get(_OPTIONS, b"")),
+        )
+        if (
+            len(schedule.spec) > MAX_SPEC
+            or len(schedule.zone) > MAX_ZONE
+            or schedule.size() > MAX_CONTENTS
+        ):
+            raise FieldsError("a schedule that is too long")
+        return schedule

@@ -1,0 +1,293 @@
+"""Adds the jobs of schedules when their time has come.
+
+Each tick has one node that adds its job: the first by a number made of the name of the schedule and
+the id of the node, among those that reach each other. The next one does it if it has not heard
+for ``STAGGER`` that it is done, and so on. All of them add the same: the job has a key (UNIQUE)
+made of the schedule and the time, so that it is there once as long as a majority is, and once on
+each side of a partition else (ANYWAY).
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.agenda import Agenda
+from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.policies import Policies
+from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
+from disque_trio.node.core.sharing import Sharing
+from disque_trio.node.core.versions import Entry, SharedError
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import PacketWriter
+from disque_trio.resp.reply import error
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.machine import Machine
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+STAGGER: Final = 3_000  # ms that a node waits for the one before it
+MOST_BEFORE: Final = 10  # nodes that one waits for
+GRACE: Final = 60_000  # ms after which a tick that nobody added counts as missed
+RETRY: Final = 5_000  # ms until a job that was refused is tried again
+KEPT: Final = 3_600  # s for which the key of a tick is kept
+COPIES: Final = 3  # that ADDJOB makes by itself in a cluster that is large enough
+MOST: Final = 100  # schedules that are looked at in a turn
+_TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
+
+
+class Plan:
+    """What this node is about to do for a schedule.
+
+    Attributes:
+        entry: what is known of the schedule. times: its ticks; None: they cannot be computed.
+        tick: the one that is next, ms since the epoch; 0: none.
+        at: when there is something to do for it, ms; 0: never.
+        seen: when this node first saw that a tick has come which nobody has added yet, ms; 0: none
+            has.
+        problem: why the last try to add a job failed, or why there are no times; empty: it did not.
+        client: on whose behalf a job is being added; None: there is none.
+        copies: of the job, where there are fewer than usual; 0: as many as ADDJOB makes.
+    """
+
+    __slots__ = ("at", "client", "copies", "entry", "problem", "seen", "tick", "times")
+
+    def __init__(self, entry: Entry[Schedule], schedule: Schedule) -> None:
+        self.entry = entry
+        self.times: Times | None = None
+        self.tick = 0
+        self.at = 0
+        self.seen = 0
+        self.problem = ""
+        self.client: Client | None = None
+        self.copies = 0
+        try:
+            self.times = Times(schedule.spec, schedule.zone)
+        except SharedError as problem:
+            self.problem = str(problem)
+        self.await_next()
+
+    def await_next(self) -> None:
+        """Wait for the tick behind what is done."""
+        self.tick = self.at = 0 if self.times is None else self.times.next(self.entry.reached)
+        self.seen = 0
+        self.copies = 0
+
+
+class Ticks:
+    """The ticks of one node.
+
+    Args:
+        machine: runs the ADDJOBs.
+        policies: of the queues.
+        replicas: know the id of this node.
+        agenda: of the rare work.
+        peers: the rest of the cluster.
+        packets: makes this node's packets.
+        unsettled: see ``Sharing``.
+
+    Attributes:
+        schedules: what is known of them. sharing: tells other nodes of that.
+        due: when there is something to do, ms since the epoch; 0: never.
+        adding: the plans whose jobs are being added, by name.
+        total: ticks whose jobs were added by this node. missed: those that nobody added in time, as
+            this node sees it.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        policies: Policies,
+        replicas: Replicas,
+        agenda: Agenda,
+        peers: Peers,
+        packets: PacketWriter,
+        unsettled: list[Callable[[], None]],
+    ) -> None:
+        known = self.schedules = Schedules()
+        self.sharing = Sharing(
+            "schedules", bus.SCHEDULES, machine, known, peers, packets, unsettled
+        )
+        self.sharing.heard = self._look_again
+        self.due: i64 = 0
+        self.total = 0
+        self.missed = 0
+        self._machine = machine
+        self._policies = policies
+        self._peers = peers
+        self._agenda = agenda
+        self._replicas = replicas
+        self._plans: dict[bytes, Plan] = {}
+        self.adding: dict[bytes, Plan] = {}
+        self._changed: dict[bytes, None] = {}  # names that are to be looked at
+        self._queue: list[tuple[int, bytes]] = []  # when to do what; what is out of date, too
+
+    def _look_again(self, names: list[bytes]) -> None:
+        """These schedules have changed."""
+        for name in names:
+            self._changed[name] = None
+        self.due = max(self._machine.now, 1)  # while the node starts it has no time yet
+        self._agenda.call(self.due)
+
+    def plan_of(self, entry: Entry[Schedule]) -> Plan | None:
+        """What this node is about to do for the schedule in ``entry``; None: nothing yet."""
+        plan = self._plans.get(entry.name)
+        return plan if plan is not None and plan.entry is entry else None
+
+    # ---- what is due ----------------------------------------------------------------------------
+
+    def go_on(self, now: int) -> None:
+        """Do what is due at ``now``, or a part of it if it is much."""
+        if not self.due or now < self.due:
+            return
+        queue = self._queue
+        if len(queue) > 2 * len(self._plans) + MOST:
+            queue[:] = sorted((p.at, name) for name, p in self._plans.items() if p.at)
+        names = list(self._changed)[:MOST]
+        for name in names:
+            del self._changed[name]
+            self._plan(name)
+        left = MOST - len(names)
+        while left and queue and queue[0][0] <= now:
+            at, name = heappop(queue)
+            plan = self._plans.get(name)
+            if plan is not None and plan.at == at and plan.client is None:
+                left -= 1
+                self._act(plan, now)
+                self._line_up(plan)
+        self.due = now if self._changed else queue[0][0] if queue else 0
+
+    def _plan(self, name: bytes) -> None:
+        """See what is to be done for the schedule ``name``."""
+        entry = self.schedules.entries.get(name)
+        schedule = None if entry is None else entry.value
+        if entry is None or schedule is None or schedule.flags & PAUSED:
+            self._plans.pop(name, None)
+            return
+        plan = self.plan_of(entry)
+        if plan is None:
+            plan = self._plans[name] = Plan(entry, schedule)
+        elif plan.tick <= entry.reached:
+            plan.await_next()
+        self._line_up(plan)
+
+    def _line_up(self, plan: Plan) -> None:
+        if plan.at and plan.client is None:
+            heappush(self._queue, (plan.at, plan.entry.name))
+
+    def _act(self, plan: Plan, now: int) -> None:
+        """The tick of ``plan``, or the end of a wait, has come."""
+        schedule = plan.entry.value
+        if plan.times is None or schedule is None:
+            return
+        latest = plan.times.last(plan.tick - 1, now)
+        if latest > plan.tick:  # there were several: only the last one counts
+            self.missed += 1
+            plan.tick = latest
+        if not plan.seen:
+            plan.seen = now
+        if now - plan.tick > GRACE and not schedule.flags & CATCHES_UP:
+            self.missed += 1
+            self._done(plan)
+            return
+        turn = plan.seen + self._place(plan.entry.name) * STAGGER
+        if now < turn:
+            plan.at = turn
+        else:
+            self._add(plan, schedule)
+
+    def _place(self, name: bytes) -> int:
+        """How many nodes that this one reaches add jobs of the schedule ``name`` before it does."""
+        peers = self._peers
+        own = crc32(name + self._replicas.own)
+        before = 0
+        for id in peers.reachable:
+            if peers.understands(id) and (peers.leaving or crc32(name + id) < own):
+                before += 1
+        return min(before, MOST_BEFORE)
+
+    def _done(self, plan: Plan) -> None:
+        """All of the schedule is done up to the tick of ``plan``."""
+        if self._plans.get(plan.entry.name) is plan:
+            self.sharing.reach(plan.entry.name, plan.tick)
+            plan.await_next()
+
+    # ---- adding ---------------------------------------------------------------------------------
+
+    def _add(self, plan: Plan, schedule: Schedule) -> None:
+        """Add the job of the tick."""
+        machine = self._machine
+        command = machine.find_command(b"addjob")
+        assert command is not None
+        key = b"%b@%d" % (schedule.name, plan.tick)
+        args = [b"ADDJOB", schedule.queue, schedule.body, _TIMEOUT, *schedule.options]
+        args += [b"UNIQUE", key, b"FOR", b"%d" % KEPT, b"ANYWAY"]
+        if not plan.copies and self._may_have_fewer(schedule):
+            plan.copies = min(self._peers.room(False) + 1, COPIES)
+        if 0 < plan.copies < COPIES:
+            args += [b"REPLICATE", b"%d" % plan.copies]
+        client = plan.client = Client(0)
+        client.label = "cron:" + schedule.name.decode("utf-8", "replace")
+        self.adding[schedule.name] = plan
+        refusal = machine.refusal(client, command, args)
+        if refusal:
+            client.out.append(refusal)
+        else:
+            noted = len(machine.journal)
+            machine.client = client
+            try:
+                command.handler(machine, client, args)
+            except CommandError as failure:
+                client.out.append(error(str(failure)))
+            machine.client = None
+            machine.after_command()
+            if machine.journaling and len(machine.journal) != noted:
+                machine.uncommitted.append((client, 0, len(client.out)))
+
+    def _may_have_fewer(self, schedule: Schedule) -> bool:
+        """Whether a job has fewer copies where too few nodes are there: nobody said how many."""
+        return not self._policies.of(schedule.queue).replicate and not any(
+            option.lower() == b"replicate" for option in schedule.options
+        )
+
+    def settle(self) -> None:
+        """See which jobs have been added, at the end of a turn; to be called while ``adding``."""
+        now = self._machine.now
+        for name, plan in list(self.adding.items()):
+            client = plan.client
+            if client is None or not client.out:
+                continue
+            del self.adding[name]
+            plan.client = None
+            reply = b"".join(client.out)
+            if reply[:1] == b"+":
+                plan.problem = ""
+                self.total += 1
+                self._done(plan)
+            else:
+                plan.problem = reply[1:].rstrip().decode("utf-8", "replace")
+                plan.at = now + RETRY
+                if plan.copies > 1 and reply[:7] == b"-NOREPL":
+                    plan.copies -= 1  # a node is away, and this one does not know it yet
+                    plan.at = now
+            self._line_up(plan)
+            self._agenda.call(self._soonest())
+
+    def flush(self) -> None:
+        """All jobs are forgotten, also those that were being added."""
+        for plan in self.adding.values():
+            plan.client = None
+            plan.at = self._machine.now
+            self._line_up(plan)
+        self.adding.clear()
+        self._agenda.call(self._soonest())
+
+    def _soonest(self) -> int:
+        """When there is something to do."""
+        if self._queue and (not self.due or self._queue[0][0] < self.due):
+            self.due = self._queue[0][0]
+        return self.due

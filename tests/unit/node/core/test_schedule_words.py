@@ -1,0 +1,89 @@
+"""The file of schedules: what is written is read again, what is damaged is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disque_trio.node.core.schedule_words import format_file, parse_file
+from disque_trio.node.core.schedules import Schedule, Schedules
+from disque_trio.node.core.versions import Entry, SharedError
+
+A, B = b"a" * 40, b"b" * 40
+NAMES = st.binary(min_size=1, max_size=20)
+TEXTS = st.binary(max_size=20)
+
+
+# Hypothesis cannot hold a compiled Entry.
+Parts = tuple[bytes, Schedule | None, int, bytes, int, int]
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Parts:
+    """The arguments of an Entry."""
+    name = draw(NAMES)
+    version = (draw(st.integers(0, 2**48)), draw(st.sampled_from([A, B])))
+    reached = draw(st.integers(0, 2**48))
+    if draw(st.booleans()):
+        return (name, None, *version, draw(st.integers(0, 2**62)), reached)
+    words = (draw(TEXTS), draw(TEXTS), draw(st.integers(0, 3)), draw(TEXTS), draw(TEXTS))
+    schedule = Schedule(name, *words, draw(st.lists(TEXTS, max_size=3)))
+    return (name, schedule, *version, 0, reached)
+
+
+@given(st.lists(entries()))
+def test_what_is_written_is_read_again(found: list[Parts]) -> None:
+    first, second = Schedules(), Schedules()
+    for parts in found:
+        first.put(Entry(*parts))
+    text = format_file(first)
+    parse_file(text, second)
+    assert second.digest == first.digest
+    assert second.clock == first.clock
+    assert format_file(second) == text
+    assert text.isascii()
+
+
+@given(entries())
+def test_what_is_sent_is_the_same_there(parts: Parts) -> None:
+    entry = Entry(*parts)
+    read = Schedules().read_entry(entry.fields())
+    assert read.fields() == entry.fields()
+    assert read.digest() == entry.digest()
+
+
+def test_nothing_is_written_of_nothing() -> None:
+    assert format_file(Schedules()) == b""
+
+
+GOOD = b'schedule 1 %b s "@every 9s" "" 0 q body RETRY 5' % A
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"schedule", "none of"),
+        (b"rubbish", "none of"),
+        (b'schedule 1 %b "s' % A, "quote"),
+        (b"schedule 1 %b s a b 0 q" % A, "needs times"),
+        (GOOD.replace(b" 0 ", b" 4 "), "number"),
+        (GOOD.replace(b" 0 ", b" x "), "number"),
+        (GOOD.replace(A, b"x" * 40), "id of a node"),
+        (GOOD + b"\n" + GOOD, "twice"),
+        (b"reached s 5", "no schedule"),
+        (GOOD + b"\nreached s x", "number"),
+        (b"reached s", "none of"),
+        (b"node %b 1" % A, "none of"),
+    ],
+)
+def test_a_damaged_file_is_refused_with_the_line(line: bytes, problem: str) -> None:
+    with pytest.raises(SharedError, match=problem) as caught:
+        parse_file(b"# comment\n" + line + b"\n", Schedules())
+    assert str(caught.value).startswith(("line 2: ", "line 3: "))
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_is_read_or_refused(text: bytes) -> None:
+    try:
+        parse_file(text, Schedules())
+    except SharedError:
+        pass

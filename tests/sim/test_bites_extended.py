@@ -15,7 +15,9 @@ from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.schedules import Schedule
 from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.votes import Votes
 from disque_trio.protocol import trailer as endings
@@ -244,3 +246,32 @@ def test_groups_that_are_run_in_another_order_are_found(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(groups, "_run", run_backwards)
     assert found(as_it_is, EXTENDED, "another job")
+
+
+class IdleTicks(Ticks):
+    """Adds nothing."""
+
+    def _add(self, plan: Plan, schedule: Schedule) -> None:
+        self._done(plan)
+
+
+def test_a_schedule_that_does_not_tick_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(IdleTicks), EXTENDED, "a schedule does not tick", seeds=5)
+
+
+class EagerTicks(Ticks):
+    """Waits for nobody."""
+
+    def _place(self, name: bytes) -> int:
+        return 0
+
+
+def test_a_tick_that_two_nodes_add_is_found(
+    made_of: MadeOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_node, "Ticks", EagerTicks)
+    assert found(made_of(GenerousVotes), EXTENDED, "was added more than once")
+
+
+def test_eager_nodes_alone_do_no_harm(made_of: MadeOf) -> None:
+    assert not found(made_of(EagerTicks), EXTENDED, "", seeds=10)

@@ -20,6 +20,7 @@ from tests.simulator.faults import Faults
 from tests.simulator.machine import Machine
 from tests.simulator.oracle import Oracle, Problem
 from tests.simulator.plan import CALM, LIVENESS, QUEUES, Plan
+from tests.simulator.ticks import check_ticks
 from tests.simulator.trace import Trace
 
 JOIN_LIMIT = 60 * SECOND
@@ -179,7 +180,7 @@ class World:
         first = self.machines[0]
         for machine in self.machines[1:]:
             known, other = (first, machine) if machine.index % 2 else (machine, first)
-            self._command(known, [b"CLUSTER", b"MEET", other.ip.encode(), b"%d" % other.port])
+            self.command(known, [b"CLUSTER", b"MEET", other.ip.encode(), b"%d" % other.port])
 
     def joined(self) -> bool:
         """Let time pass until all know all."""
@@ -235,12 +236,12 @@ class World:
         for machine in self.usable:
             # What an operator asked for is not remembered over a restart; it is asked for again.
             leaving = b"yes" if machine.leave else b"no"
-            self._command(machine, [b"CLUSTER", b"LEAVING", leaving])
+            self.command(machine, [b"CLUSTER", b"LEAVING", leaving])
 
     def _resume_queues(self) -> None:
         """No queue is paused any more; a PAUSE with BCAST must not be under way."""
         for machine in self.usable:
-            self._command(machine, *[[b"PAUSE", queue, b"none"] for queue in QUEUES])
+            self.command(machine, *[[b"PAUSE", queue, b"none"] for queue in QUEUES])
 
     def _drain(self) -> None:
         """Consumers take what is left, for as long as it needs."""
@@ -299,6 +300,8 @@ class World:
             return
         self._save_logs("late", stop=True)
         self.ended = self.loop.now
+        if self.plan.attempts:
+            check_ticks(self)
         for machine in self.usable:
             machine.node.policies.clear()  # what expires now is to leave nothing
             machine.change_clock(1_000_000, TTL_OVER)
@@ -380,9 +383,9 @@ class World:
             machine.start_with_queues = False
             self.oracle.restarted(machine)
             if machine.leave:
-                self._command(machine, [b"CLUSTER", b"LEAVING", b"yes"])
+                self.command(machine, [b"CLUSTER", b"LEAVING", b"yes"])
 
-    def _command(self, machine: Machine, *requests: list[bytes]) -> None:
+    def command(self, machine: Machine, *requests: list[bytes]) -> None:
         actor = Actor(self, f"operator {self.loop.now} {machine.index}")
         self.operators.append(actor)
         actor.start(commander(actor, machine, *requests))

@@ -75,19 +75,18 @@ class Node(Machine):
         packets: makes this node's packets; whoever knows the port sets it there.
 
     Attributes:
-        notes: the events of jobs, for an event log.
+        notes: the events of jobs, for an event log. waits: the clients that wait for copies.
         queues: all queues. policies: of the queues. policy_sharing: tells other nodes of them.
-        replicas: who may hold the jobs. waits: the clients that wait for copies.
-        store: the jobs. deliveries: gives them to clients.
+        replicas: who may hold the jobs. store: the jobs. deliveries: gives them to clients.
         exports: the jobs that other nodes want. federation: moves jobs to their consumers.
         replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. redrives: their way back.
         questions: what other nodes were asked. ticks: adds the jobs of schedules.
-        job_waits: who waits for the end of jobs. updates: changes jobs.
+        job_waits: who waits for the end of jobs. updates: changes jobs. bad_packets: malformed
+            ones of other nodes.
         admissions: ADDJOBs whose jobs are added when other nodes have answered.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
-        bad_packets: packets of other nodes that were malformed.
     """
 
     def __init__(
@@ -297,10 +296,8 @@ class Node(Machine):
         self._notices.drop()
 
     def commit(self) -> None:
-        if self._unsettled:
-            for settle in self._unsettled:
-                settle()
-            self._unsettled.clear()
+        while self._unsettled:
+            self._unsettled.pop(0)()
         if self.answered or self.uncommitted:
             super().commit()
         if self.ticks.adding:

@@ -1,0 +1,42 @@
+"""Schedules in a cluster that has been through faults: each moment has one job."""
+
+from typing import TYPE_CHECKING
+
+from tests.simulator.events import SECOND
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+QUEUE = b"ticks"
+LONG = 90 * SECOND  # clocks may be a minute apart, and the one that is ahead adds
+SHORT = 10 * SECOND
+
+
+def check_ticks(world: "World") -> None:
+    """Set a schedule, let it tick, delete it, and judge what was added."""
+    complain = world.oracle.problem
+    first, last = world.usable[0], world.usable[-1]
+    options = [b"TTL", b"3600", b"RETRY", b"3600"]
+    world.command(first, [b"CRON", b"SET", b"sim", b"@every 5s", QUEUE, b"0", *options])
+    world.loop.run_until(world.loop.now + LONG)
+    for machine in world.usable:
+        if machine.node.ticks.schedules.named(b"sim") is None:
+            complain(f"node {machine.index} does not know the schedule")
+    world.command(last, [b"CRON", b"DEL", b"sim"])
+    world.loop.run_until(world.loop.now + SHORT)
+    added: dict[bytes, set[bytes]] = {}
+    for machine in world.usable:
+        if machine.node.ticks.schedules.named(b"sim") is not None:
+            complain(f"node {machine.index} does not know that the schedule was deleted")
+        if machine.node.ticks.adding:
+            complain(f"node {machine.index} still adds the job of a schedule")
+        store = machine.node.store
+        for job in store.jobs.values():
+            trailer = store.trailers.of(job)
+            if trailer is not None and job.queue == QUEUE:
+                added.setdefault(trailer.key, set()).add(job.id)
+    if not added:
+        complain("a schedule does not tick")
+    for key, ids in added.items():
+        if len(ids) > 1:
+            complain(f"{key.decode()} was added more than once", *ids)

@@ -9,6 +9,7 @@ from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
 from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
+from disque_trio.client.schedules import Schedules
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Reply
@@ -17,9 +18,14 @@ from disque_trio.respclient.values import Name, elements, integer, text
 
 
 class Commands:
-    """The commands about jobs by their ids and about queues: what needs no worker loop."""
+    """The commands about jobs by their ids and about queues: what needs no worker loop.
+
+    Attributes:
+        schedules: jobs that the cluster adds by itself.
+    """
 
     def __init__(self, router: Router) -> None:
+        self.schedules = Schedules(router)
         self._router = router
 
     # Settling jobs by id
@@ -124,6 +130,10 @@ class Commands:
         """Queue jobs now; returns how many were queued."""
         return integer(await self._control("ENQUEUE", *ids))
 
+    async def promote(self, *ids: str) -> int:
+        """Queue now what is delayed or pauses (PROMOTE); returns how many went."""
+        return integer(await self._control("PROMOTE", *ids))
+
     async def dequeue(self, *ids: str) -> int:
         """Take jobs out of their queue; they come back after their retry time. Returns how many."""
         return integer(await self._control("DEQUEUE", *ids))
@@ -160,31 +170,58 @@ class Commands:
         minlen: int | None = None,
         maxlen: int | None = None,
         importrate: int | None = None,
+        match: Name | None = None,
     ) -> AsyncIterator[str]:
-        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate.
+        """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate,
+        whose name matches the pattern ``match`` (``mail.*``).
 
         A name may come twice; what is there throughout comes at least once.
         """
         filters = requests.options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
+        filters += requests.options(MATCH=match)
         async for name in self._scan("QSCAN", filters):
             yield text(name)
 
     async def jscan(
-        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
+        self,
+        *,
+        count: int | None = None,
+        queue: Name | None = None,
+        states: Sequence[str] = (),
+        min_age: int | None = None,
+        max_age: int | None = None,
+        min_returns: int | None = None,
+        headers: Headers | None = None,
     ) -> AsyncIterator[str]:
         """The ids of all jobs of a node, of one queue or of some states if given.
 
         An id may come twice; what is there throughout comes at least once.
+
+        Args:
+            count: about so many jobs are looked at in a step.
+            min_age, max_age: seconds since they were added.
+            min_returns: how often they were queued again, at least.
+            headers: names and values that they have.
         """
-        async for id in self._scan("JSCAN", requests.jscan(count, queue, states)):
+        ages = (min_age, max_age, min_returns)
+        async for id in self._scan("JSCAN", requests.jscan(count, queue, states, *ages, headers)):
             yield text(id)
 
     async def jscan_full(
-        self, *, count: int | None = None, queue: Name | None = None, states: Sequence[str] = ()
+        self,
+        *,
+        count: int | None = None,
+        queue: Name | None = None,
+        states: Sequence[str] = (),
+        min_age: int | None = None,
+        max_age: int | None = None,
+        min_returns: int | None = None,
+        headers: Headers | None = None,
     ) -> AsyncIterator[replies.Record]:
         """Like ``jscan``, but yields what ``show`` says of each job."""
-        filters = [*requests.jscan(count, queue, states), "REPLY", "all"]
-        async for fields in self._scan("JSCAN", filters):
+        ages = (min_age, max_age, min_returns)
+        filters = requests.jscan(count, queue, states, *ages, headers)
+        async for fields in self._scan("JSCAN", [*filters, "REPLY", "all"]):
             record = replies.record(fields)
             if record is not None:
                 yield record
@@ -285,72 +322,6 @@ class Commands:
         match = ["MATCH", *ids] if ids else []
         options = requests.options(TO=to, COUNT=count)
         return integer(await self._control("REDRIVE", dead, *options, *match))
-
-    # Schedules
-
-    async def set_schedule(
-        self,
-        name: Name,
-        times: str,
-        queue: Name,
-        body: Name,
-        *,
-        tz: str | None = None,
-        catchup: bool = False,
-        replicate: int | None = None,
-        delay: float | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        priority: int | None = None,
-        headers: Headers | None = None,
-        async_: bool = False,
-    ) -> None:
-        """Let the cluster add a job at certain times, again and again (CRON SET).
-
-        Args:
-            name: of the schedule; one with this name is replaced.
-            times: five fields as in cron, ``@daily`` and its like, or ``@every 10s``.
-            queue, body: of each job.
-            tz: the fields are of this time zone (``Europe/Berlin``); None: UTC.
-            catchup: make up the last job that was missed while no node was there.
-            replicate, delay, retry, ttl, maxlen, priority, headers, async_: of each job, as for
-                ``Client.add``.
-
-        Raises:
-            NoExtError: a node of the cluster does not know this.
-            ReplyError: times or zone make no sense, or the node has no cronsim.
-        """
-        options = (replicate, delay, retry, ttl, maxlen, async_)
-        command = requests.addjob(queue, body, None, *options, priority=priority, headers=headers)
-        await self._control(*requests.cron(name, times, tz, catchup), queue, body, *command[4:])
-
-    async def schedule(self, name: Name) -> replies.Schedule | None:
-        """The schedule with this name (CRON GET); None: there is none."""
-        return replies.schedule(await self._control("CRON", "GET", name))
-
-    async def schedules(self) -> list[replies.Schedule]:
-        """All schedules by name, without the bodies of their jobs (CRON LIST)."""
-        found = map(replies.schedule, elements(await self._control("CRON", "LIST")))
-        return [schedule for schedule in found if schedule is not None]
-
-    async def delete_schedule(self, name: Name) -> bool:
-        """Delete a schedule (CRON DEL); returns whether there was one."""
-        return integer(await self._control("CRON", "DEL", name)) > 0
-
-    async def pause_schedule(self, name: Name) -> None:
-        """Let no jobs of a schedule be added until ``resume_schedule``. Raises ReplyError: there is
-        none with this name."""
-        await self._control("CRON", "PAUSE", name)
-
-    async def resume_schedule(self, name: Name) -> None:
-        """Let jobs be added again, and none for the time that it was paused. Raises ReplyError."""
-        await self._control("CRON", "RESUME", name)
-
-    async def run_schedule(self, name: Name) -> str:
-        """Add a job of a schedule now, whatever its times say; returns its id. Raises
-        ReplyError."""
-        return text(await self._router.run_one("adds", ["CRON", "RUN", name], repeat=False))
 
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)

@@ -86,16 +86,14 @@ def addjob(
     )
     if async_:
         command.append("ASYNC")
-    if headers is not None:
-        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-        if pairs:
-            command += ["HEADERS", len(pairs), *[text for pair in pairs for text in pair]]
+    if pairs := pairs_of(headers):
+        command += ["HEADERS", len(pairs), *[text for pair in pairs for text in pair]]
     return command
 
 
 def cron(name: Name, times: str, tz: str | None, catchup: bool) -> list[Argument]:
-    """The arguments of CRON SET up to the queue; see ``Client.set_schedule``."""
-    command: list[Argument] = ["CRON", "SET", name, times, *options(TZ=tz)]
+    """The arguments of CRON SET up to the queue; see ``Schedules.set``."""
+    command: list[Argument] = ["SET", name, times, *options(TZ=tz)]
     return [*command, "CATCHUP"] if catchup else command
 
 
@@ -120,11 +118,27 @@ def ackjob(ids: Sequence[str], result: Name | None) -> list[Argument]:
     return ["ACKJOB", *ids, *options(RESULT=result)]
 
 
-def jscan(count: int | None, queue: Name | None, states: Sequence[str]) -> list[Argument]:
+def jscan(
+    count: int | None,
+    queue: Name | None,
+    states: Sequence[str],
+    min_age: int | None = None,
+    max_age: int | None = None,
+    min_returns: int | None = None,
+    headers: Headers | None = None,
+) -> list[Argument]:
     """The options of JSCAN; see ``Client.jscan``."""
-    command = options(COUNT=count)
-    if queue is not None:
-        command += ["QUEUE", queue]
+    command = options(COUNT=count, QUEUE=queue)
+    command += options(MINAGE=min_age, MAXAGE=max_age, MINRETURNS=min_returns)
     for state in states:
         command += ["STATE", state]
+    for name, value in pairs_of(headers):
+        command += ["HEADER", name, value]
     return command
+
+
+def pairs_of(headers: Headers | None) -> list[tuple[Name, Name]]:
+    """The names and values."""
+    if headers is None:
+        return []
+    return list(headers.items() if isinstance(headers, Mapping) else headers)

@@ -7,6 +7,7 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import BAD_ID, check_ids, find_job, find_jobs
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
+from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
     WITH_HEADERS,
@@ -15,7 +16,7 @@ from disque_trio.node.core.entries import (
     job_entry,
     job_entry_with,
 )
-from disque_trio.node.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, Job
+from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_PAUSED, QUEUED, STATE_NAMES, Job
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
@@ -207,6 +208,26 @@ def _enqueue(node: Node, ids: list[bytes]) -> int:
     queued = 0
     for job in find_jobs(node, ids):
         if job.state == ACTIVE and node.requeue.enqueue(job, False, schema.BY_ENQUEUE):
+            queued += 1
+    return queued
+
+
+def promote(node: Node, client: Client, args: list[bytes]) -> None:
+    """PROMOTE id ...: queue what waits for its time now; answers how many went."""
+    answer_count(node, client, args, 1, _promote)
+
+
+def _promote(node: Node, ids: list[bytes]) -> int:
+    """Queue those of ``ids`` that are delayed or pause; returns how many went."""
+    queued = 0
+    for job in find_jobs(node, ids):
+        # A holder knows no other way to tell a job that is delayed from one that a worker has.
+        delayed = job.delay and job.ctime // 1_000_000 + job.delay * 1000 > node.now
+        if (
+            job.state == ACTIVE
+            and (job.flags & FLAG_PAUSED or (delayed and not is_delivered(job)))
+            and node.requeue.enqueue(job, False, schema.BY_ENQUEUE)
+        ):
             queued += 1
     return queued
 

@@ -4,8 +4,10 @@ The cursor may stand anywhere among the options. 0 begins and 0 ends; what is th
 the walk comes exactly once.
 """
 
+import re
 from typing import Final
 
+from disque_trio.glob import glob_expression
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.job import STATE_NAMES, Job
 from disque_trio.node.core.node import Node
@@ -21,6 +23,7 @@ MAX_COUNT: Final = 1 << 30
 # COUNT is a hint: one step must not stop the node for long.
 MAX_IDS: Final = 10_000
 MAX_WHOLE_JOBS: Final = 1_000
+MAX_PATTERN: Final = 4_096  # bytes
 
 _BAD_OPTION: Final = "ERR invalid cursor or option name"
 
@@ -79,8 +82,10 @@ class _Options:
 
 
 def qscan(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]."""
+    """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]
+    [MATCH pattern]."""
     options = _Options(args)
+    pattern: bytes | None = None
     minlen = -1
     maxlen = -1
     import_rate = -1
@@ -95,6 +100,10 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
             import_rate = options.number(not_a_number)
         elif option == b"maxidle":
             maxidle = options.number(not_a_number)
+        elif option == b"match":
+            pattern = options.word()
+            if len(pattern) > MAX_PATTERN:
+                raise CommandError(f"ERR MATCH pattern may have {MAX_PATTERN} bytes")
         else:
             raise CommandError(_BAD_OPTION)
 
@@ -104,7 +113,10 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
             and (maxlen < 0 or queue.length <= maxlen)
             and (import_rate <= 0 or node.federation.import_rate(queue) >= import_rate)
             and (maxidle < 0 or node.now - queue.atime <= maxidle * 1000)
+            and (match is None or match.fullmatch(queue.name) is not None)
         )
+
+    match = None if pattern is None else re.compile(glob_expression(pattern), re.DOTALL)
 
     if options.busyloop:
         cursor, queues = 0, node.queues.index.values()
@@ -114,41 +126,88 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(encode([b"%d" % cursor, names], client.resp))
 
 
-def jscan(node: Node, client: Client, args: list[bytes]) -> None:
-    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] [STATE s] ... [REPLY all|id]."""
-    options = _Options(args)
-    queue: bytes | None = None
-    states: list[int] = []
-    whole = False
-    while (option := options.option()) is not None:
+class _JobFilter:
+    """The jobs that a JSCAN is about.
+
+    Attributes:
+        queues, states: of one of these, if there are any.
+        min_age, max_age: s since it was added, -1: not given.
+        returns: how often it was queued again, at least.
+        headers: names and values, all of which it has.
+    """
+
+    def __init__(self) -> None:
+        self.queues: set[bytes] = set()
+        self.states: list[int] = []
+        self.min_age = -1
+        self.max_age = -1
+        self.returns = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def read(self, option: bytes, options: _Options) -> bool:
+        """Take the value of ``option``, if it is one of a filter; else False. Raises
+        CommandError."""
         if option == b"queue":
-            queue = options.word()
+            self.queues.add(options.word())
         elif option == b"state":
             state = options.word().lower()
             if state not in STATE_NAMES:
                 raise CommandError("ERR Invalid job state name")
-            states.append(STATE_NAMES.index(state))
-        elif option == b"reply":
+            self.states.append(STATE_NAMES.index(state))
+        elif option == b"minage":
+            self.min_age = options.number("ERR MINAGE must be a number of seconds")
+        elif option == b"maxage":
+            self.max_age = options.number("ERR MAXAGE must be a number of seconds")
+        elif option == b"minreturns":
+            self.returns = options.number("ERR MINRETURNS must be a non negative number")
+        elif option == b"header":
+            self.headers.append((options.word(), options.word()))
+        else:
+            return False
+        return True
+
+    def takes(self, node: Node, job: Job) -> bool:
+        """Whether ``job`` is one of them."""
+        if (
+            job.body is None
+            or (self.queues and job.queue not in self.queues)
+            or (self.states and job.state not in self.states)
+            or job.nacks + job.deliveries < self.returns
+        ):
+            return False
+        age = (node.now - job.ctime // 1_000_000) // 1000
+        if age < self.min_age or 0 <= self.max_age < age:
+            return False
+        return not self.headers or self._has_headers(node, job)
+
+    def _has_headers(self, node: Node, job: Job) -> bool:
+        trailer = node.store.trailers.of(job)
+        if trailer is None:
+            return False
+        there = list(zip(trailer.headers[::2], trailer.headers[1::2], strict=True))
+        return all(header in there for header in self.headers)
+
+
+def jscan(node: Node, client: Client, args: list[bytes]) -> None:
+    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
+    [MINRETURNS n] [HEADER name value] ... [REPLY all|id]."""
+    options = _Options(args)
+    wanted = _JobFilter()
+    whole = False
+    while (option := options.option()) is not None:
+        if option == b"reply":
             reply = options.word().lower()
             if reply not in (b"all", b"id"):
                 raise CommandError("ERR Invalid REPLY type, try ID or ALL")
             whole = reply == b"all"
-        else:
+        elif not wanted.read(option, options):
             raise CommandError(_BAD_OPTION)
-
-    def wanted(job: Job) -> bool:
-        return (
-            job.body is not None
-            and (queue is None or job.queue == queue)
-            and (not states or job.state in states)
-        )
-
     if options.busyloop:
         cursor, jobs = 0, node.store.jobs.values()
     else:
         most = MAX_WHOLE_JOBS if whole else MAX_IDS
         cursor, jobs = node.store.jobs.scan(options.cursor, min(options.count, most))
     found: list[Value] = [
-        describe(node, job) if whole else Simple(job.id) for job in jobs if wanted(job)
+        describe(node, job) if whole else Simple(job.id) for job in jobs if wanted.takes(node, job)
     ]
     client.out.append(encode([b"%d" % cursor, found], client.resp))

@@ -38,10 +38,12 @@ _GETJOB: Final = (
 )
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
-    "[MAXIDLE seconds]"
+    "[MAXIDLE seconds] [MATCH pattern]"
 )
 _JSCAN: Final = (
-    "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state [STATE state ...]] [REPLY all|id]"
+    "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
+    "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
+    "[HEADER name value [HEADER name value ...]] [REPLY all|id]"
 )
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
@@ -80,6 +82,8 @@ def _commands() -> list[Command[Node]]:
                 "Postpone the next delivery of a job by its retry time.", "jobs"),
         Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,
                 "Queue jobs that are not queued.", "jobs"),
+        Command("promote", -1, "write denyoom fast", jobs.promote, _IDS,
+                "Queue now what is delayed or pauses.", "jobs"),
         Command("dequeue", -1, "write fast", jobs.dequeue, _IDS,
                 "Take jobs out of their queue; they come back after their retry time.", "jobs"),
         Command("deljob", -1, "write fast", jobs.deljob, f"[BCAST] [FORCE] {_IDS}",

@@ -239,13 +239,14 @@ async def test_other_commands_go_on_while_somebody_waits() -> None:
 async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {
-            **dict.fromkeys(("ACKJOB", "NACK", "CANCEL", "QDEL", "REDRIVE"), b":1\r\n"),
+            **dict.fromkeys(("ACKJOB", "NACK", "CANCEL", "PROMOTE", "QDEL", "REDRIVE"), b":1\r\n"),
             **dict.fromkeys(("UPDATEJOB", "QSET"), b"+OK\r\n"),
         }
         assert await client.ack("D-1", "D-2", result="r") == 1
         assert await client.nack("D-1", delay=3, reason="why") == 1
         assert await client.dead("D-1", "D-2") == 1
         assert await client.cancel("D-1", "D-2") == 1
+        assert await client.promote("D-1", "D-2") == 1
         await client.update("D-1", body="new", delay=0, ttl=60, retry=5)
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
         await client.set_policy("q", ttl=0, retry=-1, replicate=2)
@@ -257,6 +258,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
             "NACK D-1 DELAY 3 REASON why",
             "NACK D-1 D-2 DEAD",
             "CANCEL D-1 D-2",
+            "PROMOTE D-1 D-2",
             "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5",
             "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
             "QSET q TTL 0 RETRY  REPLICATE 2",
@@ -286,8 +288,8 @@ async def test_policies_are_read() -> None:
 async def test_schedules_are_set_and_changed() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["CRON"] = [b"+OK\r\n"] * 4 + [b":1\r\n", b"+D-1\r\n"]
-        await client.set_schedule("s", "@every 10s", "q", "body")
-        await client.set_schedule(
+        await client.schedules.set("s", "@every 10s", "q", "body")
+        await client.schedules.set(
             *("s", "0 3 * * *", "q", b"body"),
             tz="Europe/Berlin",
             catchup=True,
@@ -295,10 +297,10 @@ async def test_schedules_are_set_and_changed() -> None:
             priority=3,
             headers={"a": "b"},
         )
-        await client.pause_schedule("s")
-        await client.resume_schedule("s")
-        assert await client.delete_schedule("s")
-        assert await client.run_schedule("s") == "D-1"
+        await client.schedules.pause("s")
+        await client.schedules.resume("s")
+        assert await client.schedules.delete("s")
+        assert await client.schedules.run("s") == "D-1"
         assert [b" ".join(command).decode() for command in node.seen[1:]] == [
             "CRON SET s @every 10s q body",
             "CRON SET s 0 3 * * * TZ Europe/Berlin CATCHUP q body RETRY 5 PRIORITY 3 HEADERS 1 a b",
@@ -323,7 +325,7 @@ async def test_schedules_are_read() -> None:
         common = ("s", "@daily", "UTC", "q")
         options = ("RETRY", "5")
         whole = Schedule(*common, b"body", options, True, False, 7, 9, "NOREPL")
-        assert await client.schedule("s") == whole
-        assert await client.schedule("other") is None
+        assert await client.schedules.get("s") == whole
+        assert await client.schedules.get("other") is None
         listed = Schedule(*common, None, options, True, False, 7, 9, "")
-        assert await client.schedules() == [listed]
+        assert await client.schedules.all() == [listed]

@@ -31,6 +31,11 @@ def test_a_timeout_of_addjob_that_is_not_positive_is_refused(timeout: float) -> 
         addjob("q", "b", timeout, None, None, None, None, None, False)
 
 
+def test_jscan_takes_ages_and_headers() -> None:
+    found = jscan(None, None, [], 5, 60, 2, {"a": "b"})
+    assert found == ["MINAGE", 5, "MAXAGE", 60, "MINRETURNS", 2, "HEADER", "a", "b"]
+
+
 def test_jscan_takes_several_states() -> None:
     assert jscan(10, "q", ["active", "queued"]) == [
         *("COUNT", 10, "QUEUE", "q", "STATE", "active", "STATE", "queued")

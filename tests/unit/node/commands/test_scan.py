@@ -174,3 +174,68 @@ def test_jscan_leaves_out_acknowledges_of_jobs_that_were_never_here(bench: Bench
     bench.node.store.jobs.put(unseen.id, unseen)
     assert walk(bench, "JSCAN") == [job]
     assert walk(bench, "JSCAN", "REPLY", "all") == [bench("SHOW", job)]
+
+
+def test_jobs_of_several_queues_are_found(bench: Bench) -> None:
+    ids = {queue: bench.add(queue) for queue in ("a", "b", "c")}
+    found = walk(bench, "JSCAN", "QUEUE", "a", "QUEUE", "c")
+    assert sorted(found) == sorted([ids["a"], ids["c"]])
+
+
+def test_jobs_are_found_by_their_age(bench: Bench) -> None:
+    old = bench.add()
+    bench.advance(100)
+    middle = bench.add()
+    bench.advance(50)
+    new = bench.add()
+    assert walk(bench, "JSCAN", "MINAGE", 100) == [old]
+    assert sorted(walk(bench, "JSCAN", "MAXAGE", 50)) == sorted([middle, new])
+    assert walk(bench, "JSCAN", "MINAGE", 50, "MAXAGE", 149) == [middle]
+    assert walk(bench, "JSCAN", "MAXAGE", 0) == [new]
+
+
+def test_jobs_are_found_by_how_often_they_came_back(bench: Bench) -> None:
+    never, once, twice = (bench.add("q", "body", "RETRY", 10) for _ in range(3))
+    bench.get_all()
+    bench("NACK", once, twice)
+    bench.get_all()
+    bench.advance(5)
+    bench("NACK", twice)
+    assert sorted(walk(bench, "JSCAN", "MINRETURNS", 1)) == sorted([once, twice])
+    assert walk(bench, "JSCAN", "MINRETURNS", 2) == [twice]
+    assert len(walk(bench, "JSCAN", "MINRETURNS", 0)) == 3
+    assert never in walk(bench, "JSCAN")
+
+
+def test_jobs_are_found_by_their_headers(bench: Bench) -> None:
+    bench.add()
+    first = bench.add("q", "b", "HEADERS", 2, "type", "a", "user", "x")
+    both = bench.add("q", "b", "HEADERS", 3, "type", "a", "user", "y", "type", "b")
+    assert sorted(walk(bench, "JSCAN", "HEADER", "type", "a")) == sorted([first, both])
+    assert walk(bench, "JSCAN", "HEADER", "type", "a", "HEADER", "type", "b") == [both]
+    assert walk(bench, "JSCAN", "HEADER", "TYPE", "a") == []
+    assert walk(bench, "JSCAN", "HEADER", "user", "type") == []
+
+
+def test_queues_are_found_by_a_pattern(bench: Bench) -> None:
+    for queue in ("mail.a", "mail.b", "sms"):
+        bench.add(queue)
+    assert sorted(walk(bench, "QSCAN", "MATCH", "mail.*")) == [b"mail.a", b"mail.b"]
+    assert walk(bench, "QSCAN", "MATCH", "sm[rst]", "MINLEN", 1) == [b"sms"]
+    assert walk(bench, "QSCAN", "MATCH", "") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("JSCAN", "MINAGE"),
+        ("JSCAN", "MINAGE", "-1"),
+        ("JSCAN", "MAXAGE", "x"),
+        ("JSCAN", "MINRETURNS", "-5"),
+        ("JSCAN", "HEADER", "name"),
+        ("QSCAN", "MATCH"),
+        ("QSCAN", "MATCH", "x" * 5_000),
+    ],
+)
+def test_filters_that_are_wrong_are_refused(bench: Bench, words: tuple[str, ...]) -> None:
+    assert bench.error(*words).startswith("ERR ")

@@ -287,6 +287,10 @@ class Commands:
         command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate)
         await self._control(*command, *requests.backoff(backoff))
 
+    async def purge(self, queue: Name) -> int:
+        """Cancel all that is queued (QPURGE); returns how many jobs."""
+        return integer(await self._control("QPURGE", queue))
+
     async def policy(self, queue: Name) -> replies.Policy | None:
         """The policy that applies to a queue (QGET); None: none does."""
         return replies.policy(await self._control("QGET", queue))

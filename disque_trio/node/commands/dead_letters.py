@@ -14,6 +14,7 @@ from disque_trio.node.commands.arguments import (
 from disque_trio.node.commands.jobs import answer_count
 from disque_trio.node.core.job import ACTIVE, UINT32_MAX
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.questions import REDRIVE
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.trailer import BY_WORKER
 from disque_trio.resp.ints import INT64_MAX, parse_int
@@ -132,4 +133,4 @@ def redrive(node: Node, client: Client, args: list[bytes]) -> None:
         i += 1
     if len(args[1]) + len(to) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
-    node.redrives.begin(client, args[1], to, most, ids)
+    node.sweeps.begin(client, REDRIVE, [args[1], to, *ids], most)

@@ -4,8 +4,11 @@ from itertools import islice
 
 from disque_trio.node.core.entries import job_entry
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.questions import PURGE
 from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
+from disque_trio.resp.ints import INT64_MAX
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError, misconf
@@ -53,6 +56,13 @@ def _describe(node: Node, queue: Queue) -> Value:
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.paused],
     ]  # fmt: skip
+
+
+def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
+    """QPURGE queue: cancel what is queued, on all nodes that can be reached; answers how many."""
+    if len(args[1]) > MAX_NAME_IN_FIELDS:
+        raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
+    node.sweeps.begin(client, PURGE, [args[1]], INT64_MAX)
 
 
 def pause(node: Node, client: Client, args: list[bytes]) -> None:

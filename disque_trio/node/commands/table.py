@@ -101,6 +101,8 @@ def _commands() -> list[Command[Node]]:
                 "How many jobs are queued.", "queues"),
         Command("qpeek", 3, "readonly", queues.qpeek, "queue count",
                 "Look at the first jobs of a queue (negative count: the last).", "queues"),
+        Command("qpurge", 2, "write fast", queues.qpurge, "queue",
+                "Cancel all that is queued, on all nodes.", "queues"),
         Command("qstat", 2, "readonly fast", queues.qstat, "queue",
                 "The state and the counters of a queue.", "queues"),
         Command("qscan", -1, "readonly", scan.qscan, _QSCAN,

@@ -29,6 +29,7 @@ from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors, first_id
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
+from disque_trio.protocol.fields import FieldsError
 from disque_trio.protocol.trailer import (
     BY_ATTEMPTS,
     BY_EXPIRY,
@@ -161,16 +162,22 @@ class DeadLetters:
 
     # ---- and back ---------------------------------------------------------------------------
 
-    def redrive(self, name: bytes, to: bytes, most: int, ids: list[bytes]) -> int:
-        """Send up to ``most`` jobs of the queue ``name`` back, in the order of the queue.
+    def redrive(self, texts: list[bytes], most: int) -> int:
+        """Send up to ``most`` jobs of a queue back, in the order of the queue.
 
         Args:
-            to: the queue that they go to; empty: each where it came from.
-            ids: of the jobs that are to go; none: any.
+            texts: the name of the queue; that which they go to, empty: each where it came from; and
+                the ids of the jobs that are to go, none: any.
 
         Returns:
             how many went. Those stay that came from nowhere, or from a queue that takes no jobs.
+
+        Raises:
+            FieldsError: there are too few texts.
         """
+        if len(texts) < 2:
+            raise FieldsError("a REDRIVE without queues")
+        name, to, *ids = texts
         queue = self._store.queues.by_name.get(name)
         if queue is None:
             return 0

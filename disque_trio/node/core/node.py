@@ -30,13 +30,13 @@ from disque_trio.node.core.placement import Placement
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queues import Queues
-from disque_trio.node.core.redrives import Redrives
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.sharing import Sharing
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.sweeps import Sweeps
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.timers import sooner
 from disque_trio.node.core.tombstones import Tombstones
@@ -80,7 +80,7 @@ class Node(Machine):
         replicas: who may hold the jobs. store: the jobs. deliveries: gives them to clients.
         exports: the jobs that other nodes want. federation: moves jobs to their consumers.
         replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
-        dead_letters: what becomes of jobs that nobody could process. redrives: their way back.
+        dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
         questions: what other nodes were asked. ticks: adds the jobs of schedules.
         job_waits: who waits for the end of jobs. updates: changes jobs. bad_packets: malformed
             ones of other nodes.
@@ -140,7 +140,7 @@ class Node(Machine):
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
         self.deliveries = Deliveries(self, store, federation)
-        self.redrives = Redrives(self, letters, questions, peers)
+        self.sweeps = Sweeps(self, store, ack_gc, letters, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
         admissions = self.admissions = Admissions(store, replication, questions, peers)
         self.claims = Claims(
@@ -226,7 +226,7 @@ class Node(Machine):
         """Do what is on the ``agenda`` at ``now``."""
         agenda.at = 0
         self.questions.end_due(now)
-        self.redrives.do_slice()
+        self.sweeps.do_slice()
         self.claims.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
@@ -389,7 +389,7 @@ class Node(Machine):
         self.claims.flush()
         self.admissions.flush()
         self.replication.flush()
-        self.redrives.flush()
+        self.sweeps.flush()
         self.questions.flush()
         self.job_waits.flush()
         self.updates.flush()

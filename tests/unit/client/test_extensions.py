@@ -239,7 +239,9 @@ async def test_other_commands_go_on_while_somebody_waits() -> None:
 async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {
-            **dict.fromkeys(("ACKJOB", "NACK", "CANCEL", "PROMOTE", "QDEL", "REDRIVE"), b":1\r\n"),
+            **dict.fromkeys(
+                ("ACKJOB", "NACK", "CANCEL", "PROMOTE", "QDEL", "QPURGE", "REDRIVE"), b":1\r\n"
+            ),
             **dict.fromkeys(("UPDATEJOB", "QSET"), b"+OK\r\n"),
         }
         assert await client.ack("D-1", "D-2", result="r") == 1
@@ -251,6 +253,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
         await client.set_policy("q", ttl=0, retry=-1, replicate=2)
         assert await client.delete_policy("q")
+        assert await client.purge("q") == 1
         assert await client.redrive("dead") == 1
         assert await client.redrive("dead", to="mail", count=5, ids=["D-1", "D-2"]) == 1
         assert [b" ".join(command).decode() for command in node.seen[1:]] == [
@@ -263,6 +266,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
             "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
             "QSET q TTL 0 RETRY  REPLICATE 2",
             "QDEL q",
+            "QPURGE q",
             "REDRIVE dead",
             "REDRIVE dead TO mail COUNT 5 MATCH D-1 D-2",
         ]

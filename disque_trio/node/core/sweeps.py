@@ -1,0 +1,198 @@
+"""Does something with the jobs of a queue on all nodes: REDRIVE, QPURGE.
+
+That is done a slice at a time, first here, then on one node after the other that can be reached.
+Clients are served in between.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Final, TypeAlias
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
+from disque_trio.node.core.ack_gc import AckGc
+from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.questions import PURGE, REDRIVE, Question, Questions
+from disque_trio.node.core.store import JobStore
+from disque_trio.protocol.fields import (
+    Field,
+    FieldsError,
+    number_of,
+    pack_number,
+    pack_texts,
+    unpack_number,
+    unpack_texts,
+)
+from disque_trio.protocol.trailer import CANCELLED, Ending
+from disque_trio.resp.reply import integer
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.machine import Machine
+
+SLICE: Final = 100  # jobs
+PATIENCE: Final = 5_000  # ms for a node to do a slice
+
+# Types of fields.
+_TEXTS: Final = 2
+_MOST: Final = 3
+_DONE: Final = 4
+
+# Does it with so many jobs at most; the texts say with which, and how. Returns how many it were.
+Work: TypeAlias = Callable[[list[bytes], int], int]
+
+
+class Sweep(Pending):
+    """The pending reply of a command about the jobs of a queue.
+
+    Attributes:
+        kind: of the work. texts: say with which jobs, and how.
+        left: how many more it may be. done: how many it were.
+        nodes: ids of the other nodes that have not been asked.
+    """
+
+    __slots__ = ("done", "kind", "left", "nodes", "texts")
+
+    def __init__(
+        self, client: Client, kind: int, texts: list[bytes], left: int, nodes: list[bytes]
+    ) -> None:
+        super().__init__(client, None)
+        self.kind = kind
+        self.texts = texts
+        self.left = left
+        self.done = 0
+        self.nodes = nodes
+
+    def most(self) -> int:
+        """How many may come next."""
+        return min(self.left, SLICE)
+
+
+class Sweeps:
+    """The sweeps of one node that are under way.
+
+    Args:
+        machine: hands the replies out.
+        store: the jobs. ack_gc: ends them. letters: sends dead letters back.
+        questions: ask other nodes to do theirs.
+        peers: the rest of the cluster.
+
+    Attributes:
+        waiting: those that have work to do on this node; the first one is next.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: JobStore,
+        ack_gc: AckGc,
+        letters: DeadLetters,
+        questions: Questions,
+        peers: Peers,
+    ) -> None:
+        self.waiting: deque[Sweep] = deque()
+        self._asked: dict[int, Sweep] = {}  # by the number of the question
+        self._machine = machine
+        self._store = store
+        self._ack_gc = ack_gc
+        self._questions = questions
+        self._peers = peers
+        self._works: dict[int, Work] = {REDRIVE: letters.redrive, PURGE: self._purge}
+        for kind, work in self._works.items():
+            questions.answerers[kind] = partial(self._answer, work)
+
+    def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
+        """Do the work ``kind`` with up to ``most`` jobs; ``client`` gets how many it were."""
+        sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
+        client.line_up(sweep)
+        self._wait(sweep)
+
+    def do_slice(self) -> None:
+        """Do a slice of the first one that waits, if one does."""
+        if not self.waiting:
+            return
+        sweep = self.waiting.popleft()
+        most = sweep.most()
+        done = self._works[sweep.kind](sweep.texts, most)
+        self._note_done(sweep, done)
+        if done == most and sweep.left:
+            self._wait(sweep)
+        else:
+            self._ask_next(sweep)
+
+    def _wait(self, sweep: Sweep) -> None:
+        """Do a slice of ``sweep`` when those before it have had theirs."""
+        self.waiting.append(sweep)
+        self._questions.agenda.call(self._machine.now)
+
+    def _note_done(self, sweep: Sweep, done: int) -> None:
+        sweep.done += done
+        sweep.left -= done
+
+    def _ask_next(self, sweep: Sweep) -> None:
+        """Ask the next node for its share, or answer if there is none."""
+        while sweep.left and sweep.nodes:
+            if self._ask(sweep, sweep.nodes[0]):
+                return
+            sweep.nodes.pop(0)
+        sweep.reply = integer(sweep.done)
+        self._machine.answered.append(sweep)
+
+    def _ask(self, sweep: Sweep, node: bytes) -> bool:
+        """Ask ``node`` for the next slice. Returns False if it cannot be asked."""
+        fields: list[Field] = [
+            (_TEXTS, pack_texts(sweep.texts)),
+            (_MOST, pack_number(sweep.most())),
+        ]
+        question = self._questions.ask(sweep.kind, fields, [node], PATIENCE, self._heard)
+        if question.over:
+            return False
+        self._asked[question.number] = sweep
+        return True
+
+    def _heard(self, question: Question) -> None:
+        """A node has done a slice, or did not answer."""
+        sweep = self._asked.pop(question.number, None)
+        if sweep is None:
+            return
+        most = sweep.most()
+        done = 0
+        for fields in question.answers.values():
+            done = min(number_of(fields, _DONE), most)
+        self._note_done(sweep, done)
+        if done < most:
+            sweep.nodes.pop(0)
+        self._ask_next(sweep)
+
+    def _answer(self, work: Work, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Do a slice for another node. Raises FieldsError."""
+        texts: list[bytes] = []
+        most = 0
+        for type, value in fields:
+            if type == _TEXTS:
+                texts = unpack_texts(value)
+            elif type == _MOST:
+                most = min(unpack_number(value), SLICE)
+        done = 0 if self._machine.write_problem else work(texts, most)
+        return [(_DONE, pack_number(done))]
+
+    def flush(self) -> None:
+        """All jobs are forgotten: answer what was done until now."""
+        for sweep in [*self.waiting, *self._asked.values()]:
+            sweep.reply = integer(sweep.done)
+            self._machine.answered.append(sweep)
+        self.waiting.clear()
+        self._asked.clear()
+
+    def _purge(self, texts: list[bytes], most: int) -> int:
+        """Cancel the first jobs in the queue ``texts[0]``, up to ``most``; returns how many. Raises
+        FieldsError."""
+        if len(texts) != 1:
+            raise FieldsError("a QPURGE without a queue")
+        queue = self._store.queues.by_name.get(texts[0])
+        if queue is None:
+            return 0
+        jobs = list(islice(queue.first_to_last(), most))
+        for job in jobs:
+            self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
+        return len(jobs)

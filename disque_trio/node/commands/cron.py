@@ -51,6 +51,8 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
     options = AddOptions(_addjob(schedule))
     if options.key or options.at >= 0:
         raise CommandError("ERR UNIQUE and AT are not for schedules: each tick is added once")
+    if options.retry == 0 and options.repl != 1:
+        raise CommandError("ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1")
     if not times.next(node.now):
         raise CommandError("ERR these times never come")
     old = node.ticks.schedules.named(name)

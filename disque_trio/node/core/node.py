@@ -270,7 +270,7 @@ class Node(Machine):
         self.now = now
         self.federation.cron(now)
         self.policy_sharing.cron(now)
-        self.ticks.sharing.cron(now)
+        self.ticks.cron(now)
         self.queues.evict_idle()
         self.store.jobs.tidy(TIDIED)
         self.store.outcomes.cron(now)

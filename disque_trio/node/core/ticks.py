@@ -3,8 +3,10 @@
 Each tick has one node that adds its job: the first by a number made of the name of the schedule and
 the id of the node, among those that reach each other. The next one does it if it has not heard
 for ``STAGGER`` that it is done, and so on. All of them add the same: the job has a key (UNIQUE)
-made of the schedule and the time, so that it is there once as long as a majority is, and once on
-each side of a partition else (ANYWAY).
+made of the schedule and the time.
+
+Where the nodes cannot agree on the key it is added nevertheless (ANYWAY), if all that are away now
+were already when the time came. Else one of them may have added it just before it was lost.
 """
 
 from collections.abc import Callable
@@ -35,6 +37,7 @@ MOST_BEFORE: Final = 10  # nodes that one waits for
 GRACE: Final = 60_000  # ms after which a tick that nobody added counts as missed
 RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
+LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
 COPIES: Final = 3  # that ADDJOB makes by itself in a cluster that is large enough
 MOST: Final = 100  # schedules that are looked at in a turn
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
@@ -114,6 +117,9 @@ class Ticks:
         )
         self.sharing.heard = self._look_again
         self.due: i64 = 0
+        self._from: i64 = 0  # when this node begins to add jobs
+        self._left: i64 = 0  # when another one was lost, or this one began
+        self._reachable: list[bytes] = []
         self.total = 0
         self.missed = 0
         self._machine = machine
@@ -140,9 +146,36 @@ class Ticks:
 
     # ---- what is due ----------------------------------------------------------------------------
 
+    def cron(self, now: int) -> None:
+        """Compare with other nodes, and see who is there."""
+        self.sharing.cron(now)
+        self._look_around(now)
+
+    def _look_around(self, now: int) -> None:
+        """See who is there."""
+        if self._machine.loading:
+            return  # nobody is linked before that is done
+        reachable = self._peers.reachable
+        if not self._from:
+            self._left = now
+            self._from = now + LINK_TIME if self._peers.size > 1 else now
+        if not self.schedules.count:
+            return
+        if reachable is not self._reachable:
+            if not set(self._reachable) <= set(reachable):
+                self._left = now
+            self._reachable = reachable
+        for id in reachable:
+            if not self._peers.linked(id):
+                self._left = now  # it may be dead, which nobody knows yet
+
     def go_on(self, now: int) -> None:
         """Do what is due at ``now``, or a part of it if it is much."""
         if not self.due or now < self.due:
+            return
+        self._look_around(now)
+        if now < self._from:
+            self.due = self._from
             return
         queue = self._queue
         if len(queue) > 2 * len(self._plans) + MOST:
@@ -225,9 +258,13 @@ class Ticks:
         assert command is not None
         key = b"%b@%d" % (schedule.name, plan.tick)
         args = [b"ADDJOB", schedule.queue, schedule.body, _TIMEOUT, *schedule.options]
-        args += [b"UNIQUE", key, b"FOR", b"%d" % KEPT, b"ANYWAY"]
+        args += [b"UNIQUE", key, b"FOR", b"%d" % KEPT]
+        if plan.tick > self._left:
+            args.append(b"ANYWAY")
         if not plan.copies and self._may_have_fewer(schedule):
-            plan.copies = min(self._peers.room(False) + 1, COPIES)
+            peers = self._peers
+            linked = sum([peers.linked(id) for id in peers.reachable])
+            plan.copies = min(linked, peers.room(False), COPIES - 1) + 1
         if 0 < plan.copies < COPIES:
             args += [b"REPLICATE", b"%d" % plan.copies]
         client = plan.client = Client(0)
@@ -271,7 +308,7 @@ class Ticks:
             else:
                 plan.problem = reply[1:].rstrip().decode("utf-8", "replace")
                 plan.at = now + RETRY
-                if plan.copies > 1 and reply[:7] == b"-NOREPL":
+                if plan.copies > 1 and reply[:7] in (b"-NOREPL", b"-NOUNIQ"):
                     plan.copies -= 1  # a node is away, and this one does not know it yet
                     plan.at = now
             self._line_up(plan)

@@ -5,7 +5,8 @@ from zlib import crc32
 import pytest
 
 from disque_trio.node.core.schedule_words import format_file, parse_file
-from disque_trio.node.core.ticks import GRACE, RETRY, STAGGER
+from disque_trio.node.core.ticks import GRACE, LINK_TIME, RETRY, STAGGER
+from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
 
@@ -125,7 +126,7 @@ def test_as_many_copies_as_the_schedule_says_are_made_or_none(mesh: Mesh) -> Non
     mesh.advance(2 * MINUTE)
     assert sum(bench.number_queued() for bench in mesh.nodes) == 0
     problems = [str(fields(bench).get(b"problem")) for bench in mesh.nodes[:2]]
-    assert any("NOREPL" in problem for problem in problems)
+    assert any("NOREPL" in problem or "NOUNIQ" in problem for problem in problems)
 
 
 def test_a_partition_adds_one_job_on_each_side(mesh: Mesh) -> None:
@@ -142,6 +143,45 @@ def test_a_partition_adds_one_job_on_each_side(mesh: Mesh) -> None:
         peers.reachable = sorted(peers.everyone())
     mesh.advance(30)
     assert jobs(mesh) == 3  # that of the next minute
+
+
+def test_what_a_node_that_was_lost_may_have_added_is_not_added_anyway() -> None:
+    mesh = Mesh(2)
+    mesh.advance(1)
+    put(mesh, "@every 60s", "q", "body", index=1)
+    mesh.advance(LINK_TIME / 1000)
+    node = mesh[1].node
+    asked: list[list[bytes]] = []
+
+    def handler(node: object, client: Client, args: list[bytes]) -> None:
+        asked.append(args)
+        client.out.append(b"-NOUNIQ\r\n")
+
+    command = node.find_command(b"addjob")
+    assert command is not None
+    command.handler = handler
+    mesh.isolate(0)
+    tick = (mesh[1].now // 60_000 + 1) * 60_000
+    mesh.advance((tick + 500 - mesh[1].now) / 1000)
+    mesh.peers[1].reachable = []  # it was lost before that, and this is known now
+    node.cron(mesh[1].now)
+    mesh.advance(50)
+    assert len(asked) > 5
+    assert not any(b"ANYWAY" in args for args in asked)
+    mesh.advance(10)
+    asked.clear()
+    mesh.advance(10)
+    assert asked
+    assert all(b"ANYWAY" in args for args in asked)
+
+
+def test_a_node_that_has_just_started_waits_for_the_others() -> None:
+    late = Mesh(3, seed=9)
+    late.isolate(0)
+    late.peers[0].reachable = []
+    put(late, "@every 1s", "q", "body", "REPLICATE", 1)
+    late.advance(LINK_TIME / 1000 - 1)
+    assert late[0].info("stats")["total_ticks"] == "0"
 
 
 def test_a_node_that_leaves_lets_the_others_do_it(mesh: Mesh) -> None:
@@ -265,8 +305,9 @@ def test_many_schedules_are_looked_at_in_parts(bench: Bench) -> None:
 
 def test_all_jobs_may_be_forgotten_while_one_is_being_added(mesh: Mesh) -> None:
     put(mesh, "@every 10s", "q", "body", "REPLICATE", 3)
+    mesh.advance(LINK_TIME / 1000)
     node = mesh[first(mesh)]
-    node.now = mesh[0].now + 10_000
+    node.now = (node.now // 10_000 + 1) * 10_000
     node.node.tick(node.now)
     assert node.node.ticks.adding
     node.node.flush()
@@ -298,3 +339,10 @@ def test_no_tick_is_added_twice_or_forgotten_while_packets_are_lost(seed: int) -
     }
     assert len({key for key, _ in found}) == 6
     assert len(found) == 6
+
+
+def test_the_event_log_says_which_schedule_added_a_job(bench: Bench) -> None:
+    bench.node.notes.eventing = True
+    bench("CRON", "SET", "s", "@every 10s", "q", "body")
+    advance(bench, 10)
+    assert "cron:s" in bench.node.notes.events

@@ -159,6 +159,8 @@ class Ticks:
         if not self._from:
             self._left = now
             self._from = now + LINK_TIME if self._peers.size > 1 else now
+        elif self._from > now + LINK_TIME:
+            self._from = self._left = now  # the clock was set back
         if not self.schedules.count:
             return
         if reachable is not self._reachable:

@@ -184,6 +184,17 @@ def test_a_node_that_has_just_started_waits_for_the_others() -> None:
     assert late[0].info("stats")["total_ticks"] == "0"
 
 
+def test_a_clock_that_was_set_back_while_nodes_start_does_not_keep_them_waiting() -> None:
+    mesh = Mesh(2)
+    put(mesh, "@every 10s", "q", "body")
+    mesh.advance(1)
+    for bench in mesh.nodes:
+        bench.now -= 3_600_000
+    put(mesh, "@every 10s", "q", "body")
+    mesh.advance(25)
+    assert jobs(mesh) == 2
+
+
 def test_a_node_that_leaves_lets_the_others_do_it(mesh: Mesh) -> None:
     put(mesh, "@every 10s", "q", "body", "REPLICATE", 1)
     mesh[first(mesh)]("CLUSTER", "LEAVING", "yes")

@@ -267,6 +267,7 @@ class Commands:
         ttl: int | None = None,
         retry: int | None = None,
         replicate: int | None = None,
+        maxlen: int | None = None,
     ) -> None:
         """Set options of the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
 
@@ -276,7 +277,7 @@ class Commands:
             attempts: how often a job is delivered before it goes to the queue ``dead``.
             backoff: the shortest and the longest pause before a job is queued again, s.
             dead_ttl: how long a dead letter lives, s.
-            ttl, retry, replicate: what ``add`` takes where it is not told.
+            ttl, retry, replicate, maxlen: what ``add`` takes where it is not told.
 
         Raises:
             NoExtError: a node of the cluster does not know this.
@@ -284,7 +285,7 @@ class Commands:
         command: list[Argument] = ["QSET", queue]
         command += requests.options(ATTEMPTS=attempts, DEAD=dead, DEADTTL=dead_ttl)
         again = "" if retry is not None and retry < 0 else retry
-        command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate)
+        command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate, MAXLEN=maxlen)
         await self._control(*command, *requests.backoff(backoff))
 
     async def purge(self, queue: Name) -> int:

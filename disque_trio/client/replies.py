@@ -39,7 +39,7 @@ class Policy:
         attempts: deliveries before a job goes to the dead letters. dead: the queue of these.
         backoff: shortest and longest pause before a job is queued again.
         dead_ttl: how long a dead letter lives.
-        ttl, retry, replicate: what ADDJOB takes where it is not told.
+        ttl, retry, replicate, maxlen: what ADDJOB takes where it is not told.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Policy:
     ttl: int | None = None
     retry: int | None = None
     replicate: int | None = None
+    maxlen: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,7 @@ def policy(reply: Reply) -> Policy | None:
         number("ttl"),
         number("retry"),
         number("replicate"),
+        number("maxlen"),
     )
 
 

@@ -196,6 +196,9 @@ def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
             "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
             f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
         )
+    if policy.maxlen and not options.maxlen:
+        options.maxlen = policy.maxlen
+        options.plain = False
     if not options.ttl:
         options.ttl = policy.ttl
         if 0 < policy.ttl <= delay:

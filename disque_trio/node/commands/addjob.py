@@ -34,7 +34,6 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     policy of the queue says, if there is one.
     """
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
-    plain = options.plain
     delay = 0  # s, as all but the queue of this node know it
     if wait := options.delay:
         if wait < 0:
@@ -42,6 +41,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         delay = (wait + 999) // 1000
     if node.policies.count:
         options = follow(node.policies.of(args[1]), options, delay)
+    plain = options.plain
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:
         require_extensions(node)

@@ -47,7 +47,7 @@ _JSCAN: Final = (
 )
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
-    "[RETRY seconds] [REPLICATE count]"
+    "[RETRY seconds] [REPLICATE count] [MAXLEN count]"
 )
 _CRON: Final = (
     "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "

@@ -66,10 +66,8 @@ class Node(Machine):
     Args:
         id: 40 lower-case hex characters.
         commands: the command table, names in lower case.
-        host: what is around the state machine (see ``host``).
-        peers: the rest of the cluster.
-        entropy: gives so many random bytes, for job ids.
-        rng: for times that are spread on purpose.
+        host: what is around the state machine (see ``host``). peers: the rest of the cluster.
+        entropy: gives so many random bytes, for job ids. rng: for times that are spread on purpose.
         clock: monotonic ns, for the durations that SLOWLOG and commandstats show.
         maxmemory: bytes of jobs and queues, 0: no limit.
         packets: makes this node's packets; whoever knows the port sets it there.
@@ -313,6 +311,8 @@ class Node(Machine):
         for option in request[4:]:
             if len(option) == 6 and option.lower() == b"maxlen":
                 overlaps = False
+        if self.policies.count and len(request) > 1 and self.policies.of(request[1]).maxlen:
+            overlaps = False
         return overlaps
 
     # ---- the append-only file -----------------------------------------------------------------

@@ -39,6 +39,7 @@ _DEAD_TTL: Final = 9
 _TTL: Final = 10
 _RETRY: Final = 11
 _REPLICATE: Final = 12
+_MAXLEN: Final = 20
 
 
 class Policy(Shared):
@@ -51,6 +52,7 @@ class Policy(Shared):
         backoff_min, backoff_max: ms of the pauses before a job is queued again, 0: none.
         dead_ttl: s that a dead letter lives, 0: not set.
         ttl: s, 0: not set. retry: s, -1: not set. replicate: copies, 0: not set.
+        maxlen: jobs that may be queued on all nodes together, 0: any number.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -63,6 +65,7 @@ class Policy(Shared):
         self.ttl = 0
         self.retry = -1
         self.replicate = 0
+        self.maxlen = 0
 
     def copy(self) -> "Policy":
         """A policy with the same name and options."""
@@ -75,6 +78,7 @@ class Policy(Shared):
         other.ttl = self.ttl
         other.retry = self.retry
         other.replicate = self.replicate
+        other.maxlen = self.maxlen
         return other
 
     def is_pattern(self) -> bool:
@@ -112,6 +116,7 @@ class Policy(Shared):
             (_DEAD_TTL, self.dead_ttl),
             (_TTL, self.ttl),
             (_REPLICATE, self.replicate),
+            (_MAXLEN, self.maxlen),
         ):
             if value:
                 fields.append((type, pack_number(value)))
@@ -212,6 +217,7 @@ class Policies(Versions[Policy]):
         policy.ttl = number_in(values, _TTL, 0, MAX_MILLISECONDS)
         policy.retry = number_in(values, _RETRY, -1, MAX_MILLISECONDS)
         policy.replicate = number_in(values, _REPLICATE, 0, MAX_MILLISECONDS)
+        policy.maxlen = number_in(values, _MAXLEN, 0, MAX_MILLISECONDS)
         problem = policy.problem()
         if problem or len(policy.dead) > MAX_NAME:
             raise FieldsError("the options of a policy: " + problem)

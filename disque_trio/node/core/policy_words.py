@@ -72,6 +72,8 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         policy.retry = _number("RETRY", value, -1, MAX_VALUE)
     elif option == b"REPLICATE":
         policy.replicate = _number("REPLICATE", value, 0, MAX_REPLICATE)
+    elif option == b"MAXLEN":
+        policy.maxlen = _number("MAXLEN", value, 0, MAX_VALUE)
     else:
         raise SharedError("syntax error")
 
@@ -119,6 +121,8 @@ def describe(policy: Policy) -> dict[bytes, Value]:
         found[b"retry"] = policy.retry
     if policy.replicate:
         found[b"replicate"] = policy.replicate
+    if policy.maxlen:
+        found[b"maxlen"] = policy.maxlen
     return found
 
 

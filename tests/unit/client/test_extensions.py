@@ -251,7 +251,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
         assert await client.promote("D-1", "D-2") == 1
         await client.update("D-1", body="new", delay=0, ttl=60, retry=5)
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
-        await client.set_policy("q", ttl=0, retry=-1, replicate=2)
+        await client.set_policy("q", ttl=0, retry=-1, replicate=2, maxlen=9)
         assert await client.delete_policy("q")
         assert await client.purge("q") == 1
         assert await client.redrive("dead") == 1
@@ -264,7 +264,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
             "PROMOTE D-1 D-2",
             "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5",
             "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
-            "QSET q TTL 0 RETRY  REPLICATE 2",
+            "QSET q TTL 0 RETRY  REPLICATE 2 MAXLEN 9",
             "QDEL q",
             "QPURGE q",
             "REDRIVE dead",
@@ -276,9 +276,9 @@ async def test_policies_are_read() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         fields = [
             b"name", b"mail.*", b"attempts", 3, b"dead", b"dead", b"backoff", [b"0.5", b"60"],
-            b"deadttl", 9, b"ttl", 8, b"retry", 0, b"replicate", 2,
+            b"deadttl", 9, b"ttl", 8, b"retry", 0, b"replicate", 2, b"maxlen", 7,
         ]  # fmt: skip
-        policy = Policy("mail.*", 3, "dead", (0.5, 60.0), 9, 8, 0, 2)
+        policy = Policy("mail.*", 3, "dead", (0.5, 60.0), 9, 8, 0, 2, 7)
         node.answers["QGET"] = [
             bulk(*fields),
             b"*-1\r\n",

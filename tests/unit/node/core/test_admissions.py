@@ -261,3 +261,36 @@ def test_a_name_that_fits_into_no_packet_is_looked_up_here(mesh: Mesh) -> None:
     ask(mesh[0], "MAXLEN", 1, *ONE, queue=longest)
     assert len(mesh.moving) == 2
     assert max(len(packet) for _, _, packet in mesh.moving) <= bus.MAX_CONTROL_PACKET
+
+
+def test_the_policy_of_a_queue_may_say_it(mesh: Mesh) -> None:
+    assert mesh[2]("QSET", "q", "MAXLEN", 2) == b"OK"
+    mesh.settle()
+    assert [tried(mesh, index, *ONE) for index in (0, 1, 0, 1)] == ["id", "id", "MAXLEN", "MAXLEN"]
+    assert tried(mesh, 0, *ONE, "MAXLEN", 3) == "id"
+    mesh.advance(1)
+    (id,) = mesh[1].get_all()
+    mesh[1]("ACKJOB", id)
+    mesh.settle()
+    assert tried(mesh, 1, *ONE) == "MAXLEN"
+    mesh[0]("QSET", "q", "MAXLEN", 0)
+    mesh.settle()
+    assert tried(mesh, 1, *ONE) == "id"
+    assert memory_is_right(mesh)
+
+
+def test_on_one_node_the_policy_counts_too(bench: Bench) -> None:
+    bench("QSET", "mail.*", "MAXLEN", 1)
+    bench.add("mail.a")
+    assert bench.error("ADDJOB", "mail.a", "body", 0).startswith("MAXLEN")
+    bench.add("mail.b")
+    bench.add("sms")
+    bench.add("sms")
+
+
+def test_jobs_that_are_sent_at_once_see_each_other_where_the_policy_counts(mesh: Mesh) -> None:
+    mesh[0]("QSET", "q", "MAXLEN", 2)
+    mesh.settle()
+    assert not mesh[0].node.may_overlap([b"ADDJOB", b"q", b"body", b"0"])
+    assert mesh[0].node.may_overlap([b"ADDJOB", b"other", b"body", b"0"])
+    assert mesh[0].node.may_overlap([b"addjob"])

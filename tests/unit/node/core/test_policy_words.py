@@ -29,6 +29,7 @@ def entries(draw: st.DrawFn) -> Parts:
     policy.dead = draw(NAMES.filter(lambda dead: dead != name) | st.just(b""))
     policy.retry = draw(st.just(-1) | st.integers(1, 2**32 - 1))
     policy.replicate = draw(st.integers(0, 65_535))
+    policy.maxlen = draw(NUMBERS)
     times = sorted((draw(st.integers(1, 10**9)), draw(st.integers(1, 10**9))))
     policy.backoff_min, policy.backoff_max = draw(st.sampled_from([(0, 0), tuple(times)]))
     return name, policy, clock, node, 0

@@ -39,7 +39,7 @@ RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
 LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
 COPIES: Final = 3  # that ADDJOB makes by itself in a cluster that is large enough
-MOST: Final = 100  # schedules that are looked at in a turn
+MOST: Final = 20  # schedules that are looked at in a turn
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
 
 
@@ -50,6 +50,7 @@ class Plan:
         entry: what is known of the schedule. times: its ticks; None: they cannot be computed.
         tick: the one that is next, ms since the epoch; 0: none.
         at: when there is something to do for it, ms; 0: never.
+        lined_up: the ``at`` that is in the queue of what is to be done.
         seen: when this node first saw that a tick has come which nobody has added yet, ms; 0: none
             has.
         problem: why the last try to add a job failed, or why there are no times; empty: it did not.
@@ -57,13 +58,14 @@ class Plan:
         copies: of the job, where there are fewer than usual; 0: as many as ADDJOB makes.
     """
 
-    __slots__ = ("at", "client", "copies", "entry", "problem", "seen", "tick", "times")
+    __slots__ = ("at", "client", "copies", "entry", "lined_up", "problem", "seen", "tick", "times")
 
     def __init__(self, entry: Entry[Schedule], schedule: Schedule) -> None:
         self.entry = entry
         self.times: Times | None = None
         self.tick = 0
         self.at = 0
+        self.lined_up = 0
         self.seen = 0
         self.problem = ""
         self.client: Client | None = None
@@ -181,7 +183,7 @@ class Ticks:
             return
         queue = self._queue
         if len(queue) > 2 * len(self._plans) + MOST:
-            queue[:] = sorted((p.at, name) for name, p in self._plans.items() if p.at)
+            queue[:] = sorted((p.lined_up, name) for name, p in self._plans.items() if p.lined_up)
         names = list(self._changed)[:MOST]
         for name in names:
             del self._changed[name]
@@ -192,6 +194,7 @@ class Ticks:
             plan = self._plans.get(name)
             if plan is not None and plan.at == at and plan.client is None:
                 left -= 1
+                plan.lined_up = 0
                 self._act(plan, now)
                 self._line_up(plan)
         self.due = now if self._changed else queue[0][0] if queue else 0
@@ -211,7 +214,8 @@ class Ticks:
         self._line_up(plan)
 
     def _line_up(self, plan: Plan) -> None:
-        if plan.at and plan.client is None:
+        if plan.at and plan.client is None and plan.at != plan.lined_up:
+            plan.lined_up = plan.at
             heappush(self._queue, (plan.at, plan.entry.name))
 
     def _act(self, plan: Plan, now: int) -> None:

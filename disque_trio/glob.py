@@ -18,7 +18,12 @@ def glob_match(pattern: bytes, value: bytes, *, ignore_case: bool = False) -> bo
     if ignore_case:
         pattern = pattern.lower()
         value = value.lower()
-    return re.fullmatch(glob_expression(pattern), value, re.DOTALL) is not None
+    return compile_glob(pattern).fullmatch(value) is not None
+
+
+def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
+    """What matches the whole of a value (``fullmatch``) where ``glob_match`` says that it does."""
+    return re.compile(glob_expression(pattern), re.DOTALL)
 
 
 def is_glob(pattern: bytes) -> bool:

@@ -17,8 +17,8 @@ from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import parse_timeout
 from disque_trio.respserver.commands.info import human
 
-DEFAULT_REPLICATE: Final = 3
 # Those of ``job``. Compiled, a constant of another module is looked up.
+DEFAULT_REPLICATE: Final = 3
 DEFAULT_TTL: Final = 86_400
 DEFAULT_RETRY: Final = 300
 MAX_TRAILER: Final = 1 << 20  # bytes of all that the options put into one

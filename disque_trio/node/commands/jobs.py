@@ -7,7 +7,7 @@ from typing import Final
 from disque_trio.eventlog import schema
 from disque_trio.node.commands.arguments import BAD_ID, check_ids, find_job, find_jobs
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
-from disque_trio.node.core.contents import is_delivered
+from disque_trio.node.core.contents import first_due, is_delivered
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
     WITH_HEADERS,
@@ -222,7 +222,7 @@ def _promote(node: Node, ids: list[bytes]) -> int:
     queued = 0
     for job in find_jobs(node, ids):
         # A holder knows no other way to tell a job that is delayed from one that a worker has.
-        delayed = job.delay and job.ctime // 1_000_000 + job.delay * 1000 > node.now
+        delayed = job.delay and first_due(job) > node.now
         if (
             job.state == ACTIVE
             and (job.flags & FLAG_PAUSED or (delayed and not is_delivered(job)))

@@ -7,7 +7,7 @@ the walk comes exactly once.
 import re
 from typing import Final
 
-from disque_trio.glob import glob_expression
+from disque_trio.glob import compile_glob
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.job import STATE_NAMES, Job
 from disque_trio.node.core.node import Node
@@ -85,7 +85,7 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]
     [MATCH pattern]."""
     options = _Options(args)
-    pattern: bytes | None = None
+    match: re.Pattern[bytes] | None = None
     minlen = -1
     maxlen = -1
     import_rate = -1
@@ -104,6 +104,7 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
             pattern = options.word()
             if len(pattern) > MAX_PATTERN:
                 raise CommandError(f"ERR MATCH pattern may have {MAX_PATTERN} bytes")
+            match = compile_glob(pattern)
         else:
             raise CommandError(_BAD_OPTION)
 
@@ -115,8 +116,6 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
             and (maxidle < 0 or node.now - queue.atime <= maxidle * 1000)
             and (match is None or match.fullmatch(queue.name) is not None)
         )
-
-    match = None if pattern is None else re.compile(glob_expression(pattern), re.DOTALL)
 
     if options.busyloop:
         cursor, queues = 0, node.queues.index.values()

@@ -36,7 +36,7 @@ class Contents:
         self.body = job.body or b""
         self.retry = int(job.retry)
         self.etime = int(job.etime)
-        self.due = job.ctime // 1_000_000 + int(job.delay) * 1000
+        self.due = first_due(job)
 
 
 class Spread:
@@ -59,6 +59,11 @@ class Spread:
         self.deadline = now + PATIENCE
         self.due = now + FIRST_GAP
         self.gap = FIRST_GAP
+
+
+def first_due(job: Job) -> int:
+    """When ``job`` is queued first, ms since the epoch."""
+    return job.ctime // 1_000_000 + int(job.delay) * 1000
 
 
 def is_delivered(job: Job) -> bool:

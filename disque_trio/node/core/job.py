@@ -47,6 +47,7 @@ UINT32_MAX: Final = 2**32 - 1
 UINT16_MAX: Final = 2**16 - 1
 MAX_ID_MINUTES: Final = 0xFFFF
 
+DEFAULT_REPLICATE: Final = 3  # copies, in a cluster that is large enough
 DEFAULT_TTL: Final = 86_400  # s
 DEFAULT_RETRY: Final = 300  # s
 

@@ -10,7 +10,7 @@ All nodes of a cluster are to know the same policies (see ``versions``).
 import re
 from typing import Final
 
-from disque_trio.glob import glob_expression, glob_literals, is_glob
+from disque_trio.glob import compile_glob, glob_literals, is_glob
 from disque_trio.node.core.versions import (
     MAX_NAME,
     Entry,
@@ -170,9 +170,7 @@ class Policies(Versions[Policy]):
         if self._globs is None:
             found = [policy for policy in self.all() if policy.is_pattern()]
             found.sort(key=_generality)
-            self._globs = [
-                (re.compile(glob_expression(policy.name), re.DOTALL), policy) for policy in found
-            ]
+            self._globs = [(compile_glob(policy.name), policy) for policy in found]
         for expression, policy in self._globs:
             if expression.fullmatch(queue) is not None:
                 return policy

@@ -17,6 +17,7 @@ from zlib import crc32
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.job import DEFAULT_REPLICATE
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
@@ -38,7 +39,6 @@ GRACE: Final = 60_000  # ms after which a tick that nobody added counts as misse
 RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
 LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
-COPIES: Final = 3  # that ADDJOB makes by itself in a cluster that is large enough
 MOST: Final = 20  # schedules that are looked at in a turn
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
 
@@ -270,8 +270,8 @@ class Ticks:
         if not plan.copies and self._may_have_fewer(schedule):
             peers = self._peers
             linked = sum([peers.linked(id) for id in peers.reachable])
-            plan.copies = min(linked, peers.room(False), COPIES - 1) + 1
-        if 0 < plan.copies < COPIES:
+            plan.copies = min(linked, peers.room(False), DEFAULT_REPLICATE - 1) + 1
+        if 0 < plan.copies < DEFAULT_REPLICATE:
             args += [b"REPLICATE", b"%d" % plan.copies]
         client = plan.client = Client(0)
         client.label = "cron:" + schedule.name.decode("utf-8", "replace")

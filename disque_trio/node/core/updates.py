@@ -21,6 +21,7 @@ from disque_trio.node.core.contents import (
     Contents,
     ContentsSetter,
     Spread,
+    first_due,
     is_delivered,
 )
 from disque_trio.node.core.job import (
@@ -181,7 +182,7 @@ class Updates:
         if (contents.retry == 0) != (job.retry == 0):
             contents.retry = int(job.retry)
         if new.delay == job.delay:
-            contents.due = job.ctime // 1_000_000 + int(job.delay) * 1000
+            contents.due = first_due(job)
         if is_delivered(job):
             if len(self._late) >= MANY_LATE:
                 del self._late[next(iter(self._late))]

@@ -2,9 +2,12 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import hiredis
 
+from disque_trio.aof.loader import Loader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import JOB_OVERHEAD
@@ -218,11 +221,15 @@ class Bench:
         (id,) = self.ids(reply)
         return id
 
-    def show(self, id: bytes) -> dict[bytes, object]:
-        """The fields of a job that the node holds."""
-        reply = self("SHOW", id)
+    def fields(self, *args: bytes | str | int) -> dict[bytes, Any]:
+        """The reply to a request that answers names and values in turn."""
+        reply = self(*args)
         assert isinstance(reply, list), reply
         return dict(zip(reply[::2], reply[1::2], strict=True))
+
+    def show(self, id: bytes) -> dict[bytes, object]:
+        """The fields of a job that the node holds."""
+        return self.fields("SHOW", id)
 
     def held(self, id: bytes) -> bool:
         """Whether the node knows the job ``id``."""
@@ -242,9 +249,7 @@ class Bench:
 
     def queue(self, name: str = "q") -> dict[bytes, object]:
         """The fields of a queue that exists."""
-        reply = self("QSTAT", name)
-        assert isinstance(reply, list), reply
-        return dict(zip(reply[::2], reply[1::2], strict=True))
+        return self.fields("QSTAT", name)
 
     def number_queued(self, name: str = "q") -> int:
         """How many jobs are in a queue."""
@@ -275,6 +280,17 @@ class Bench:
         jobs = [len(job.body or b"") + JOB_OVERHEAD for job in self.node.store.jobs.values()]
         queues = [len(name) + QUEUE_OVERHEAD for name in self.node.queues.by_name]
         return sum(jobs) + sum(queues) + counted_extras(self.node)
+
+
+def loaded_again(bench: Bench, directory: Path) -> Bench:
+    """A node that was killed: it has what ``bench`` noted in its journal."""
+    path = directory / "aof"
+    path.write_bytes(b"".join(bench.node.journal))
+    again = Bench(7)
+    again.now = again.node.now = bench.now
+    for _ in Loader(str(path), again.node, False).steps():
+        pass
+    return again
 
 
 def counted_extras(node: Node) -> int:

@@ -19,7 +19,7 @@ def fields(reply: object) -> dict[bytes, Any]:
 
 
 def get(bench: Bench, name: str = "s") -> dict[bytes, Any]:
-    return fields(bench("CRON", "GET", name))
+    return bench.fields("CRON", "GET", name)
 
 
 def sent(schedule: Schedule) -> bytes:

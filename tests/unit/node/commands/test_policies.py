@@ -11,9 +11,7 @@ from tests.support.node_bench import Bench
 
 
 def get(bench: Bench, *args: str) -> dict[bytes, Any]:
-    reply = bench("QGET", *args)
-    assert isinstance(reply, list)
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+    return bench.fields("QGET", *args)
 
 
 def test_options_that_are_given_are_set_and_the_others_stay(bench: Bench) -> None:

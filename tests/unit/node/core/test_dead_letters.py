@@ -11,7 +11,7 @@ from disque_trio.node.core.job import ACTIVE
 from disque_trio.protocol import bus
 from disque_trio.protocol.trailer import BY_ATTEMPTS, BY_EXPIRY, BY_REDRIVE, BY_WORKER, Letter
 from tests.support.mesh import Mesh
-from tests.support.node_bench import Bench
+from tests.support.node_bench import Bench, loaded_again
 from tests.support.policies import set_policy
 
 
@@ -21,17 +21,6 @@ def letter_of(bench: Bench, id: bytes) -> Letter:
     assert trailer is not None
     assert trailer.letter is not None
     return trailer.letter
-
-
-def loaded_again(bench: Bench, directory: Path) -> Bench:
-    """A node that was killed: it has what ``bench`` noted in its journal."""
-    path = directory / "aof"
-    path.write_bytes(b"".join(bench.node.journal))
-    again = Bench(7)
-    again.now = again.node.now = bench.now
-    for _ in Loader(str(path), again.node, False).steps():
-        pass
-    return again
 
 
 def test_a_job_that_was_delivered_often_enough_becomes_a_dead_letter(bench: Bench) -> None:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.aof.loader import Loader
 from tests.support.mesh import Mesh
-from tests.support.node_bench import START, Bench
+from tests.support.node_bench import Bench, loaded_again
 from tests.support.policies import set_policy
 
 
@@ -123,12 +122,7 @@ def test_the_append_only_file_has_the_priorities(
 ) -> None:
     bench.node.journaling = True
     ids = [bench.add("q", "body", "PRIORITY", number, *option) for number in (0, 2, 7)]
-    path = tmp_path / "aof"
-    path.write_bytes(b"".join(bench.node.journal))
-    again = Bench(7)
-    again.now = again.node.now = START
-    for _ in Loader(str(path), again.node, False).steps():
-        pass
+    again = loaded_again(bench, tmp_path)
     again.advance(400)
     assert again.get_all() == ids[::-1]
     assert [priority_of(again, id) for id in ids] == [None, 2, 7]

@@ -1,5 +1,6 @@
 """The jobs of schedules: when they are added, by which node, and that each is added once."""
 
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -43,11 +44,9 @@ def first(mesh: Mesh, name: bytes = b"s") -> int:
     return min(range(len(mesh.ids)), key=lambda index: crc32(name + mesh.ids[index]))
 
 
-def fields(bench: Bench, name: str = "s") -> dict[bytes, object]:
+def fields(bench: Bench, name: str = "s") -> dict[bytes, Any]:
     """CRON GET."""
-    reply = bench("CRON", "GET", name)
-    assert isinstance(reply, list)
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+    return bench.fields("CRON", "GET", name)
 
 
 def test_each_tick_adds_a_job_with_its_options(bench: Bench) -> None:

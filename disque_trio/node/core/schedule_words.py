@@ -23,7 +23,8 @@ _ABOUT: Final = b"""\
 
 def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
     """The schedule ``name`` as CRON SET has it: times, ``TZ`` zone and ``CATCHUP``, if they are
-    there, queue, job, and options of ADDJOB, among which the two may stand as well.
+    there, queue, job, and options of ADDJOB, among which the two may stand as well, but not behind
+    HEADERS.
 
     Raises:
         SharedError: something is missing, or there twice.
@@ -34,6 +35,9 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
     at = 1
     while at < len(words):
         word = words[at].lower()
+        if len(rest) >= 2 and word == b"headers":
+            rest += words[at:]  # which may have any names
+            break
         # The two in the middle of the rest are queue and job, whatever they are called.
         free = len(rest) == 0 or len(rest) >= 2
         at += 1

@@ -116,6 +116,16 @@ def test_a_value_that_looks_like_an_option_of_the_schedule(bench: Bench) -> None
     assert get(bench)[b"options"] == [b"HEADERS", b"1", b"unique", b"at"]
 
 
+def test_headers_may_be_called_as_the_options_of_the_schedule(bench: Bench) -> None:
+    headers = ("HEADERS", 2, "tz", "Mars", "catchup", "x")
+    assert (
+        bench("CRON", "SET", "s", "@daily", "q", "body", "TZ", "Europe/Berlin", *headers) == b"OK"
+    )
+    found = get(bench)
+    assert found[b"options"] == [b"HEADERS", b"2", b"tz", b"Mars", b"catchup", b"x"]
+    assert (found[b"tz"], found[b"catchup"]) == (b"Europe/Berlin", 0)
+
+
 def test_there_is_a_limit_to_their_number(bench: Bench) -> None:
     for number in range(MAX_SCHEDULES):
         bench("CRON", "SET", f"s{number}", "@every 1d", "q", "body")

@@ -80,8 +80,8 @@ class Node(Machine):
         replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
         questions: what other nodes were asked. ticks: adds the jobs of schedules.
-        job_waits: who waits for the end of jobs. updates: changes jobs. bad_packets: malformed
-            ones of other nodes.
+        job_waits: who waits for the end of jobs. updates: changes jobs.
+        bad_packets: how many malformed packets came from other nodes.
         admissions: ADDJOBs whose jobs are added when other nodes have answered.
         claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.

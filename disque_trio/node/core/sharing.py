@@ -1,4 +1,4 @@
-"""Lets all nodes of a cluster know the same (see ``versions``).
+"""Spreads what all nodes of a cluster have in common (see ``versions``).
 
 A change goes at once to all nodes that announce extensions. What gets lost on the way, and what a
 node missed that was away, is found by comparing: every few seconds each node that knows anything

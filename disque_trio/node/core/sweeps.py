@@ -1,7 +1,7 @@
-"""Does something with the jobs of a queue on all nodes: REDRIVE, QPURGE.
+"""Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE.
 
-That is done a slice at a time, first here, then on one node after the other that can be reached.
-Clients are served in between.
+The work is done a slice at a time, first here, then on one node after the other that can be
+reached. Clients are served in between.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ _TEXTS: Final = 2
 _MOST: Final = 3
 _DONE: Final = 4
 
-# Does it with so many jobs at most; the texts say with which, and how. Returns how many it were.
+# Handles up to so many jobs; the texts say which, and how. Returns how many it handled.
 Work: TypeAlias = Callable[[list[bytes], int], int]
 
 
@@ -46,8 +46,8 @@ class Sweep(Pending):
     """The pending reply of a command about the jobs of a queue.
 
     Attributes:
-        kind: of the work. texts: say with which jobs, and how.
-        left: how many more it may be. done: how many it were.
+        kind: of the work. texts: say which jobs it is about, and how it is done.
+        left: how many more jobs may be handled. done: how many have been.
         nodes: ids of the other nodes that have not been asked.
     """
 
@@ -102,7 +102,7 @@ class Sweeps:
             questions.answerers[kind] = partial(self._answer, work)
 
     def begin(self, client: Client, kind: int, texts: list[bytes], most: int) -> None:
-        """Do the work ``kind`` with up to ``most`` jobs; ``client`` gets how many it were."""
+        """Handle up to ``most`` jobs as ``kind`` says; ``client`` is told how many were."""
         sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
         client.line_up(sweep)
         self._wait(sweep)

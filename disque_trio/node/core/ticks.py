@@ -1,12 +1,12 @@
 """Adds the jobs of schedules when their time has come.
 
-Each tick has one node that adds its job: the first by a number made of the name of the schedule and
-the id of the node, among those that reach each other. The next one does it if it has not heard
-for ``STAGGER`` that it is done, and so on. All of them add the same: the job has a key (UNIQUE)
-made of the schedule and the time.
+One node adds the job of each tick. The nodes that reach each other are ordered by a number made of
+the name of the schedule and the id of the node; the first one adds the job, the second one does if
+it has heard nothing for ``STAGGER``, and so on. The key of the job (UNIQUE) is made of the schedule
+and the time, so that two nodes that try add one job.
 
-Where the nodes cannot agree on the key it is added nevertheless (ANYWAY), if all that are away now
-were already when the time came. Else one of them may have added it just before it was lost.
+Where the nodes cannot agree on the key, the job is added nevertheless (ANYWAY) if every node that
+is away now was away when the time came. Otherwise one of them may have added it before it was lost.
 """
 
 from collections.abc import Callable

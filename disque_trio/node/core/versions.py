@@ -1,4 +1,4 @@
-"""What all nodes of a cluster are to know the same of, by name: policies of queues, schedules.
+"""What all nodes of a cluster have in common, by name: policies of queues, schedules.
 
 Each change has a version: a logical clock and the id of the node that made it, and of two changes
 of a name the one with the higher version counts, so that the order in which they arrive does not

@@ -40,6 +40,8 @@ class Policy:
         backoff: shortest and longest pause before a job is queued again.
         dead_ttl: how long a dead letter lives.
         ttl, retry, replicate, maxlen: what ADDJOB takes where it is not told.
+        rate: how many jobs are delivered in a time, as ``50/s``. burst: how many of them at once.
+        active: jobs that may be delivered and not acknowledged at once.
     """
 
     name: str
@@ -51,6 +53,9 @@ class Policy:
     retry: int | None = None
     replicate: int | None = None
     maxlen: int | None = None
+    rate: str | None = None
+    burst: int | None = None
+    active: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,9 @@ def policy(reply: Reply) -> Policy | None:
         number("retry"),
         number("replicate"),
         number("maxlen"),
+        text(fields["rate"]) if "rate" in fields else None,
+        number("burst"),
+        number("active"),
     )
 
 

@@ -13,6 +13,7 @@ from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.job import FLAGS_PRIORITY, Job
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_messages import KeyMessage, Vote
+from disque_trio.node.core.limits import Limit, Limits
 from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.schedules import Schedule
@@ -275,3 +276,25 @@ def test_a_tick_that_two_nodes_add_is_found(
 
 def test_eager_nodes_alone_do_no_harm(made_of: MadeOf) -> None:
     assert not found(made_of(EagerTicks), EXTENDED, "", seeds=10)
+
+
+class SelfishLimits(Limits):
+    """Each node takes what is for all."""
+
+    def _room(self, limit: Limit, active: int) -> int:
+        return active
+
+
+def test_more_in_hand_than_the_limit_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(SelfishLimits), EXTENDED, "in hand, not", first=48, seeds=10)
+
+
+class ForgetfulLimits(Limits):
+    """Do not notice that a client is done with a job."""
+
+    def release(self, job: Job) -> None:
+        pass
+
+
+def test_a_queue_that_is_held_back_for_good_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(ForgetfulLimits), EXTENDED, "never delivered", first=48, seeds=10)

@@ -144,6 +144,9 @@ class Machine:
             policy.retry = 3  # of dead letters, and of what is sent back
             policy.dead_ttl = 86_400
             policy.backoff_min, policy.backoff_max = plan.backoff
+            policy.active = plan.active
+            policy.rate = plan.rate
+            policy.period = 1 if plan.rate else 0
             policies = self.node.policies
             policies.put(policies.make(b"*", policy, b"0" * 40, 1))
 

@@ -4,6 +4,7 @@ The oracle sees what clients asked and were told, what nodes promised each other
 a crash destroyed. Everything it calls a problem is a broken promise; every exemption says why.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -232,6 +233,7 @@ class Oracle:
 
     def turn_over(self, machine: "Machine") -> None:
         """All replies of a turn have left: were there enough copies for what was confirmed?"""
+        self._check_limits()
         confirmed, self._new = self._new, []
         for record in confirmed:
             wanted = 1 if record.is_async else record.repl
@@ -250,6 +252,19 @@ class Oracle:
                 f"{record.promised_to} by {machine.index}",
                 record.id,
             )
+
+    def _check_limits(self) -> None:
+        """Are there more jobs in hand than may be, where no fault excuses it?"""
+        plan = self.world.plan
+        if not (plan.active and plan.gentle and plan.static):
+            return
+        in_hand: Counter[bytes] = Counter()
+        for machine in self.world.machines:
+            for name, limit in machine.node.limits.by_name.items():
+                in_hand[name] += len(limit.in_hand)
+        for name, count in in_hand.items():
+            if count > plan.active:
+                self.problem(f"{count} jobs of {name.decode()} in hand, not {plan.active}")
 
     def _sent(self, machine: "Machine", entry: list[bytes]) -> None:
         """A job is delivered."""

@@ -45,6 +45,7 @@ class Plan:
         slice: ids of a command that are worked through at once.
         attempts: deliveries until a job is dead, in extended mode; else 0.
         backoff: the bounds of pauses, ms; 0: none.
+        active, rate: limits of each queue, in extended mode: jobs in hand, and a second; 0: none.
         gentle: extended mode without faults: only clients are careless.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
     """
@@ -73,6 +74,8 @@ class Plan:
     slice: int
     attempts: int
     backoff: tuple[int, int]
+    active: int
+    rate: int
     gentle: bool
     minority: list[int]
     minority_dies: bool
@@ -141,6 +144,8 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         slice=(2, SLICE)[seed % 2],
         attempts=1 + seed // 8 % 3 if mode == EXTENDED else 0,
         backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],
+        active=(0, 0, 5, 2)[seed // 24 % 4] if mode == EXTENDED else 0,
+        rate=(0, 20)[seed // 96 % 2] if mode == EXTENDED else 0,
         gentle=gentle,
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,

@@ -11,9 +11,10 @@ Spoil = Callable[[World], None]
 MadeOf = Callable[[type], Spoil]  # of a class that derives from a part of a node
 
 
-def found(spoil: Spoil, mode: str, *texts: str, seeds: int = SEEDS) -> bool:
-    """Whether a run of a spoiled cluster is blamed with one of ``texts``."""
-    for seed in range(seeds):
+def found(spoil: Spoil, mode: str, *texts: str, seeds: int = SEEDS, first: int = 0) -> bool:
+    """Whether a run of a spoiled cluster is blamed with one of ``texts``; the runs are those of
+    ``seeds`` seeds from ``first`` on."""
+    for seed in range(first, first + seeds):
         outcome = simulate(seed, mode, "static", spoil=spoil)
         for problem in outcome.problems:
             if any(text in problem.text for text in texts):

@@ -11,8 +11,12 @@ def set_policy(
     dead: bytes = b"",
     backoff: tuple[int, int] = (0, 0),
     dead_ttl: int = 0,
+    rate: tuple[int, int] = (0, 0),
+    burst: int = 0,
+    active: int = 0,
 ) -> None:
-    """Give the queue ``name`` a policy on each of these nodes; ``backoff`` is in ms."""
+    """Give the queue ``name`` a policy on each of these nodes; ``backoff`` is in ms, ``rate`` jobs
+    and s."""
     for bench in benches:
         policies = bench.node.policies
         policy = Policy(name)
@@ -20,4 +24,7 @@ def set_policy(
         policy.dead = dead
         policy.backoff_min, policy.backoff_max = backoff
         policy.dead_ttl = dead_ttl
+        policy.rate, policy.period = rate
+        policy.burst = burst
+        policy.active = active
         policies.put(policies.make(name, policy, bench.node.id, bench.now))

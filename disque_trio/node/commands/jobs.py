@@ -17,6 +17,7 @@ from disque_trio.node.core.entries import (
     job_entry_with,
 )
 from disque_trio.node.core.job import ACKED, ACTIVE, FLAG_PAUSED, QUEUED, STATE_NAMES, Job
+from disque_trio.node.core.limits import ASKING_TIME
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.protocol.trailer import CANCELLED, Ending
@@ -77,14 +78,14 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
                 client.out.append(entry)
             else:
                 client.out.append(job_entry(job, queues[job.queue]))
-    elif nohang:
+    elif nohang and (node.in_group or not node.limits.is_asking(names)):
         client.out.append(null_array(client.resp))
     elif node.peers.leaving:
         client.out.append(LEAVING)
     elif node.in_group:
         client.out.append(null_array(client.resp))
     else:
-        node.deliveries.wait(client, names, timeout, details)
+        node.deliveries.wait(client, names, ASKING_TIME if nohang else timeout, details)
     if not jobs and node.peers.size > 1:
         for name in names:
             node.federation.need_jobs(node.queues.by_name[name])

@@ -43,8 +43,9 @@ def qstat(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _describe(node: Node, queue: Queue) -> Value:
+    """The fields of C Disque, and behind them those of a queue whose deliveries are limited."""
     sources: list[Value] = [] if queue.imports is None else list(queue.imports.sources)
-    return [
+    fields: list[Value] = [
         b"name", queue.name,
         b"len", queue.length,
         b"age", max(node.now - queue.ctime, 0) // 1000,
@@ -56,6 +57,7 @@ def _describe(node: Node, queue: Queue) -> Value:
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.paused],
     ]  # fmt: skip
+    return fields + node.limits.describe(queue)
 
 
 def qpurge(node: Node, client: Client, args: list[bytes]) -> None:

@@ -22,6 +22,8 @@ class Deliveries:
         self._machine = machine
         self._store = store
         self._queues = store.queues
+        self._policies = store.policies
+        self._limits = store.limits
         self._federation = federation
 
     def take(self, names: list[bytes], count: int) -> list[Job]:
@@ -36,6 +38,8 @@ class Deliveries:
                 if queue is None:
                     queue = queues.create(name)
                 elif queue.length and not queue.paused & PAUSED_OUT:
+                    if self._policies.limited and self._limits.holds_back(queue, False):
+                        continue
                     found.append(store.take_job(queue))
                     imports = queue.imports
                     if imports is not None and queue.length <= imports.low:
@@ -74,6 +78,8 @@ class Deliveries:
         while ready:
             queue = ready.pop(0)
             while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
+                if self._policies.limited and self._limits.holds_back(queue, True):
+                    break
                 client = next(iter(queue.waiters))
                 machine.client = client
                 job = store.take_job(queue)

@@ -2,6 +2,7 @@
 
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.limits import BY_ACTIVE, BY_RATE
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.ticks import Ticks
 
@@ -10,6 +11,7 @@ def counts(
     store: JobStore, dead_letters: DeadLetters, claims: Claims, ticks: Ticks
 ) -> "dict[str, dict[str, str | int | float]]":
     """Its sections and fields."""
+    held = store.limits.held_back()
     return {
         "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
         "jobs": {
@@ -20,6 +22,9 @@ def counts(
             "registered_queues": store.queues.index.count,
             "policies": store.policies.count,
             "schedules": ticks.schedules.count,
+            "queues_held_by_rate": len(held.get(BY_RATE, [])),
+            "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
+            "jobs_held_by_limits": sum([queue.length for some in held.values() for queue in some]),
         },
         "stats": {
             "total_jobs_added": store.total_added,

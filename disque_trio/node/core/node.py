@@ -24,6 +24,7 @@ from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.info import counts
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.job_waits import JobWaits
+from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.pauses import Pauses
 from disque_trio.node.core.placement import Placement
@@ -55,7 +56,6 @@ from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
 
 MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
-TIDIED: Final = 16  # shards of the registry looked at in a cron: all of them within seconds
 REST_ASKED: Final = 1_000  # ms between looks at what others asked for, when nothing happens
 LEAVING: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
@@ -79,11 +79,10 @@ class Node(Machine):
         exports: the jobs that other nodes want. federation: moves jobs to their consumers.
         replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
-        questions: what other nodes were asked. ticks: adds the jobs of schedules.
-        job_waits: who waits for the end of jobs. updates: changes jobs.
+        questions: what other nodes were asked. ticks: adds the jobs of schedules. limits: of the
+        queues. job_waits: who waits for the end of jobs. updates: changes jobs.
         bad_packets: how many malformed packets came from other nodes.
-        admissions: ADDJOBs whose jobs are added when other nodes have answered.
-        claims: ADDJOBs UNIQUE that the nodes have not agreed on yet.
+        admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
     """
 
@@ -110,15 +109,16 @@ class Node(Machine):
         trailers = Trailers(self.memory, peers)
         policies = self.policies = Policies()
         uniques = Uniques(self, peers, replicas, trailers, notices, packets)
+        questions = self.questions = Questions(self, peers, packets)
+        self.limits = Limits(self, policies, queues, questions, replicas, peers)
         store = self.store = JobStore(
-            self, notes, queues, replicas, waits, trailers, policies, uniques, entropy, rng
+            self, notes, queues, replicas, waits, trailers, self.limits, uniques, entropy, rng
         )
         aof = self.aof_codec = AofCodec(store)
         codec = self.bus_codec = BusCodec(store)
         placement = Placement(peers, replicas, rng)
         tombstones = Tombstones(peers, packets, store.outcomes)
         exports = self.exports = Exports(store, codec, peers, packets)
-        questions = self.questions = Questions(self, peers, packets)
         self.job_waits = JobWaits(store, questions, notices, peers)
         successors = Successors(store, policies, aof, codec, exports, tombstones, notices, packets)
         ack_gc = AckGc(store, aof, successors, tombstones, notices, peers, packets, rng)
@@ -144,8 +144,7 @@ class Node(Machine):
         self.claims = Claims(
             store, uniques, votes, replication, questions, notices, admissions, peers, rng
         )
-        unsettled: list[Callable[[], None]] = []  # changes of what all nodes know
-        self._unsettled = unsettled
+        unsettled = self._unsettled = list[Callable[[], None]]()  # changes of what all nodes know
         sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, unsettled)
         self.policy_sharing = sharing
         self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, unsettled)
@@ -229,8 +228,10 @@ class Node(Machine):
         self.job_waits.tick(now)
         self.updates.tick(now)
         self.ticks.go_on(now)
-        dues = (self.questions.next_due(), self.claims.next_due(), self.job_waits.due)
-        for due in (*dues, self.updates.due, self.ticks.due):
+        self.limits.go_on(now)
+        agenda.call(self.questions.next_due())
+        agenda.call(self.claims.next_due())
+        for due in (self.job_waits.due, self.updates.due, self.ticks.due, self.limits.due):
             agenda.call(due)
 
     def _job_due(self, job: Job) -> None:
@@ -269,10 +270,9 @@ class Node(Machine):
         self.federation.cron(now)
         self.policy_sharing.cron(now)
         self.ticks.cron(now)
+        self.limits.cron(now)
         self.queues.evict_idle()
-        self.store.jobs.tidy(TIDIED)
-        self.store.outcomes.cron(now)
-        self.store.uniques.sweep(TIDIED)
+        self.store.cron(now)
 
     def rest(self) -> int:
         rest = super().rest()

@@ -8,6 +8,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import (
+    FLAG_IN_HAND,
     FLAG_NACKED,
     FLAG_PAUSED,
     FLAG_TRAILER,
@@ -97,6 +98,8 @@ class Pauses:
 
     def _hold_back(self, job: Job, delay: int, flags: int) -> None:
         """Do not queue ``job`` for ``delay`` ms."""
+        if job.flags & FLAG_IN_HAND:
+            self._store.limits.release(job)
         job.flags |= FLAG_WILLQUEUE | (HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
         job.qtime = self._machine.now + delay
         self._store.schedule(job)

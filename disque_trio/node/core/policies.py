@@ -40,6 +40,10 @@ _TTL: Final = 10
 _RETRY: Final = 11
 _REPLICATE: Final = 12
 _MAXLEN: Final = 20
+_RATE: Final = 21
+_PERIOD: Final = 22
+_BURST: Final = 23
+_ACTIVE: Final = 24
 
 
 class Policy(Shared):
@@ -53,6 +57,9 @@ class Policy(Shared):
         dead_ttl: s that a dead letter lives, 0: not set.
         ttl: s, 0: not set. retry: s, -1: not set. replicate: copies, 0: not set.
         maxlen: jobs that may be queued on all nodes together, 0: any number.
+        rate, period: how many jobs are delivered in so many s, 0 and 0: any number.
+        burst: how many of these at once after a pause, 0: not set.
+        active: jobs that may be in hand (delivered, not acknowledged) at once, 0: any number.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -66,6 +73,10 @@ class Policy(Shared):
         self.retry = -1
         self.replicate = 0
         self.maxlen = 0
+        self.rate = 0
+        self.period = 0
+        self.burst = 0
+        self.active = 0
 
     def copy(self) -> "Policy":
         """A policy with the same name and options."""
@@ -79,6 +90,10 @@ class Policy(Shared):
         other.retry = self.retry
         other.replicate = self.replicate
         other.maxlen = self.maxlen
+        other.rate = self.rate
+        other.period = self.period
+        other.burst = self.burst
+        other.active = self.active
         return other
 
     def is_pattern(self) -> bool:
@@ -88,6 +103,10 @@ class Policy(Shared):
     def needs_extensions(self) -> bool:
         """Whether jobs that it applies to may need trailers."""
         return bool(self.attempts or self.dead or self.backoff_max or self.dead_ttl)
+
+    def is_limited(self) -> bool:
+        """Whether it limits what is delivered."""
+        return self.rate > 0 or self.active > 0
 
     def problem(self) -> str:
         """Why these options cannot be together; empty: they can."""
@@ -101,6 +120,10 @@ class Policy(Shared):
             return "RETRY 0 (at-most-once delivery) needs REPLICATE 1"
         if self.retry == 0 and self.attempts:
             return "RETRY 0 (at-most-once delivery) does not go with ATTEMPTS"
+        if self.burst and not self.rate:
+            return "BURST needs RATE"
+        if (self.rate == 0) != (self.period == 0):
+            return "RATE needs a time"
         return ""
 
     def fields(self) -> list[Field]:
@@ -117,6 +140,10 @@ class Policy(Shared):
             (_TTL, self.ttl),
             (_REPLICATE, self.replicate),
             (_MAXLEN, self.maxlen),
+            (_RATE, self.rate),
+            (_PERIOD, self.period),
+            (_BURST, self.burst),
+            (_ACTIVE, self.active),
         ):
             if value:
                 fields.append((type, pack_number(value)))
@@ -131,11 +158,13 @@ class Policies(Versions[Policy]):
 
     Attributes:
         patterns: how many are those of patterns.
+        limited: how many limit what is delivered.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.patterns = 0
+        self.limited = 0
         self._cache: dict[bytes, Policy] = {}
         self._globs: list[tuple[re.Pattern[bytes], Policy]] | None = None
 
@@ -194,12 +223,17 @@ class Policies(Versions[Policy]):
 
     def clear(self) -> None:
         self.patterns = 0
+        self.limited = 0
         super().clear()
 
     def account(self, entry: Entry[Policy], step: int) -> None:
         super().account(entry, step)
-        if entry.value is not None and is_glob(entry.name):
-            self.patterns += step
+        policy = entry.value
+        if policy is not None:
+            if policy.is_pattern():
+                self.patterns += step
+            if policy.is_limited():
+                self.limited += step
 
     def changed(self) -> None:
         self._cache.clear()
@@ -216,6 +250,10 @@ class Policies(Versions[Policy]):
         policy.retry = number_in(values, _RETRY, -1, MAX_MILLISECONDS)
         policy.replicate = number_in(values, _REPLICATE, 0, MAX_MILLISECONDS)
         policy.maxlen = number_in(values, _MAXLEN, 0, MAX_MILLISECONDS)
+        policy.rate = number_in(values, _RATE, 0, MAX_MILLISECONDS)
+        policy.period = number_in(values, _PERIOD, 0, MAX_MILLISECONDS)
+        policy.burst = number_in(values, _BURST, 0, MAX_MILLISECONDS)
+        policy.active = number_in(values, _ACTIVE, 0, MAX_MILLISECONDS)
         problem = policy.problem()
         if problem or len(policy.dead) > MAX_NAME:
             raise FieldsError("the options of a policy: " + problem)

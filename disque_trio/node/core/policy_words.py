@@ -23,6 +23,7 @@ from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
 
 MAX_REPLICATE: Final = 65_535
+PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by what stands behind the / of a RATE
 _SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
 # Written by the node: the policies of queues, and the nodes that know extensions. Stop the node
@@ -74,6 +75,14 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         policy.replicate = _number("REPLICATE", value, 0, MAX_REPLICATE)
     elif option == b"MAXLEN":
         policy.maxlen = _number("MAXLEN", value, 0, MAX_VALUE)
+    elif option == b"RATE":
+        policy.rate, policy.period = _rate(value)
+        if not policy.rate:
+            policy.burst = 0
+    elif option == b"BURST":
+        policy.burst = _number("BURST", value, 0, MAX_VALUE)
+    elif option == b"ACTIVE":
+        policy.active = _number("ACTIVE", value, 0, MAX_VALUE)
     else:
         raise SharedError("syntax error")
 
@@ -85,6 +94,26 @@ def _number(option: str, word: bytes, unset: int, most: int) -> int:
     if value is None or not 0 <= value <= most:
         raise SharedError(f"{option} must be a number from 0 to {most}")
     return value
+
+
+def _rate(word: bytes) -> tuple[int, int]:
+    """How many jobs in how many s ``word`` means, as ``50/s``; 0 and 0: any number."""
+    count, slash, unit = word.partition(b"/")
+    rate = parse_int(count or b"0")
+    period = PERIODS.get(unit.lower() if slash else b"s")
+    if rate is None or not 0 <= rate <= MAX_VALUE or period is None:
+        raise SharedError(
+            f"RATE must be a number from 0 to {MAX_VALUE} with /s, /m or /h behind it"
+        )
+    return (rate, period) if rate else (0, 0)
+
+
+def _rate_word(policy: Policy) -> bytes:
+    """The RATE of ``policy`` as a word."""
+    for unit, period in PERIODS.items():
+        if period == policy.period:
+            return b"%d/%b" % (policy.rate, unit)
+    return b"%d/s" % max(policy.rate // policy.period, 1)  # of a newer release
 
 
 def _milliseconds(word: bytes) -> int:
@@ -123,6 +152,12 @@ def describe(policy: Policy) -> dict[bytes, Value]:
         found[b"replicate"] = policy.replicate
     if policy.maxlen:
         found[b"maxlen"] = policy.maxlen
+    if policy.rate:
+        found[b"rate"] = _rate_word(policy)
+    if policy.burst:
+        found[b"burst"] = policy.burst
+    if policy.active:
+        found[b"active"] = policy.active
     return found
 
 
@@ -142,6 +177,8 @@ def _words(policy: Policy) -> list[bytes]:
     for option, value in describe(policy).items():
         if option == b"dead":
             parts.append(b"DEAD " + quote(policy.dead))
+        elif option == b"rate":
+            parts.append(b"RATE " + _rate_word(policy))
         elif isinstance(value, int):
             parts.append(b"%b %d" % (option.upper(), value))
         elif isinstance(value, list):

@@ -23,6 +23,7 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_IN_HAND,
     FLAG_NACKED,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
@@ -222,6 +223,8 @@ class Requeue:
         """The node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
         if job.retry:
             job.flags &= ~FLAG_DELIVERED  # whoever had it has lost it
+            if job.flags & FLAG_IN_HAND:
+                self._store.limits.release(job)
         if job.state == QUEUED and self._keeps(job, sender):
             if not flags & bus.NOREPLY:
                 # It has to hear that it was not the only one. If it sees that in another way, which

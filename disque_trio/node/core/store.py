@@ -19,6 +19,7 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_IN_HAND,
     FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
     FLAG_WATCHED,
@@ -33,8 +34,8 @@ from disque_trio.node.core.job import (
     JobIds,
 )
 from disque_trio.node.core.lazyfree import FREED_AT_ONCE, LazyFree
+from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.outcomes import RING_MASK, Outcomes
-from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import Registry
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 TIME_ERROR: Final = 500  # ms; requeue times are spread by this so that holders do not act at once
 WARNING_TIME: Final = 500  # ms before it queues a job again a node asks the other holders
+TIDIED: Final = 16  # shards of a registry looked at in a cron: all of them within seconds
 MAX_EVICTIONS: Final = 1_000  # a command; so that lowering maxmemory does not stop the node
 
 
@@ -65,7 +67,7 @@ class JobStore:
         replicas: the other nodes that may hold jobs.
         waits: the clients that wait for copies.
         trailers: what jobs have beyond C Disque's fields.
-        policies: of the queues.
+        limits: keep the queues within their policies.
         uniques: the keys of ADDJOB UNIQUE.
         entropy: gives so many random bytes, for job ids.
         rng: for times that are spread on purpose.
@@ -91,7 +93,7 @@ class JobStore:
         replicas: Replicas,
         waits: ReplicationWaits,
         trailers: Trailers,
-        policies: Policies,
+        limits: Limits,
         uniques: Uniques,
         entropy: Callable[[int], bytes],
         rng: Rng,
@@ -102,7 +104,8 @@ class JobStore:
         self.replicas = replicas
         self.waits = waits
         self.trailers = trailers
-        self.policies = policies
+        self.policies = limits.policies
+        self.limits = limits
         self.outcomes = Outcomes(machine, trailers)
         self.uniques = uniques
         self.jobs: Registry[Job] = Registry()
@@ -213,6 +216,8 @@ class JobStore:
     def put(self, job: Job) -> None:
         """Put ``job`` into its queue, and schedule its return there after the retry time."""
         job.state = QUEUED
+        if job.flags & FLAG_IN_HAND:
+            self.limits.release(job)
         job.flags |= FLAG_QUEUED_BEFORE
         self.postpone(job)
         queues = self.queues
@@ -238,8 +243,11 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = self.machine.now
         job = self.hand_out(queue)
-        if self.policies.count and job.retry and self.policies.of(job.queue).attempts:
-            self.trailers.count_attempt(job, self.replicas.own)
+        if self.policies.count:
+            if job.retry and self.policies.of(job.queue).attempts:
+                self.trailers.count_attempt(job, self.replicas.own)
+            if self.policies.limited:
+                self.limits.delivered(job)
         if self.notes.eventing:
             self.notes.note(schema.DELIVERED, job)
         return job
@@ -282,6 +290,8 @@ class JobStore:
             self.dequeue(job)
         outcomes = self.outcomes
         if more:
+            if more & FLAG_IN_HAND:
+                self.limits.release(job)
             outcomes.acked(job)
         else:  # what that does, not by a call more
             outcomes.ring[outcomes.at] = job.id
@@ -314,6 +324,8 @@ class JobStore:
         if self.evictable:
             self.evictable.pop(id, None)
         if more:
+            if more & FLAG_IN_HAND:
+                self.limits.release(job)
             self.trailers.drop(job)
             if more & FLAG_WATCHED:
                 self.outcomes.lost(job)
@@ -373,6 +385,12 @@ class JobStore:
             return min(2 * WARNING_TIME, job.retry * 500)
         return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
 
+    def cron(self, now: int) -> None:
+        """Do the periodic work at ``now``."""
+        self.jobs.tidy(TIDIED)
+        self.outcomes.cron(now)
+        self.uniques.sweep(TIDIED)
+
     # ---- memory -----------------------------------------------------------------------------
 
     def evict(self, wanted: int) -> None:
@@ -400,6 +418,7 @@ class JobStore:
         jobs = [*self.jobs.hand_over(), self.evictable]
         freeing.add_trailers(self.trailers.hand_over())
         self.uniques.flush()
+        self.limits.flush()
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())
         self.evictable = {}
         self._memory.clear()

@@ -32,6 +32,29 @@ def test_zero_or_nothing_unsets_an_option(bench: Bench) -> None:
     assert bench("QGET", "q") == [b"name", b"q"]
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [("50", b"50/s"), ("50/s", b"50/s"), ("7/M", b"7/m"), ("4294967295/h", b"4294967295/h")],
+)
+def test_a_rate_has_a_time(bench: Bench, word: str, answer: bytes) -> None:
+    assert bench("QSET", "q", "RATE", word, "ACTIVE", 5) == b"OK"
+    assert bench("QGET", "q") == [b"name", b"q", b"rate", answer, b"active", 5]
+
+
+def test_without_a_rate_there_is_no_burst(bench: Bench) -> None:
+    assert bench("QSET", "q", "BURST", 5, "RATE", "50/s") == b"OK"
+    assert get(bench, "q")[b"burst"] == 5
+    assert bench("QSET", "q", "RATE", 0, "ACTIVE", "") == b"OK"
+    assert bench("QGET", "q") == [b"name", b"q"]
+    assert "BURST needs RATE" in bench.error("QSET", "q", "BURST", 5)
+
+
+@pytest.mark.parametrize("word", ["-1", "x", "50/", "50/d", "/", "5/s/s", "1.5/s", "4294967296"])
+def test_a_rate_that_is_none_is_refused(bench: Bench, word: str) -> None:
+    assert "RATE must be" in bench.error("QSET", "q", "RATE", word)
+    assert bench("QGET", "q") is None
+
+
 def test_a_policy_of_its_own_without_options_exempts_a_queue_from_a_pattern(bench: Bench) -> None:
     bench("QSET", "*", "TTL", 100)
     bench("QSET", "q", "TTL", 0)

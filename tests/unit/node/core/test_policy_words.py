@@ -29,7 +29,10 @@ def entries(draw: st.DrawFn) -> Parts:
     policy.dead = draw(NAMES.filter(lambda dead: dead != name) | st.just(b""))
     policy.retry = draw(st.just(-1) | st.integers(1, 2**32 - 1))
     policy.replicate = draw(st.integers(0, 65_535))
-    policy.maxlen = draw(NUMBERS)
+    policy.maxlen, policy.active = draw(NUMBERS), draw(NUMBERS)
+    rates = st.tuples(st.integers(1, 2**32 - 1), st.sampled_from([1, 60, 3_600]))
+    policy.rate, policy.period = draw(st.just((0, 0)) | rates)
+    policy.burst = draw(NUMBERS) if policy.rate else 0
     times = sorted((draw(st.integers(1, 10**9)), draw(st.integers(1, 10**9))))
     policy.backoff_min, policy.backoff_max = draw(st.sampled_from([(0, 0), tuple(times)]))
     return name, policy, clock, node, 0
@@ -74,6 +77,8 @@ GOOD = b"policy 1 %b q TTL 5" % A
         (GOOD + b" ttl 6", "twice"),
         (GOOD.replace(b"5", b"x"), "TTL must be"),
         (GOOD.replace(b"5", b"5 RETRY 0"), "RETRY 0"),
+        (GOOD + b" BURST 3", "BURST needs RATE"),
+        (GOOD + b" RATE 5/d", "RATE must be"),
         (GOOD.replace(b" 1 ", b" x "), "number"),
         (GOOD.replace(b" 1 ", b" -1 "), "number"),
         (GOOD.replace(b" 1 ", b' "" '), "number"),

@@ -1,0 +1,405 @@
+"""Limits of queues: how many jobs are delivered a second, and how many may be in hand at once.
+
+A limit (RATE, ACTIVE; see ``policies``) is that of the whole cluster, and is divided among the
+nodes whose clients want jobs of the queue. A node that begins to want some asks the others first,
+and delivers nothing before they have answered, so they know of its share before it takes it. It
+asks again every second, and a node that has not been heard of for three does not count any more.
+What another node still has in hand beyond its share, because it had more before, is taken off
+one's own.
+
+Who cannot be reached is not asked: in a partition of n parts n times the limit is delivered at
+most. C nodes know no limits.
+
+A rate is a bucket of tokens, written as the time when it will be full (see the generic cell rate
+algorithm of ITU-T I.371). What a node delivered lately counts for the others when it stops, so that
+clients do not get more by going from node to node.
+"""
+
+from functools import partial
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.job import FLAG_IN_HAND, Job
+from disque_trio.node.core.policies import Policies, Policy
+from disque_trio.node.core.questions import LIMIT, Question, Questions
+from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.replicas import Replicas
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
+from disque_trio.protocol.fields import Field, number_of, pack_number
+from disque_trio.resp.reply import Value
+from disque_trio.respserver.machine import Machine
+
+REFRESH: Final = 1_000  # ms between questions to the other nodes that use a queue
+HEARD: Final = 3_000  # ms that what another node said holds
+ANSWER_TIME: Final = 2_000  # ms that other nodes have to answer
+ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
+WANTED: Final = 2_000  # ms for which a client's wish for a job holds
+# ms of jobs that may leave together although they are due one after the other: a timer is late
+TOGETHER: Final = 20
+_AT_ONCE: Final = 100  # limits looked at in a turn
+
+# Why a queue is held back.
+ASKING: Final = b"asking"  # the other nodes have not answered
+BY_RATE: Final = b"rate"
+BY_ACTIVE: Final = b"active"
+
+# Types of fields.
+_QUEUE: Final = 2
+_WANTS: Final = 3  # 1: the sender wants jobs
+_IN_HAND: Final = 4  # jobs
+_DEBT: Final = 5  # ms until the sender's bucket is full
+
+
+class User:
+    """Another node that uses a limited queue.
+
+    Attributes:
+        heard: when it said so last, ms.
+        wants: it may take more jobs, as long as it has less than its share.
+        in_hand: jobs that its clients had then.
+    """
+
+    def __init__(self, heard: int, wants: bool, in_hand: int) -> None:
+        self.heard = heard
+        self.wants = wants
+        self.in_hand = in_hand
+
+
+class Limit:
+    """What one node knows of the use of a limited queue.
+
+    Attributes:
+        name: of the queue.
+        in_hand: ids of the jobs that were delivered here and are not acknowledged.
+        full: when the bucket of tokens will be full, ms.
+        users: the other nodes that use the queue, by id.
+        wanted: when a client here wanted a job last, ms.
+        joined: until when the other nodes know that this one wants jobs, ms; 0: they do not.
+        asked: when they were asked last, ms. asks_to_join: they were told so then.
+        asking: they have not all answered.
+        reason: why nothing was delivered when a job was wanted last; empty: it was.
+        refresh: when to ask the other nodes again, ms; 0: not planned.
+        wake: when to look at the clients that wait, ms; 0: not planned.
+    """
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.in_hand: dict[bytes, None] = {}
+        self.full = 0.0
+        self.users: dict[bytes, User] = {}
+        self.wanted = 0
+        self.joined = 0
+        self.asked = 0
+        self.asks_to_join = False
+        self.asking = False
+        self.reason = b""
+        self.refresh = 0
+        self.wake = 0
+
+
+class Limits:
+    """Keeps the queues of one node within their limits.
+
+    Args:
+        machine: whose time it is.
+        policies: of the queues.
+        queues: the queues.
+        questions: asks other nodes.
+        replicas: knows this node's id.
+        peers: the rest of the cluster.
+
+    Attributes:
+        policies: as given. by_name: the limited queues that are used, or were until lately.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        policies: Policies,
+        queues: Queues,
+        questions: Questions,
+        replicas: Replicas,
+        peers: Peers,
+    ) -> None:
+        self.by_name: dict[bytes, Limit] = {}
+        self.policies = policies
+        self._machine = machine
+        self._queues = queues
+        self._questions = questions
+        self._replicas = replicas
+        self._peers = peers
+        self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which queue
+        self._last = 0  # when ``cron`` was called last
+        questions.answerers[LIMIT] = self._answer
+
+    # ---- delivering -------------------------------------------------------------------------
+
+    def holds_back(self, queue: Queue, waits: bool) -> bool:
+        """Whether the first job of ``queue`` must not be delivered now. ``waits``: the client that
+        wants it waits already, others come behind those that wait."""
+        policy = self.policies.of(queue.name)
+        if not policy.is_limited() or len(queue.name) > MAX_NAME_IN_FIELDS:
+            return False
+        if not waits and queue.waiters:
+            return True
+        limit = self.by_name.get(queue.name)
+        if limit is None:
+            limit = self.by_name[queue.name] = Limit(queue.name)
+        limit.wanted = self._machine.now
+        limit.reason = self._reason(limit, policy)
+        return limit.reason != b""
+
+    def _reason(self, limit: Limit, policy: Policy) -> bytes:
+        """Why no job can be delivered from the queue of ``limit`` now; empty: one can."""
+        if limit.joined <= self._machine.now:
+            limit.joined = 0  # the others have forgotten it if they ever heard
+            self._ask(limit)
+            if not limit.joined:
+                return ASKING
+        if policy.active and len(limit.in_hand) >= self._room(limit, policy.active):
+            return BY_ACTIVE
+        if policy.rate:
+            interval = self._interval(limit, policy)
+            burst = policy.burst / self._sharers(limit)
+            early = max((burst - 1) * interval, float(TOGETHER))
+            due = limit.full - early
+            if due > self._machine.now:
+                self._wake_at(limit, int(due) + 1)
+                return BY_RATE
+        return b""
+
+    def _interval(self, limit: Limit, policy: Policy) -> float:
+        """The ms from job to job on this node."""
+        return policy.period * 1000 * self._sharers(limit) / policy.rate
+
+    def _sharers(self, limit: Limit) -> int:
+        """How many nodes want jobs, this one included."""
+        return 1 + sum([user.wants for user in limit.users.values()])
+
+    def _shares(self, limit: Limit, active: int) -> dict[bytes, int]:
+        """How many of ``active`` jobs are for each node that wants some, by id. Others keep what
+        they have."""
+        users = limit.users.items()
+        nodes = sorted([self._replicas.own, *[id for id, user in users if user.wants]])
+        kept = sum([user.in_hand for _, user in users if not user.wants])
+        share, rest = divmod(max(active - kept, 0), len(nodes))
+        return {id: share + 1 if rank < rest else share for rank, id in enumerate(nodes)}
+
+    def _room(self, limit: Limit, active: int) -> int:
+        """How many of ``active`` jobs may be in hand on this node."""
+        shares = self._shares(limit, active)
+        room = shares[self._replicas.own]
+        for id, share in shares.items():
+            if id != self._replicas.own:
+                room -= max(limit.users[id].in_hand - share, 0)
+        return room
+
+    def delivered(self, job: Job) -> None:
+        """``job`` was given to a client."""
+        policy = self.policies.of(job.queue)
+        limit = self.by_name.get(job.queue)
+        if limit is None or not policy.is_limited():
+            return
+        if policy.rate:
+            now = float(self._machine.now)
+            limit.full = max(limit.full, now) + self._interval(limit, policy)
+        if policy.active and job.retry:
+            job.flags |= FLAG_IN_HAND
+            limit.in_hand[job.id] = None
+
+    def release(self, job: Job) -> None:
+        """``job``, which has FLAG_IN_HAND, is not in the hands of a client any more."""
+        job.flags &= ~FLAG_IN_HAND
+        limit = self.by_name.get(job.queue)
+        if limit is not None:
+            limit.in_hand.pop(job.id, None)
+            active = self.policies.of(job.queue).active
+            if (
+                limit.users
+                and len(limit.in_hand) >= self._shares(limit, active)[self._replicas.own]
+            ):
+                self._ask(limit)  # another node may have it
+            self._serve(limit)
+
+    def _serve(self, limit: Limit) -> None:
+        """Look at the clients that wait for the queue of ``limit`` in this turn."""
+        queue = self._queues.by_name.get(limit.name)
+        if queue is not None and queue.waiters and queue.length:
+            self._queues.ready.append(queue)
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def _wake_at(self, limit: Limit, time: int) -> None:
+        """Look at the clients that wait at ``time`` (ms)."""
+        if limit.wake == 0 or time < limit.wake:
+            limit.wake = time
+            self._plan(limit, time)
+
+    def _plan(self, limit: Limit, time: int) -> None:
+        heappush(self._dues, (time, limit.name))
+        self._questions.agenda.call(time)
+
+    def cron(self, now: int) -> None:
+        """If the clock went back, move what lies ahead as far."""
+        back = self._last - now
+        self._last = now
+        if back > 0:
+            self._dues.clear()
+            for limit in self.by_name.values():
+                limit.full -= back
+                limit.joined = limit.wake = 0
+                self._refresh_at(limit, now)
+
+    @property
+    def due(self) -> int:
+        """When ``go_on`` has something to do, ms; 0: never."""
+        return self._dues[0][0] if self._dues else 0
+
+    def go_on(self, now: int) -> None:
+        """Do what is due at ``now``."""
+        for _ in range(_AT_ONCE):
+            if not self._dues or self._dues[0][0] > now:
+                return
+            limit = self.by_name.get(heappop(self._dues)[1])
+            if limit is None:
+                continue
+            if limit.wake and limit.wake <= now:
+                limit.wake = 0
+                self._serve(limit)
+            if limit.refresh and limit.refresh <= now:
+                limit.refresh = 0
+                self._look_again(limit)
+
+    def _look_again(self, limit: Limit) -> None:
+        """Tell the other nodes that this one goes on using the queue of ``limit``, or stop."""
+        now = self._machine.now
+        for id, user in list(limit.users.items()):
+            if now - user.heard >= HEARD:
+                del limit.users[id]
+        queue = self._queues.by_name.get(limit.name)
+        if queue is not None and queue.waiters and queue.length:
+            limit.wanted = now
+        wants = self._wants(limit)
+        if wants or limit.in_hand or limit.full > now:
+            self._refresh_at(limit, now + REFRESH)
+            if wants or limit.in_hand:
+                self._ask(limit)
+                self._serve(limit)  # the limit may have changed
+        else:
+            del self.by_name[limit.name]
+
+    def _wants(self, limit: Limit) -> bool:
+        """Whether clients of this node want jobs of the queue of ``limit``. If not, it must ask
+        before they get some."""
+        wants = self._machine.now - limit.wanted < WANTED
+        if not wants:
+            limit.joined = 0
+        return wants
+
+    def _refresh_at(self, limit: Limit, time: int) -> None:
+        limit.refresh = time
+        self._plan(limit, time)
+
+    # ---- the other nodes --------------------------------------------------------------------
+
+    def _ask(self, limit: Limit) -> None:
+        """Tell the other nodes how this one uses the queue of ``limit``, and ask them."""
+        if limit.asking:
+            return
+        now = self._machine.now
+        limit.asked = now
+        heard = partial(self._heard, limit)
+        nodes = self._peers.everyone()
+        limit.asks_to_join = self._wants(limit)
+        question = self._questions.ask(LIMIT, self._tell(limit), nodes, ANSWER_TIME, heard)
+        limit.asking = True
+        if question.over:
+            self._all_heard(limit)
+        if not limit.refresh:
+            self._refresh_at(limit, now + REFRESH)
+
+    def _tell(self, limit: Limit) -> list[Field]:
+        """What other nodes need to know of the use of a queue here."""
+        now = self._machine.now
+        return [
+            (_QUEUE, limit.name),
+            (_WANTS, pack_number(1 if self._wants(limit) else 0)),
+            (_IN_HAND, pack_number(len(limit.in_hand))),
+            (_DEBT, pack_number(int(limit.full - now) if limit.full > now else 0)),
+        ]
+
+    def _learn(self, limit: Limit, sender: bytes, fields: list[Field]) -> None:
+        """Note what the node ``sender`` says of its use of the queue of ``limit``."""
+        wants = number_of(fields, _WANTS) != 0
+        in_hand = number_of(fields, _IN_HAND)
+        if wants or in_hand:
+            limit.users[sender] = User(self._machine.now, wants, in_hand)
+        else:
+            limit.users.pop(sender, None)
+
+    def _heard(self, limit: Limit, question: Question) -> None:
+        """Other nodes have answered."""
+        if self.by_name.get(limit.name) is not limit:
+            return  # all was forgotten meanwhile
+        now = self._machine.now
+        for sender, fields in question.answers.items():
+            self._learn(limit, sender, fields)
+            if not limit.joined:
+                limit.full = max(limit.full, float(now + number_of(fields, _DEBT)))
+        if question.over:
+            self._all_heard(limit)
+            self._serve(limit)
+
+    def _all_heard(self, limit: Limit) -> None:
+        """All other nodes that can be reached know how this one uses the queue of ``limit``."""
+        limit.asking = False
+        limit.joined = limit.asked + HEARD if limit.asks_to_join else 0
+
+    def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Another node uses a queue, and asks who else does."""
+        for type, name in fields:
+            if type == _QUEUE:
+                limit = self.by_name.get(name)
+                if limit is None:
+                    return [(_QUEUE, name)]
+                self._learn(limit, sender, fields)
+                self._serve(limit)  # it may have fewer in hand
+                return self._tell(limit)
+        return None
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def is_asking(self, names: list[bytes]) -> bool:
+        """Whether other nodes are being asked about one of the queues ``names``."""
+        for name in names:
+            limit = self.by_name.get(name)
+            if limit is not None and limit.reason == ASKING:
+                return True
+        return False
+
+    def held_back(self) -> dict[bytes, list[Queue]]:
+        """The queues with jobs that clients wait for in vain, by reason."""
+        found: dict[bytes, list[Queue]] = {}
+        for limit in self.by_name.values():
+            queue = self._queues.by_name.get(limit.name)
+            if queue is None or queue.paused & PAUSED_OUT:
+                continue
+            if limit.reason and queue.waiters and queue.length:
+                found.setdefault(limit.reason, []).append(queue)
+        return found
+
+    def describe(self, queue: Queue) -> list[Value]:
+        """What QSTAT says of the limits of ``queue``; empty: it has none."""
+        if not self.policies.of(queue.name).is_limited():
+            return []
+        limit = self.by_name.get(queue.name) or Limit(queue.name)
+        held = limit.reason if queue.waiters and queue.length else b""
+        users: list[Value] = list(limit.users)
+        return [b"in-hand", len(limit.in_hand), b"held-back-by", held, b"shared-with", users]
+
+    def flush(self) -> None:
+        """Forget all: there are no jobs any more."""
+        self.by_name.clear()
+        self._dues.clear()

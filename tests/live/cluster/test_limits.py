@@ -1,0 +1,49 @@
+"""Limits of queues on real nodes: all workers of all nodes together keep them."""
+
+import time
+
+from tests.support.harness import ClusterFactory, LiveNode, Wire, wait_until
+from tests.support.live_helpers import pairs
+
+EACH = 20  # jobs and workers of a node
+
+
+def fill(nodes: list[LiveNode], *limits: str | int) -> list[Wire]:
+    """Give the queue limits and jobs, and return workers of which each waits for one."""
+    assert nodes[0].ask("QSET", "q", *limits) == b"OK"
+    for node in nodes:
+        wait_until(lambda node=node: node.ask("QGET", "q"))  # type: ignore[misc]
+        for _ in range(EACH):
+            node.ask("ADDJOB", "q", "b", 0, "REPLICATE", 1)
+    workers = [node.wire() for node in nodes for _ in range(EACH)]
+    for worker in workers:
+        worker.send("GETJOB", "FROM", "q")
+    return workers
+
+
+def in_hand(nodes: list[LiveNode]) -> int:
+    return sum(int(pairs(node.ask("QSTAT", "q"))["in-hand"]) for node in nodes)  # type: ignore[call-overload]
+
+
+def test_sixty_workers_of_three_nodes_get_fifty_jobs_a_second(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    start = time.monotonic()
+    workers = fill(nodes, "RATE", "50/s")
+    for worker in workers:
+        worker.read()
+    assert time.monotonic() - start >= (len(workers) - 8) / 50
+
+
+def test_jobs_in_hand_are_limited_until_a_node_dies(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    workers = fill(nodes, "ACTIVE", 10)
+    wait_until(lambda: in_hand(nodes) == 10)
+    for node in nodes:
+        queue = pairs(node.ask("QSTAT", "q"))
+        assert queue["held-back-by"] == b"active"
+        assert len(queue["shared-with"]) == 2  # type: ignore[arg-type]
+    nodes[0].kill()
+    # The two that are left do not know what its workers had, and share the limit.
+    wait_until(lambda: in_hand(nodes[1:]) == 10)
+    for worker in workers:
+        worker.close()

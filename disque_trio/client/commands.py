@@ -268,6 +268,7 @@ class Commands:
         retry: int | None = None,
         replicate: int | None = None,
         maxlen: int | None = None,
+        maxbytes: int | None = None,
         rate: str | None = None,
         burst: int | None = None,
         active: int | None = None,
@@ -281,6 +282,7 @@ class Commands:
             backoff: the shortest and the longest pause before a job is queued again, s.
             dead_ttl: how long a dead letter lives, s.
             ttl, retry, replicate, maxlen: what ``add`` takes where it is not told.
+            maxbytes: how many bytes the bodies of queued jobs may have.
             rate: how many jobs are delivered in a time, as ``50/s``, ``300/m`` or ``1000/h``.
             burst: how many of these at once, after a pause.
             active: how many jobs may be delivered and not acknowledged at once.
@@ -292,7 +294,7 @@ class Commands:
         command += requests.options(ATTEMPTS=attempts, DEAD=dead, DEADTTL=dead_ttl)
         again = "" if retry is not None and retry < 0 else retry
         command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate, MAXLEN=maxlen)
-        command += requests.options(RATE=rate, BURST=burst, ACTIVE=active)
+        command += requests.options(MAXBYTES=maxbytes, RATE=rate, BURST=burst, ACTIVE=active)
         await self._control(*command, *requests.backoff(backoff))
 
     async def purge(self, queue: Name) -> int:

@@ -40,6 +40,7 @@ class Policy:
         backoff: shortest and longest pause before a job is queued again.
         dead_ttl: how long a dead letter lives.
         ttl, retry, replicate, maxlen: what ADDJOB takes where it is not told.
+        maxbytes: of the bodies of queued jobs.
         rate: how many jobs are delivered in a time, as ``50/s``. burst: how many of them at once.
         active: jobs that may be delivered and not acknowledged at once.
     """
@@ -53,6 +54,7 @@ class Policy:
     retry: int | None = None
     replicate: int | None = None
     maxlen: int | None = None
+    maxbytes: int | None = None
     rate: str | None = None
     burst: int | None = None
     active: int | None = None
@@ -167,6 +169,7 @@ def policy(reply: Reply) -> Policy | None:
         number("retry"),
         number("replicate"),
         number("maxlen"),
+        number("maxbytes"),
         text(fields["rate"]) if "rate" in fields else None,
         number("burst"),
         number("active"),

@@ -107,6 +107,7 @@ _BY_CODE: dict[str, type[ReplyError]] = {
     "ACKED": AckedError,
     "PAUSED": PausedError,
     "MAXLEN": MaxLenError,
+    "MAXBYTES": MaxLenError,
     "OOM": OOMError,
     "LEAVING": LeavingError,
     "BADID": BadIdError,

@@ -430,6 +430,10 @@ class Oracle:
         there = jobs + queues + counted_extras(node)
         if node.memory.used != there:
             self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {there}")
+        for name, queue in node.queues.by_name.items():
+            size = sum(len(job.body or b"") for job in queue.first_to_last())
+            if queue.size != size:
+                self.problem(f"{name.decode()} has {queue.size} bytes, its jobs have {size}")
 
     def check_gone(self, machine: "Machine") -> None:
         """The time to live of all jobs is over."""

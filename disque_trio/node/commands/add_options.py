@@ -23,12 +23,12 @@ class AddOptions:
     Attributes:
         repl: copies, 0: not given. retry: s, -1: not given. ttl: s, 0: not given.
         delay: ms; -1: until ``at``, ms since the epoch, -1: not given.
-        maxlen: jobs that the queue may have, 0: any number.
+        maxlen, maxbytes: jobs and bytes that the queue may have, 0: any number.
         wait: ASYNC is not given.
         trailer: what the options say that C Disque has no field for; None: nothing.
         kept: FOR, s, 0: not given. anyway: ANYWAY is given. The key is in the trailer.
         priority: 0 to 7.
-        plain: there is nothing but what C Disque has too, and no maxlen.
+        plain: there is nothing but what C Disque has too, and no bound of the queue.
 
     Raises:
         CommandError: they are wrong.
@@ -41,6 +41,7 @@ class AddOptions:
         self.retry = -1
         self.ttl = 0
         self.maxlen = 0
+        self.maxbytes = 0
         self.wait = True
         self.trailer: Trailer | None = None
         self.kept = 0
@@ -196,8 +197,9 @@ def follow(policy: Policy, options: AddOptions, delay: int) -> AddOptions:
             "ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1, and the policy of "
             f"{name} has {'RETRY 0' if given else f'REPLICATE {policy.replicate}'}"
         )
-    if policy.maxlen and not options.maxlen:
-        options.maxlen = policy.maxlen
+    if policy.is_bounded():
+        options.maxlen = options.maxlen or policy.maxlen
+        options.maxbytes = policy.maxbytes
         options.plain = False
     if not options.ttl:
         options.ttl = policy.ttl

@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
 from disque_trio.node.commands.arguments import require_extensions
-from disque_trio.node.core.admissions import Admission
+from disque_trio.node.core.admissions import NOTHING, Admission, Queued
 from disque_trio.node.core.job import UINT32_MAX, Job, priority_flags
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
@@ -83,9 +83,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
             client.out.append(b"+%b\r\n" % known)
             return
         if node.peers.size == 1:
-            name = _admit(node, args, repl, external, options, 0)
+            name = _admit(node, args, repl, external, options, NOTHING)
     else:
-        name = _admit(node, args, repl, external, options, 0)
+        name = _admit(node, args, repl, external, options, NOTHING)
     job = node.store.make_job(name, args[2], repl, delay, retry, ttl)
     if delay:
         job.qtime = node.now + wait
@@ -95,12 +95,11 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.store.trailers.put(job, trailer)
         if trailer.key and _claims(node, client, args, job, trailer, options, external, timeout):
             return
-    if options.maxlen and node.peers.size > 1:
+    bounded = options.maxlen > 0 or options.maxbytes > 0
+    if bounded and node.peers.size > 1:
         deadline = node.now + timeout if timeout else 0
         admit = partial(_admit, node, args, repl, external, options)
-        node.admissions.begin(
-            Admission(client, job, options.wait, external, deadline, options.maxlen, admit)
-        )
+        node.admissions.begin(Admission(client, job, options.wait, external, deadline, True, admit))
         return
     if repl == 1 and not external:
         node.replication.place(job)
@@ -114,18 +113,26 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _admit(
-    node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions, elsewhere: int
+    node: Node, args: list[bytes], repl: int, external: bool, options: AddOptions, elsewhere: Queued
 ) -> bytes:
     """The name of the queue; raises CommandError if the job cannot be added to it now.
-    ``elsewhere``: jobs that other nodes have in it, for MAXLEN."""
+    ``elsewhere``: what other nodes have in it."""
     if repl > 1 or external:
         most = MAX_JOB if options.trailer is None else MAX_JOB - MAX_TRAILER
         if len(args[1]) + len(args[2]) > most:
             raise CommandError("ERR the job is too large to be sent to other nodes")
         _check_reachable(node, repl, external)
     queue = node.queues.by_name.get(args[1])
-    if options.maxlen and elsewhere + (queue.length if queue is not None else 0) >= options.maxlen:
-        raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+    if options.maxlen:
+        length = elsewhere.length + (0 if queue is None else queue.length)
+        if length >= options.maxlen:
+            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+    if options.maxbytes:
+        size = elsewhere.size + (0 if queue is None else queue.size)
+        if size + len(args[2]) > options.maxbytes:
+            raise CommandError(
+                f"MAXBYTES Queue has {size} bytes, and its policy allows {options.maxbytes}"
+            )
     if queue is None:
         return args[1]
     if queue.paused & PAUSED_IN:
@@ -157,8 +164,9 @@ def _claims(
         node.store.uniques.hold(job, ADDED)
         return False
     admit = partial(_admit, node, args, job.repl, external, options)
-    wait, anyway, maxlen = options.wait, options.anyway, options.maxlen
-    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, maxlen, admit)
+    bounded = options.maxlen > 0 or options.maxbytes > 0
+    wait, anyway = options.wait, options.anyway
+    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, bounded, admit)
     return True
 
 

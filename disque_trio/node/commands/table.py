@@ -47,8 +47,8 @@ _JSCAN: Final = (
 )
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
-    "[RETRY seconds] [REPLICATE count] [MAXLEN count] [RATE count/s|count/m|count/h] "
-    "[BURST count] [ACTIVE count]"
+    "[RETRY seconds] [REPLICATE count] [MAXLEN count] [MAXBYTES bytes] "
+    "[RATE count/s|count/m|count/h] [BURST count] [ACTIVE count]"
 )
 _CRON: Final = (
     "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "

@@ -1,15 +1,15 @@
-"""ADDJOBs whose jobs are not added before other nodes have answered: MAXLEN, and UNIQUE.
+"""ADDJOBs whose jobs are not added before other nodes have answered: MAXLEN, MAXBYTES, and UNIQUE.
 
-MAXLEN is about the jobs that all nodes together have in the queue. The node that got the ADDJOB
-asks the others how many they have, and looks at its own when they have answered. So it is exact
-while all ADDJOBs go to one node; several nodes at once do not see what each other is adding. C
-nodes cannot be asked, and who does not answer in time counts as having none: a node that is away
-must not keep others from working.
+MAXLEN and MAXBYTES are about the jobs that all nodes together have in the queue. The node that got
+the ADDJOB asks the others how many they have, and looks at its own when they have answered. So it
+is exact while all ADDJOBs go to one node; several nodes at once do not see what each other is
+adding. C nodes cannot be asked, and who does not answer in time counts as having none: a node that
+is away must not keep others from working.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACTIVE, JOB_OVERHEAD, WAIT_REPL, Job
@@ -28,6 +28,23 @@ COUNT_TIME: Final = 100  # ms that a node has to say how long a queue is
 # Types of fields.
 _QUEUE: Final = 2
 _LENGTH: Final = 3
+_SIZE: Final = 4
+
+
+class Queued:
+    """What several nodes have in a queue.
+
+    Attributes:
+        length: jobs. size: bytes of their bodies.
+    """
+
+    def __init__(self, length: int, size: int) -> None:
+        self.length = length
+        self.size = size
+
+
+NOTHING: Final = Queued(0, 0)
+Admit: TypeAlias = Callable[[Queued], object]
 
 
 class Admission(ReplicationWait):
@@ -35,9 +52,8 @@ class Admission(ReplicationWait):
 
     Attributes:
         waits: for copies that others confirm; else the reply comes as soon as the job is added.
-        maxlen: jobs that its queue may have on all nodes together, 0: any number.
-        admit: raises CommandError if the job cannot be added now; is told how many jobs of its
-            queue other nodes have.
+        bounded: what its queue may have on all nodes together is limited.
+        admit: raises CommandError if the job cannot be added now; is told what other nodes have.
     """
 
     def __init__(
@@ -47,13 +63,13 @@ class Admission(ReplicationWait):
         wait: bool,
         external: bool,
         deadline: int,
-        maxlen: int,
-        admit: Callable[[int], object],
+        bounded: bool,
+        admit: Admit,
     ) -> None:
         needed = job.repl if external else job.repl - 1
         super().__init__(client, job, needed, external, deadline, 0)
         self.waits = needed > 0 and (wait or external)
-        self.maxlen = maxlen
+        self.bounded = bounded
         self.admit = admit
 
 
@@ -75,7 +91,7 @@ class Admissions:
     ) -> None:
         self.held: dict[bytes, Admission] = {}
         # Who waits for the lengths of which queue, as far as it was asked for at ``_counted_at``.
-        self._counts: dict[bytes, list[Callable[[int], None]]] = {}
+        self._counts: dict[bytes, list[Callable[[Queued], None]]] = {}
         self._counted_at = 0
         self._store = store
         self._machine = store.machine
@@ -100,16 +116,16 @@ class Admissions:
         self.held[job.id] = admission
         admission.client.line_up(admission)
 
-    def admits(self, admission: Admission, elsewhere: int) -> bytes:
+    def admits(self, admission: Admission, elsewhere: Queued) -> bytes:
         """Why the job of ``admission`` cannot be added now, an error; empty: it can. ``elsewhere``:
-        jobs of its queue that other nodes have."""
+        what other nodes have in its queue."""
         try:
             admission.admit(elsewhere)
         except CommandError as problem:
             return error(str(problem))
         return b""
 
-    def _decide(self, admission: Admission, elsewhere: int) -> None:
+    def _decide(self, admission: Admission, elsewhere: Queued) -> None:
         if admission.reply is None:
             refusal = self.admits(admission, elsewhere)
             if refusal:
@@ -166,9 +182,9 @@ class Admissions:
 
     # ---- lengths ----------------------------------------------------------------------------
 
-    def count(self, admission: Admission, counted: Callable[[int], None]) -> None:
-        """Call ``counted`` with the number of jobs that the other nodes have in the queue of
-        ``admission``, as far as they say so in time."""
+    def count(self, admission: Admission, counted: Callable[[Queued], None]) -> None:
+        """Call ``counted`` with what the other nodes have in the queue of ``admission``, as far as
+        they say so in time."""
         now = self._machine.now
         queue = admission.job.queue
         if now != self._counted_at:
@@ -183,26 +199,28 @@ class Admissions:
         heard = partial(self._heard, queue, waiting)
         question = self._questions.ask(LENGTH, [(_QUEUE, queue)], nodes, COUNT_TIME, heard)
         if question.over:
-            counted(0)
+            counted(NOTHING)
         else:
             self._counts[queue] = waiting
 
     def _heard(
-        self, queue: bytes, waiting: list[Callable[[int], None]], question: Question
+        self, queue: bytes, waiting: list[Callable[[Queued], None]], question: Question
     ) -> None:
         if question.over:
             if self._counts.get(queue) is waiting:
                 del self._counts[queue]
-            elsewhere = sum([number_of(fields, _LENGTH) for fields in question.answers.values()])
+            answers = question.answers.values()
+            length = sum([number_of(fields, _LENGTH) for fields in answers])
+            elsewhere = Queued(length, sum([number_of(fields, _SIZE) for fields in answers]))
             for counted in waiting:
                 counted(elsewhere)
 
     def _answer(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
-        """Say how long a queue is here."""
-        length = 0
+        """Say how much is in a queue here."""
+        length = size = 0
         for type, value in fields:
             if type == _QUEUE:
                 queue = self._store.queues.by_name.get(value)
                 if queue is not None:
-                    length = queue.length
-        return [(_LENGTH, pack_number(length))]
+                    length, size = queue.length, queue.size
+        return [(_LENGTH, pack_number(length)), (_SIZE, pack_number(size))]

@@ -1,9 +1,8 @@
 """An ADDJOB UNIQUE that waits until the nodes agree that its job may have its key."""
 
-from collections.abc import Callable
 from typing import Final
 
-from disque_trio.node.core.admissions import Admission
+from disque_trio.node.core.admissions import Admission, Admit
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.key_messages import KeyMessage, Vote
 from disque_trio.node.core.questions import Question
@@ -66,14 +65,14 @@ class Claim(Admission):
         wait: bool,
         external: bool,
         timeout: int,
-        maxlen: int,
-        admit: Callable[[int], object],
+        bounded: bool,
+        admit: Admit,
         trailer: Trailer,
         voters: list[bytes],
         anyway: bool,
     ) -> None:
         deadline = now + timeout if timeout else 0
-        super().__init__(client, job, wait, external, deadline, maxlen, admit)
+        super().__init__(client, job, wait, external, deadline, bounded, admit)
         self.key = trailer.key
         self.lasts = trailer.key_until > 0
         self.until = trailer.key_until or life_of(job)

@@ -24,7 +24,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core import key_messages as words
-from disque_trio.node.core.admissions import Admissions
+from disque_trio.node.core.admissions import NOTHING, Admissions, Admit, Queued
 from disque_trio.node.core.ballots import ANSWER_TIME, Ballots, read_votes
 from disque_trio.node.core.claim import (
     AGREED,
@@ -127,8 +127,8 @@ class Claims(Agreement):
         wait: bool,
         anyway: bool,
         timeout: int,
-        maxlen: int,
-        admit: Callable[[int], object],
+        bounded: bool,
+        admit: Admit,
     ) -> None:
         """Add ``job``, which was just made, if the nodes agree that it may have its key; ``client``
         gets the reply then. Until they do nobody sees the job."""
@@ -141,7 +141,7 @@ class Claims(Agreement):
             wait,
             external,
             timeout,
-            maxlen,
+            bounded,
             admit,
             trailer,
             voters,
@@ -235,15 +235,15 @@ class Claims(Agreement):
 
     def _had(self, claim: Claim) -> None:
         """The job may have its key: see whether there is room for it."""
-        if claim.maxlen:
+        if claim.bounded:
             if claim.question is not None:
                 self._questions.close(claim.question)
                 claim.question = None
             self._admissions.count(claim, partial(self._add, claim))
         else:
-            self._add(claim, 0)
+            self._add(claim, NOTHING)
 
-    def _add(self, claim: Claim, elsewhere: int) -> None:
+    def _add(self, claim: Claim, elsewhere: Queued) -> None:
         """Add the job, if that can be. ``elsewhere``: see ``Admission.admit``."""
         if claim.reply is not None:
             return

@@ -84,7 +84,10 @@ class ContentsSetter:
         node for it."""
         store = self._store
         body = contents.body
-        store.machine.memory.used += len(body) - len(job.body or b"")
+        grows = len(body) - len(job.body or b"")
+        store.machine.memory.used += grows
+        if job.state == QUEUED:
+            store.queues.by_name[job.queue].size += grows
         job.body = body
         job.etime = contents.etime
         retry_changed = job.retry != contents.retry

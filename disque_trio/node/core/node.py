@@ -311,7 +311,7 @@ class Node(Machine):
         for option in request[4:]:
             if len(option) == 6 and option.lower() == b"maxlen":
                 overlaps = False
-        if self.policies.count and len(request) > 1 and self.policies.of(request[1]).maxlen:
+        if self.policies.count and len(request) > 1 and self.policies.of(request[1]).is_bounded():
             overlaps = False
         return overlaps
 

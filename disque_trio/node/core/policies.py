@@ -26,6 +26,7 @@ MAX_POLICIES: Final = 10_000  # that clients may set
 MAX_PATTERNS: Final = 1_000  # of them: a queue that is new is compared with each
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
 MAX_VALUE: Final = 2**32 - 1  # of the options that are numbers
+MAX_BYTES: Final = 2**48  # of MAXBYTES
 MAX_MILLISECONDS: Final = MAX_VALUE * 1000  # of a BACKOFF
 _CACHED: Final = 10_000  # queues whose policy is kept at hand
 _CACHED_NAME: Final = 1_024  # bytes; longer names are looked up each time
@@ -44,6 +45,7 @@ _RATE: Final = 21
 _PERIOD: Final = 22
 _BURST: Final = 23
 _ACTIVE: Final = 24
+_MAXBYTES: Final = 25
 
 
 class Policy(Shared):
@@ -57,6 +59,7 @@ class Policy(Shared):
         dead_ttl: s that a dead letter lives, 0: not set.
         ttl: s, 0: not set. retry: s, -1: not set. replicate: copies, 0: not set.
         maxlen: jobs that may be queued on all nodes together, 0: any number.
+        maxbytes: bytes that their bodies may have, 0: any number.
         rate, period: how many jobs are delivered in so many s, 0 and 0: any number.
         burst: how many of these at once after a pause, 0: not set.
         active: jobs that may be in hand (delivered, not acknowledged) at once, 0: any number.
@@ -73,6 +76,7 @@ class Policy(Shared):
         self.retry = -1
         self.replicate = 0
         self.maxlen = 0
+        self.maxbytes = 0
         self.rate = 0
         self.period = 0
         self.burst = 0
@@ -90,6 +94,7 @@ class Policy(Shared):
         other.retry = self.retry
         other.replicate = self.replicate
         other.maxlen = self.maxlen
+        other.maxbytes = self.maxbytes
         other.rate = self.rate
         other.period = self.period
         other.burst = self.burst
@@ -103,6 +108,10 @@ class Policy(Shared):
     def needs_extensions(self) -> bool:
         """Whether jobs that it applies to may need trailers."""
         return bool(self.attempts or self.dead or self.backoff_max or self.dead_ttl)
+
+    def is_bounded(self) -> bool:
+        """Whether it limits what is queued."""
+        return self.maxlen > 0 or self.maxbytes > 0
 
     def is_limited(self) -> bool:
         """Whether it limits what is delivered."""
@@ -140,6 +149,7 @@ class Policy(Shared):
             (_TTL, self.ttl),
             (_REPLICATE, self.replicate),
             (_MAXLEN, self.maxlen),
+            (_MAXBYTES, self.maxbytes),
             (_RATE, self.rate),
             (_PERIOD, self.period),
             (_BURST, self.burst),
@@ -250,6 +260,7 @@ class Policies(Versions[Policy]):
         policy.retry = number_in(values, _RETRY, -1, MAX_MILLISECONDS)
         policy.replicate = number_in(values, _REPLICATE, 0, MAX_MILLISECONDS)
         policy.maxlen = number_in(values, _MAXLEN, 0, MAX_MILLISECONDS)
+        policy.maxbytes = number_in(values, _MAXBYTES, 0, MAX_BYTES)
         policy.rate = number_in(values, _RATE, 0, MAX_MILLISECONDS)
         policy.period = number_in(values, _PERIOD, 0, MAX_MILLISECONDS)
         policy.burst = number_in(values, _BURST, 0, MAX_MILLISECONDS)

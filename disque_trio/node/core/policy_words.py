@@ -9,7 +9,7 @@ each node whose extensions are known::
 import re
 from typing import Final
 
-from disque_trio.node.core.policies import MAX_MILLISECONDS, MAX_VALUE, Policies, Policy
+from disque_trio.node.core.policies import MAX_BYTES, MAX_MILLISECONDS, MAX_VALUE, Policies, Policy
 from disque_trio.node.core.version_words import (
     lines_of,
     node_from,
@@ -75,6 +75,8 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         policy.replicate = _number("REPLICATE", value, 0, MAX_REPLICATE)
     elif option == b"MAXLEN":
         policy.maxlen = _number("MAXLEN", value, 0, MAX_VALUE)
+    elif option == b"MAXBYTES":
+        policy.maxbytes = _number("MAXBYTES", value, 0, MAX_BYTES)
     elif option == b"RATE":
         policy.rate, policy.period = _rate(value)
         if not policy.rate:
@@ -152,6 +154,8 @@ def describe(policy: Policy) -> dict[bytes, Value]:
         found[b"replicate"] = policy.replicate
     if policy.maxlen:
         found[b"maxlen"] = policy.maxlen
+    if policy.maxbytes:
+        found[b"maxbytes"] = policy.maxbytes
     if policy.rate:
         found[b"rate"] = _rate_word(policy)
     if policy.burst:

@@ -67,6 +67,7 @@ class Queue:
         name: the queue's name.
         ctime, atime: creation and last use, ms since the epoch.
         paused: PAUSED_IN and PAUSED_OUT bits.
+        length: queued jobs. size: bytes of their bodies.
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
         waiters: clients blocked on this queue, first come first.
         wanted: when a client of this node last took a job or asked for one in vain, ms.
@@ -86,6 +87,7 @@ class Queue:
         "name",
         "paused",
         "reply_head",
+        "size",
         "waiters",
         "wanted",
     )
@@ -98,6 +100,7 @@ class Queue:
         self.jobs_in = 0
         self.jobs_out = 0
         self.length = 0
+        self.size = 0
         self.wanted = 0
         self.waiters: dict[Client, None] = {}
         self.imports: Imports | None = None
@@ -108,6 +111,7 @@ class Queue:
     def push(self, job: Job) -> None:
         """Put ``job`` in its place."""
         self.length += 1
+        self.size += len(job.body or b"")
         self.jobs_in += 1
         chunks = self._chunks
         if job.flags & FLAGS_PRIORITY:
@@ -137,6 +141,7 @@ class Queue:
         chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
         chunk = chunks[0]
         job = chunk.pop(0)
+        self.size -= len(job.body or b"")
         if not chunk:
             self._drop(chunks, 0, job)
         return job
@@ -144,6 +149,7 @@ class Queue:
     def remove(self, job: Job) -> None:
         """Take ``job``, which must be in the queue, out."""
         self.length -= 1
+        self.size -= len(job.body or b"")
         self.jobs_out += 1
         chunks = self._chunks
         if job.flags & FLAGS_PRIORITY:
@@ -184,6 +190,7 @@ class Queue:
         """Empty the queue and return its jobs."""
         self.jobs_out += self.length
         self.length = 0
+        self.size = 0
         all_chunks = [chunk for chunks in self._by_urgency() for chunk in chunks]
         self._chunks = []
         self._urgent.clear()

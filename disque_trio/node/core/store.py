@@ -216,9 +216,11 @@ class JobStore:
     def put(self, job: Job) -> None:
         """Put ``job`` into its queue, and schedule its return there after the retry time."""
         job.state = QUEUED
-        if job.flags & FLAG_IN_HAND:
+        flags = job.flags
+        if flags & FLAG_IN_HAND:
             self.limits.release(job)
-        job.flags |= FLAG_QUEUED_BEFORE
+            flags = job.flags
+        job.flags = flags | FLAG_QUEUED_BEFORE
         self.postpone(job)
         queues = self.queues
         queue = queues.by_name.get(job.queue)

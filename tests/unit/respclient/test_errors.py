@@ -22,6 +22,7 @@ from disque_trio.respclient.errors import reply_error
         ("NOJOB Job not known", NoJobError),
         ("TOOLATE Half of job TTL", TooLateError),
         ("MAXLEN Queue is already longer", MaxLenError),
+        ("MAXBYTES Queue has 5 bytes, and its policy allows 5", MaxLenError),
         ("LEAVING This node is leaving", LeavingError),
         ("NOAUTH Authentication required.", AuthError),
         ("ERR invalid password", AuthError),

@@ -1,4 +1,4 @@
-"""ADDJOB MAXLEN in a cluster: the queue is as long as it is on all nodes together."""
+"""MAXLEN and MAXBYTES in a cluster: a queue has what it has on all nodes together."""
 
 import pytest
 
@@ -294,3 +294,54 @@ def test_jobs_that_are_sent_at_once_see_each_other_where_the_policy_counts(mesh:
     assert not mesh[0].node.may_overlap([b"ADDJOB", b"q", b"body", b"0"])
     assert mesh[0].node.may_overlap([b"ADDJOB", b"other", b"body", b"0"])
     assert mesh[0].node.may_overlap([b"addjob"])
+
+
+# ---- MAXBYTES ---------------------------------------------------------------------------------
+
+
+def allow_bytes(mesh: Mesh, most: int) -> None:
+    for bench in mesh.nodes:
+        bench("QSET", "q", "MAXBYTES", most)
+    mesh.settle()
+    for bench in mesh.nodes:
+        bench.replies(bench.me)
+
+
+def test_bytes_count_on_all_nodes_together() -> None:
+    mesh = Mesh(3)
+    allow_bytes(mesh, 12)
+    assert tried(mesh, 0, *ONE, "UNIQUE", "key") == "id"
+    assert tried(mesh, 1, *ONE) == "id"
+    assert tried(mesh, 2, *ONE) == "id"
+    assert tried(mesh, 0, *ONE) == "MAXBYTES"
+    assert tried(mesh, 0, *ONE, "UNIQUE", "other") == "MAXBYTES"
+    assert tried(mesh, 0, *ONE, "UNIQUE", "key") == "id"
+    assert mesh[0].get() is not None
+    assert tried(mesh, 1, *ONE) == "id"
+
+
+def test_the_bytes_of_a_queue_follow_its_jobs() -> None:
+    bench = Bench()
+    queue = bench.node.queues.create(b"q")
+    ids = [bench.add("q", "b" * size) for size in (1, 20, 300, 4000)]
+    assert queue.size == 4321
+    bench("UPDATEJOB", ids[1], "BODY", "bbb")
+    assert queue.size == 4304
+    bench("DEQUEUE", ids[0])
+    bench("DELJOB", ids[2])
+    assert queue.size == 4003
+    assert bench.get() == ids[1]
+    assert queue.size == 4000
+    bench("ENQUEUE", ids[0])
+    bench("NACK", ids[1])
+    assert queue.size == 4004
+    assert len(bench.get_all()) == 3
+    assert queue.size == 0
+
+
+def test_a_job_that_is_larger_than_the_queue_may_be_is_refused() -> None:
+    bench = Bench()
+    bench("QSET", "q", "MAXBYTES", 3)
+    assert bench.error("ADDJOB", "q", "body", 0).startswith("MAXBYTES ")
+    assert bench.add("q", "bod")
+    assert bench.error("ADDJOB", "q", "b", 0).startswith("MAXBYTES ")

@@ -432,8 +432,8 @@ class Oracle:
             self.problem(f"node {machine.index} accounts {node.memory.used} bytes for {there}")
         for name, queue in node.queues.by_name.items():
             size = sum(len(job.body or b"") for job in queue.first_to_last())
-            if queue.size != size:
-                self.problem(f"{name.decode()} has {queue.size} bytes, its jobs have {size}")
+            if queue.bytes_queued() != size:
+                self.problem(f"{name.decode()} does not have the {size} bytes of its jobs")
 
     def check_gone(self, machine: "Machine") -> None:
         """The time to live of all jobs is over."""

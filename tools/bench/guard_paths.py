@@ -190,6 +190,12 @@ def _extended(counter: Counter) -> None:
             _some(desk, "NACK REASON", back, now)
             _some(desk, "GETJOB, the last attempt", [get] * count, _NoCounter())
             _some(desk, "NACK, to the dead letters", [(b"NACK", id) for id in ids], now)
+            many = b"4000000000"
+            limits = (b"ATTEMPTS", b"0", b"DEAD", b"", b"RATE", many, b"ACTIVE", many)
+            _some(desk, "QSET", [(b"QSET", QUEUE, *limits)], _NoCounter())
+            ids = _some(desk, "ADDJOB, to a limited queue", [add] * count, _NoCounter())
+            _some(desk, "GETJOB, with limits", [get] * count, now)
+            _some(desk, "ACKJOB, with limits", [(b"ACKJOB", id) for id in ids], now)
 
 
 def _some(

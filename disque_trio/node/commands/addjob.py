@@ -128,7 +128,7 @@ def _admit(
         if length >= options.maxlen:
             raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
     if options.maxbytes:
-        size = elsewhere.size + (0 if queue is None else queue.size)
+        size = elsewhere.size + (0 if queue is None else queue.bytes_queued())
         if size + len(args[2]) > options.maxbytes:
             raise CommandError(
                 f"MAXBYTES Queue has {size} bytes, and its policy allows {options.maxbytes}"

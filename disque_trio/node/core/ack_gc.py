@@ -130,7 +130,7 @@ class AckGc:
         if self._notes.eventing:
             self._notes.note(event_of(ending), job, reason)
         if ending.kind == CANCELLED:
-            store.total_cancelled += 1
+            store.outcomes.total_cancelled += 1
         elif ending.kind == ENDED_ACKED:
             store.total_acked += 1
         self._trailers.set_ending(job, ending)

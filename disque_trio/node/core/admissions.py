@@ -222,5 +222,7 @@ class Admissions:
             if type == _QUEUE:
                 queue = self._store.queues.by_name.get(value)
                 if queue is not None:
-                    length, size = queue.length, queue.size
+                    length = queue.length
+                    if self._store.limits.policies.of(value).maxbytes:
+                        size = queue.bytes_queued()
         return [(_LENGTH, pack_number(length)), (_SIZE, pack_number(size))]

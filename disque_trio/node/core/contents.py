@@ -87,7 +87,7 @@ class ContentsSetter:
         grows = len(body) - len(job.body or b"")
         store.machine.memory.used += grows
         if job.state == QUEUED:
-            store.queues.by_name[job.queue].size += grows
+            store.queues.by_name[job.queue].body_grew(grows)
         job.body = body
         job.etime = contents.etime
         retry_changed = job.retry != contents.retry

@@ -161,6 +161,7 @@ class Outcomes:
         result_ttl: how long results are kept, s.
         ring: ids of the jobs that were acknowledged last. at: where the next one goes.
         kept: results, and other endings that somebody waited for. cancelled: the jobs that were.
+        total_expired, total_cancelled: what INFO stats shows.
     """
 
     def __init__(self, machine: Machine, trailers: Trailers) -> None:
@@ -168,6 +169,8 @@ class Outcomes:
         self.result_ttl = DEFAULT_RESULT_TTL
         self.kept = Kept(machine)
         self.cancelled = Kept(machine)
+        self.total_expired = 0
+        self.total_cancelled = 0
         self._machine = machine
         self._trailers = trailers
         self.ring = [b""] * RING

@@ -324,19 +324,19 @@ def test_the_bytes_of_a_queue_follow_its_jobs() -> None:
     bench = Bench()
     queue = bench.node.queues.create(b"q")
     ids = [bench.add("q", "b" * size) for size in (1, 20, 300, 4000)]
-    assert queue.size == 4321
+    assert queue.bytes_queued() == 4321
     bench("UPDATEJOB", ids[1], "BODY", "bbb")
-    assert queue.size == 4304
+    assert queue.bytes_queued() == 4304
     bench("DEQUEUE", ids[0])
     bench("DELJOB", ids[2])
-    assert queue.size == 4003
+    assert queue.bytes_queued() == 4003
     assert bench.get() == ids[1]
-    assert queue.size == 4000
+    assert queue.bytes_queued() == 4000
     bench("ENQUEUE", ids[0])
     bench("NACK", ids[1])
-    assert queue.size == 4004
+    assert queue.bytes_queued() == 4004
     assert len(bench.get_all()) == 3
-    assert queue.size == 0
+    assert queue.bytes_queued() == 0
 
 
 def test_a_job_that_is_larger_than_the_queue_may_be_is_refused() -> None:

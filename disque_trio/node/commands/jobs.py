@@ -88,7 +88,9 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         node.deliveries.wait(client, names, ASKING_TIME if nohang else timeout, details)
     if not jobs and node.peers.size > 1:
         for name in names:
-            node.federation.need_jobs(node.queues.by_name[name])
+            queue = node.queues.by_name[name]
+            if not queue.length or queue.paused:  # else a limit holds back what there is
+                node.federation.need_jobs(queue)
 
 
 def ackjob(node: Node, client: Client, args: list[bytes]) -> None:

@@ -249,7 +249,10 @@ class Limits:
             self._dues.clear()
             for limit in self.by_name.values():
                 limit.full -= back
+                limit.wanted -= back
                 limit.joined = limit.wake = 0
+                for user in limit.users.values():
+                    user.heard -= back
                 self._refresh_at(limit, now)
 
     @property

@@ -202,7 +202,7 @@ def test_what_is_held_back_is_shown(bench: Bench) -> None:
     assert info["jobs_held_by_limits"] == "2"
 
 
-def test_times_that_go_back_do_not_stop_a_queue(bench: Bench) -> None:
+def test_a_clock_that_goes_back_does_not_stop_a_queue(bench: Bench) -> None:
     set_policy(bench, rate=(10, 1))
     add_many(bench, 50)
     assert bench.get() is not None
@@ -212,6 +212,8 @@ def test_times_that_go_back_do_not_stop_a_queue(bench: Bench) -> None:
     bench.node.cron(bench.now)
     bench.advance(2)
     assert not waiting.blocked
+    bench.advance(10)
+    assert bench.node.limits.by_name == {}
 
 
 # ---- several nodes ----------------------------------------------------------------------------
@@ -383,6 +385,17 @@ def test_who_was_stopped_for_long_asks_again() -> None:
     assert mesh[0].queue()[b"held-back-by"] == b"asking"
     mesh.settle()
     mesh[0].got(late)
+
+
+def test_jobs_that_are_held_back_do_not_move_to_and_fro() -> None:
+    mesh = mesh_with(5, active=1)
+    waiting_on_all(mesh, 1)
+    mesh.settle()
+    mesh.told()
+    for _ in range(20):
+        waiting_on_all(mesh, 1)
+        mesh.advance(1)
+    assert mesh.told("needjobs", "yourjobs") == []
 
 
 def test_a_malformed_question_changes_nothing() -> None:

@@ -33,7 +33,8 @@ from disque_trio.respserver.machine import Machine
 
 REFRESH: Final = 1_000  # ms between questions to the other nodes that use a queue
 HEARD: Final = 3_000  # ms that what another node said holds
-ANSWER_TIME: Final = 2_000  # ms that other nodes have to answer
+ANSWER_TIME: Final = 2_000  # ms that other nodes have to be connected, and to answer
+LINK_LOOK: Final = 100  # ms between looks whether a connection is there
 ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
 WANTED: Final = 2_000  # ms for which a client's wish for a job holds
 # ms of jobs that may leave together although they are due one after the other: a timer is late
@@ -79,6 +80,7 @@ class Limit:
         joined: until when the other nodes know that this one wants jobs, ms; 0: they do not.
         asked: when they were asked last, ms. asks_to_join: they were told so then.
         asking: they have not all answered.
+        missed: since when one that should be there has had no connection, ms; 0: it has one.
         reason: why nothing was delivered when a job was wanted last; empty: it was.
         refresh: when to ask the other nodes again, ms; 0: not planned.
         wake: when to look at the clients that wait, ms; 0: not planned.
@@ -94,6 +96,7 @@ class Limit:
         self.asked = 0
         self.asks_to_join = False
         self.asking = False
+        self.missed = 0
         self.reason = b""
         self.refresh = 0
         self.wake = 0
@@ -155,7 +158,8 @@ class Limits:
         """Why no job can be delivered from the queue of ``limit`` now; empty: one can."""
         if limit.joined <= self._machine.now:
             limit.joined = 0  # the others have forgotten it if they ever heard
-            self._ask(limit)
+            if not self._awaits_connections(limit):
+                self._ask(limit)
             if not limit.joined:
                 return ASKING
         if policy.active and len(limit.in_hand) >= self._room(limit, policy.active):
@@ -169,6 +173,21 @@ class Limits:
                 self._wake_at(limit, int(due) + 1)
                 return BY_RATE
         return b""
+
+    def _awaits_connections(self, limit: Limit) -> bool:
+        """Whether a node that should be there could soon be asked, because this one has just
+        started, or has lost the connection."""
+        peers, now = self._peers, self._machine.now
+        for id in peers.reachable:
+            if peers.understands(id) and not peers.linked(id):
+                limit.missed = limit.missed or now
+                if now - limit.missed >= ANSWER_TIME:
+                    break
+                self._wake_at(limit, now + LINK_LOOK)
+                return True
+        else:
+            limit.missed = 0
+        return False
 
     def _interval(self, limit: Limit, policy: Policy) -> float:
         """The ms from job to job on this node."""
@@ -250,7 +269,7 @@ class Limits:
             for limit in self.by_name.values():
                 limit.full -= back
                 limit.wanted -= back
-                limit.joined = limit.wake = 0
+                limit.joined = limit.wake = limit.missed = 0
                 for user in limit.users.values():
                     user.heard -= back
                 self._refresh_at(limit, now)

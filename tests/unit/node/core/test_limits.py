@@ -303,9 +303,31 @@ def test_each_part_of_a_partition_has_the_limit() -> None:
     mesh.cut(0, 1)
     mesh.cut(0, 2)
     waiting_on_all(mesh, 4)
-    mesh.settle()
+    mesh.advance(3)
     assert in_hand(mesh[0]) == 2
     assert in_hand(mesh[1]) + in_hand(mesh[2]) == 2
+
+
+def test_a_node_that_starts_takes_nothing_before_it_could_ask_the_others() -> None:
+    mesh = mesh_with(5, active=2)
+    mesh.isolate(0)
+    waiting_on_all(mesh, 4)
+    mesh.advance(0.5)
+    assert in_hand(mesh[1]) + in_hand(mesh[2]) == 0
+    mesh.rejoin(0)
+    mesh.advance(0.5)
+    assert sum(in_hand(bench) for bench in mesh.nodes) == 2
+
+
+def test_nobody_waits_for_a_node_that_failed_or_knows_no_limits() -> None:
+    mesh = mesh_with(5, active=2)
+    mesh.isolate(0)
+    mesh.isolate(1)
+    mesh.peers[0].reachable = []
+    mesh.peers[1].as_c = {mesh.ids[0], mesh.ids[2]}
+    waiting_on_all(mesh, 4)
+    mesh.settle()
+    assert [in_hand(bench) for bench in mesh.nodes] == [2, 2, 0]
 
 
 def test_a_rate_is_shared() -> None:

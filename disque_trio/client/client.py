@@ -61,6 +61,7 @@ class Client(Commands):
         ttl: int | None = None,
         maxlen: int | None = None,
         priority: int | None = None,
+        group: Name | None = None,
         headers: Headers | None = None,
         unique: Name | bool = False,
         unique_for: float | None = None,
@@ -82,6 +83,7 @@ class Client(Commands):
             ttl: seconds of its life; the node's default is a day after ``delay``.
             maxlen: refuse the job if the queue is already that long, on all nodes together.
             priority: 0 to 7; the jobs of a queue are delivered by it, 7 first, then by age.
+            group: that the job belongs to; see ``set_policy``.
             headers: names and values that go with the body; pairs, if a name comes twice.
             unique: a key: if the queue has a job with it, that one's id is returned and nothing is
                 added. True makes a new key. With a key the command is repeated after a lost
@@ -107,6 +109,7 @@ class Client(Commands):
             *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
             at=at,
             priority=priority,
+            group=group,
             headers=headers,
             key=key,
             kept=unique_for,
@@ -127,6 +130,7 @@ class Client(Commands):
         ttl: int | None = None,
         maxlen: int | None = None,
         priority: int | None = None,
+        group: Name | None = None,
         headers: Headers | None = None,
         unique: bool | Sequence[Name] = False,
         unique_for: float | None = None,
@@ -155,6 +159,7 @@ class Client(Commands):
                 *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
                 at=at,
                 priority=priority,
+                group=group,
                 headers=headers,
                 key=key,
                 kept=unique_for,

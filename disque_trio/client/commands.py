@@ -191,6 +191,7 @@ class Commands:
         min_age: int | None = None,
         max_age: int | None = None,
         min_returns: int | None = None,
+        group: Name | None = None,
         headers: Headers | None = None,
     ) -> AsyncIterator[str]:
         """The ids of all jobs of a node, of one queue or of some states if given.
@@ -201,10 +202,11 @@ class Commands:
             count: about so many jobs are looked at in a step.
             min_age, max_age: seconds since they were added.
             min_returns: how often they were queued again, at least.
+            group: that they belong to.
             headers: names and values that they have.
         """
-        ages = (min_age, max_age, min_returns)
-        async for id in self._scan("JSCAN", requests.jscan(count, queue, states, *ages, headers)):
+        more = (min_age, max_age, min_returns, group, headers)
+        async for id in self._scan("JSCAN", requests.jscan(count, queue, states, *more)):
             yield text(id)
 
     async def jscan_full(
@@ -216,11 +218,12 @@ class Commands:
         min_age: int | None = None,
         max_age: int | None = None,
         min_returns: int | None = None,
+        group: Name | None = None,
         headers: Headers | None = None,
     ) -> AsyncIterator[replies.Record]:
         """Like ``jscan``, but yields what ``show`` says of each job."""
-        ages = (min_age, max_age, min_returns)
-        filters = requests.jscan(count, queue, states, *ages, headers)
+        more = (min_age, max_age, min_returns, group, headers)
+        filters = requests.jscan(count, queue, states, *more)
         async for fields in self._scan("JSCAN", [*filters, "REPLY", "all"]):
             record = replies.record(fields)
             if record is not None:
@@ -272,6 +275,7 @@ class Commands:
         rate: str | None = None,
         burst: int | None = None,
         active: int | None = None,
+        groups: str | None = None,
     ) -> None:
         """Set options of the policy of a queue, a pattern (``mail.*``) or all queues (``*``).
 
@@ -286,6 +290,8 @@ class Commands:
             rate: how many jobs are delivered in a time, as ``50/s``, ``300/m`` or ``1000/h``.
             burst: how many of these at once, after a pause.
             active: how many jobs may be delivered and not acknowledged at once.
+            groups: ``fair``: the groups of jobs are served in turn; ``fifo``: and one job of a
+                group at a time.
 
         Raises:
             NoExtError: a node of the cluster does not know this.
@@ -295,6 +301,7 @@ class Commands:
         again = "" if retry is not None and retry < 0 else retry
         command += requests.options(TTL=ttl, RETRY=again, REPLICATE=replicate, MAXLEN=maxlen)
         command += requests.options(MAXBYTES=maxbytes, RATE=rate, BURST=burst, ACTIVE=active)
+        command += requests.options(GROUPS=groups)
         await self._control(*command, *requests.backoff(backoff))
 
     async def purge(self, queue: Name) -> int:

@@ -43,6 +43,7 @@ class Policy:
         maxbytes: of the bodies of queued jobs.
         rate: how many jobs are delivered in a time, as ``50/s``. burst: how many of them at once.
         active: jobs that may be delivered and not acknowledged at once.
+        groups: ``fair`` or ``fifo``.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Policy:
     rate: str | None = None
     burst: int | None = None
     active: int | None = None
+    groups: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,7 @@ def policy(reply: Reply) -> Policy | None:
         text(fields["rate"]) if "rate" in fields else None,
         number("burst"),
         number("active"),
+        text(fields["groups"]) if "groups" in fields else None,
     )
 
 

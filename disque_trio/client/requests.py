@@ -61,6 +61,7 @@ def addjob(
     async_: bool = False,
     *,
     priority: int | None = None,
+    group: Name | None = None,
     at: datetime | float | None = None,
     headers: Headers | None = None,
     key: Name | None = None,
@@ -81,6 +82,7 @@ def addjob(
         TTL=ttl,
         MAXLEN=maxlen,
         PRIORITY=priority,
+        GROUP=group,
         UNIQUE=key,
         FOR=None if kept is None else math.ceil(kept),
     )
@@ -125,11 +127,12 @@ def jscan(
     min_age: int | None = None,
     max_age: int | None = None,
     min_returns: int | None = None,
+    group: Name | None = None,
     headers: Headers | None = None,
 ) -> list[Argument]:
     """The options of JSCAN; see ``Client.jscan``."""
     command = options(COUNT=count, QUEUE=queue)
-    command += options(MINAGE=min_age, MAXAGE=max_age, MINRETURNS=min_returns)
+    command += options(MINAGE=min_age, MAXAGE=max_age, MINRETURNS=min_returns, GROUP=group)
     for state in states:
         command += ["STATE", state]
     for name, value in pairs_of(headers):

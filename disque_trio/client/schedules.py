@@ -29,6 +29,7 @@ class Schedules:
         ttl: int | None = None,
         maxlen: int | None = None,
         priority: int | None = None,
+        group: Name | None = None,
         headers: Headers | None = None,
         async_: bool = False,
     ) -> None:
@@ -40,16 +41,18 @@ class Schedules:
             queue, body: of each job.
             tz: the fields are of this time zone (``Europe/Berlin``); None: UTC.
             catchup: make up the last job that was missed while no node was there.
-            replicate, delay, retry, ttl, maxlen, priority, headers, async_: of each job, as for
-                ``Client.add``.
+            replicate, delay, retry, ttl, maxlen, priority, group, headers, async_: of each job, as
+                for ``Client.add``.
 
         Raises:
             NoExtError: a node of the cluster does not know this.
             ReplyError: times or zone make no sense, or the node has no cronsim.
         """
         options = (replicate, delay, retry, ttl, maxlen, async_)
-        command = requests.addjob(queue, body, None, *options, priority=priority, headers=headers)
-        await self._cron(*requests.cron(name, times, tz, catchup), queue, body, *command[4:])
+        more = requests.addjob(
+            *(queue, body, None, *options), priority=priority, group=group, headers=headers
+        )[4:]
+        await self._cron(*requests.cron(name, times, tz, catchup), queue, body, *more)
 
     async def get(self, name: Name) -> replies.Schedule | None:
         """The schedule with this name (CRON GET); None: there is none."""

@@ -35,6 +35,7 @@ _LETTER: Final = 5
 _REASON: Final = 6
 _ATTEMPTS: Final = 7
 _ENDING: Final = 8
+_GROUP: Final = 9
 
 # How a job ended, or died.
 ACKED: Final = 1
@@ -144,6 +145,7 @@ class Trailer:
 
     Attributes:
         headers: names and values in turn.
+        group: of ADDJOB GROUP, empty: none.
         key: of ADDJOB UNIQUE, empty: none. key_until: when it is free again, ms since the epoch,
             0: when the job has ended.
         updated: version of the last UPDATEJOB, 0: there was none.
@@ -160,6 +162,7 @@ class Trailer:
         "attempts",
         "counted",
         "ending",
+        "group",
         "headers",
         "key",
         "key_until",
@@ -172,6 +175,7 @@ class Trailer:
 
     def __init__(self) -> None:
         self.headers: list[bytes] = []
+        self.group = b""
         self.key = b""
         self.key_until = 0
         self.updated = 0
@@ -186,7 +190,7 @@ class Trailer:
     def is_of_clients(self) -> bool:
         """Whether clients, or nodes of a later version, put something in; else it is what nodes
         note."""
-        if self.headers or self.key or self.updated or self.unknown:
+        if self.headers or self.group or self.key or self.updated or self.unknown:
             return True
         return self.whole is not None
 
@@ -198,6 +202,8 @@ class Trailer:
         fields: list[Field] = []
         if self.headers:
             fields.append((_HEADERS, pack_texts(self.headers)))
+        if self.group:
+            fields.append((_GROUP, self.group))
         if self.key:
             fields.append((_KEY, self.key))
         if self.key_until:
@@ -249,6 +255,8 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
             trailer.headers = unpack_texts(value)
             if len(trailer.headers) % 2:
                 raise FieldsError("a header without a value")
+        elif type == _GROUP:
+            trailer.group = value
         elif type == _KEY:
             trailer.key = value
         elif type == _KEY_UNTIL:

@@ -4,16 +4,18 @@ from typing import Any
 
 import pytest
 
+from disque_trio.node.core import grouping, limits, queues
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core import queues
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.job import FLAGS_PRIORITY, Job
+from disque_trio.node.core.job_groups import JobGroups
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_messages import KeyMessage, Vote
-from disque_trio.node.core.limits import Limit, Limits
+from disque_trio.node.core.limit import Limit
+from disque_trio.node.core.limits import Limits
 from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.schedules import Schedule
@@ -278,15 +280,16 @@ def test_eager_nodes_alone_do_no_harm(made_of: MadeOf) -> None:
     assert not found(made_of(EagerTicks), EXTENDED, "", seeds=10)
 
 
-class SelfishLimits(Limits):
+class SelfishLimit(Limit):
     """Each node takes what is for all."""
 
-    def _room(self, limit: Limit, active: int) -> int:
+    def room(self, own: bytes, active: int) -> int:
         return active
 
 
-def test_more_in_hand_than_the_limit_is_found(made_of: MadeOf) -> None:
-    assert found(made_of(SelfishLimits), EXTENDED, "in hand, not", first=48, seeds=10)
+def test_more_in_hand_than_the_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "Limit", SelfishLimit)
+    assert found(as_it_is, EXTENDED, "in hand, not", first=48, seeds=10)
 
 
 class ForgetfulLimits(Limits):
@@ -298,3 +301,29 @@ class ForgetfulLimits(Limits):
 
 def test_a_queue_that_is_held_back_for_good_is_found(made_of: MadeOf) -> None:
     assert found(made_of(ForgetfulLimits), EXTENDED, "never delivered", first=48, seeds=10)
+
+
+class ImpatientGroups(JobGroups):
+    """Deliver the next job of a group while one is out."""
+
+    def pop(self) -> Job:
+        job = super().pop()
+        self.release(job)
+        return job
+
+
+def test_two_jobs_of_a_group_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "JobGroups", ImpatientGroups)
+    assert found(as_it_is, EXTENDED, "another job of its group is out", seeds=10)
+
+
+class ForgetfulGroups(JobGroups):
+    """Wait for a job of a group when it has ended, too."""
+
+    def release(self, job: Job) -> None:
+        pass
+
+
+def test_a_group_that_waits_for_good_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "JobGroups", ForgetfulGroups)
+    assert found(as_it_is, EXTENDED, "never delivered", seeds=10)

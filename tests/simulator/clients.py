@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import DEAD, LIVENESS, QUEUES
-from tests.simulator.records import JobRecord, expected_headers, expected_priority
+from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -181,10 +181,12 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
 
 
 def more_options(record: JobRecord) -> list[bytes]:
-    """The options of ADDJOB that give the job its headers and its priority."""
+    """The options of ADDJOB that give the job its headers, its group and its priority."""
     body = b"%d" % record.token
     pairs = expected_headers(body)
     options = [b"HEADERS", b"%d" % (len(pairs) // 2), *pairs] if pairs else []
+    if group := expected_group(body):
+        options += [b"GROUP", group]
     priority = expected_priority(body)
     return [*options, b"PRIORITY", b"%d" % priority] if priority else options
 

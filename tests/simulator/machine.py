@@ -14,6 +14,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import Policy
+from disque_trio.node.core.policy_words import GROUPS_WORDS
 from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
 from disque_trio.protocol.endjob import unpack_endjob
 from disque_trio.protocol.trailer import CANCELLED
@@ -147,6 +148,7 @@ class Machine:
             policy.active = plan.active
             policy.rate = plan.rate
             policy.period = 1 if plan.rate else 0
+            policy.groups = GROUPS_WORDS.index(plan.groups.encode())
             policies = self.node.policies
             policies.put(policies.make(b"*", policy, b"0" * 40, 1))
 

@@ -46,6 +46,7 @@ class Plan:
         attempts: deliveries until a job is dead, in extended mode; else 0.
         backoff: the bounds of pauses, ms; 0: none.
         active, rate: limits of each queue, in extended mode: jobs in hand, and a second; 0: none.
+        groups: how each queue serves its groups, in extended mode; empty: not in turn.
         gentle: extended mode without faults: only clients are careless.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
     """
@@ -76,6 +77,7 @@ class Plan:
     backoff: tuple[int, int]
     active: int
     rate: int
+    groups: str
     gentle: bool
     minority: list[int]
     minority_dies: bool
@@ -146,6 +148,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],
         active=(0, 0, 5, 2)[seed // 24 % 4] if mode == EXTENDED else 0,
         rate=(0, 20)[seed // 96 % 2] if mode == EXTENDED else 0,
+        groups=("", "fifo", "fair")[seed // 5 % 3] if mode == EXTENDED else "",
         gentle=gentle,
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,

@@ -7,11 +7,12 @@ every exemption says why it is one.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from disque_trio.node.core.contents import is_delivered
 from disque_trio.node.core.job import ACTIVE, QUEUED, Job
 from disque_trio.node.core.successors import successor_id
 from disque_trio.protocol import trailer
 from tests.simulator.events import MS, SECOND
-from tests.simulator.records import JobRecord, expected_headers, expected_priority
+from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
 
 if TYPE_CHECKING:
     from tests.simulator.machine import Machine
@@ -48,6 +49,7 @@ class Promises:
         self._cancelled: dict[bytes, set[int]] = {}  # id: machines that know that it was
         self._results: dict[bytes, set[bytes]] = {}
         self._redriven = False  # a client sent REDRIVE
+        self._last_of_group: dict[tuple[int, int, object, bytes], bytes] = {}
 
     # ---- what clients ask, and what happens ---------------------------------------------------
 
@@ -187,13 +189,14 @@ class Promises:
 
     def in_order(self, entries: Sequence[Sequence[bytes]]) -> None:
         """A GETJOB was answered with ``entries``."""
-        last: dict[bytes, int] = {}
+        last: dict[tuple[bytes, bytes], int] = {}
         for entry in entries:
             queue, id, body = entry[:3]
+            line = (queue, expected_group(body) if self.world.plan.groups else b"")
             priority = expected_priority(body)
-            if priority > last.get(queue, priority):
+            if priority > last.get(line, priority):
                 self._complain("delivered behind less urgent jobs", id)
-            last[queue] = priority
+            last[line] = priority
 
     def delivered(self, machine: "Machine", record: JobRecord, entry: Sequence[object]) -> None:
         """``machine`` gives ``entry`` of the line of ``record`` to a client."""
@@ -211,6 +214,21 @@ class Promises:
             if details.get(b"priority", 0) != expected_priority(body):
                 self._complain(f"delivered with the priority {details.get(b'priority', 0)}", id)
         self._check_version(record, id, body)
+        if self.world.plan.groups == "fifo":
+            self._one_of_a_group(machine, entry[0], id, expected_group(body))
+
+    def _one_of_a_group(self, machine: "Machine", queue: object, id: bytes, group: bytes) -> None:
+        """``machine`` delivers a job of ``group``: has the last one that it delivered ended, or
+        come back? Those that are delivered at most once wait, but nobody waits for them, and the
+        replies of a turn are in no order."""
+        if id[39] in b"02468ace":
+            return
+        jobs = machine.node.store.jobs
+        key = (machine.index, machine.incarnation, queue, group)
+        last = jobs.get(self._last_of_group.get(key, b""))
+        if last is not None and last.id != id and is_delivered(last):
+            self._complain("delivered while another job of its group is out", id, last.id)
+        self._last_of_group[key] = id
 
     # ---- WAITJOB ------------------------------------------------------------------------------
 

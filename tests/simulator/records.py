@@ -79,6 +79,11 @@ def expected_headers(body: bytes) -> list[bytes]:
     return [b"token", b"%d" % token, b"Content-Type", b""][: (0, 0, 0, 2, 4)[token % 5]]
 
 
+def expected_group(body: bytes) -> bytes:
+    """The group of the job; empty: none."""
+    return (b"", b"x", b"y")[token_of(body) % 3]
+
+
 def expected_priority(body: bytes) -> int:
     """The priority of the job."""
     return (0, 0, 7, 0, 1, 0, 4)[token_of(body) % 7]

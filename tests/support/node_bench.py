@@ -11,6 +11,7 @@ from disque_trio.aof.loader import Loader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.job import JOB_OVERHEAD
+from disque_trio.node.core.job_groups import GROUP_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
 from disque_trio.node.core.uniques import counted
@@ -294,8 +295,9 @@ def loaded_again(bench: Bench, directory: Path) -> Bench:
 
 
 def counted_extras(node: Node) -> int:
-    """What the trailers, the keys and the jobs that are not added yet add up to."""
+    """What the trailers, the keys, the groups and the jobs that are not added yet add up to."""
     store = node.store
+    groups = [name for groups in node.limits.grouping.groups.values() for name in groups.by_name]
     held_back = [admission.job for admission in node.admissions.held.values()]
     return (
         sum(trailer.counted for trailer in store.trailers.all())
@@ -303,4 +305,5 @@ def counted_extras(node: Node) -> int:
         + store.outcomes.cancelled.size
         + sum(counted(entry) for entry in store.uniques.entries.values())
         + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
+        + sum(GROUP_OVERHEAD + len(name) for name in groups)
     )

@@ -14,6 +14,7 @@ def set_policy(
     rate: tuple[int, int] = (0, 0),
     burst: int = 0,
     active: int = 0,
+    groups: str = "",
 ) -> None:
     """Give the queue ``name`` a policy on each of these nodes; ``backoff`` is in ms, ``rate`` jobs
     and s."""
@@ -27,4 +28,5 @@ def set_policy(
         policy.rate, policy.period = rate
         policy.burst = burst
         policy.active = active
+        policy.groups = ("", "fair", "fifo").index(groups)
         policies.put(policies.make(name, policy, bench.node.id, bench.now))

@@ -13,6 +13,7 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 MAX_HEADERS: Final = 1_000
 MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
 MAX_KEY: Final = 64 * 1024  # bytes
+MAX_GROUP: Final = 1_024  # bytes
 _NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 
@@ -79,6 +80,8 @@ class AddOptions:
             raise CommandError(SYNTAX)
         if option == b"unique":
             self._set_key(args[i])
+        elif option == b"group":
+            self._set_group(args[i])
         elif option == b"headers":
             return self._set_headers(args, i)
         elif option == b"priority":
@@ -133,6 +136,15 @@ class AddOptions:
         if not 0 < len(key) <= MAX_KEY:
             raise CommandError(f"ERR a key for UNIQUE must have 1 to {MAX_KEY} bytes")
         self._want_trailer().key = key
+
+    def _set_group(self, name: bytes) -> None:
+        """Set GROUP."""
+        trailer = self._want_trailer()
+        if trailer.group:
+            raise CommandError("ERR GROUP is given twice")
+        if not 0 < len(name) <= MAX_GROUP:
+            raise CommandError(f"ERR the name of a GROUP must have 1 to {MAX_GROUP} bytes")
+        trailer.group = name
 
     def _want_trailer(self) -> Trailer:
         if self.trailer is None:

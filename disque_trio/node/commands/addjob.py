@@ -28,7 +28,7 @@ _TOO_FEW: Final = "NOREPL Not enough reachable nodes for the requested replicati
 
 def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [AT ms] [RETRY s] [TTL s] [MAXLEN n]
-    [ASYNC] [PRIORITY n] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
+    [ASYNC] [PRIORITY n] [GROUP name] [HEADERS n name value ...] [UNIQUE key [FOR s] [ANYWAY]].
 
     The checks come in the order in which the C server makes them; what the options do not say, the
     policy of the queue says, if there is one.

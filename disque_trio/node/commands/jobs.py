@@ -89,7 +89,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     if not jobs and node.peers.size > 1:
         for name in names:
             queue = node.queues.by_name[name]
-            if not queue.length or queue.paused:  # else a limit holds back what there is
+            if not queue.deliverable() or queue.paused:  # else a limit holds back what there is
                 node.federation.need_jobs(queue)
 
 

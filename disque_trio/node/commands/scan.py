@@ -132,6 +132,7 @@ class _JobFilter:
         queues, states: of one of these, if there are any.
         min_age, max_age: s since it was added, -1: not given.
         returns: how often it was queued again, at least.
+        group: that it belongs to, empty: any.
         headers: names and values, all of which it has.
     """
 
@@ -141,6 +142,7 @@ class _JobFilter:
         self.min_age = -1
         self.max_age = -1
         self.returns = 0
+        self.group = b""
         self.headers: list[tuple[bytes, bytes]] = []
 
     def read(self, option: bytes, options: _Options) -> bool:
@@ -159,6 +161,10 @@ class _JobFilter:
             self.max_age = options.number("ERR MAXAGE must be a number of seconds")
         elif option == b"minreturns":
             self.returns = options.number("ERR MINRETURNS must be a non negative number")
+        elif option == b"group":
+            self.group = options.word()
+            if not self.group:
+                raise CommandError("ERR the name of a GROUP is empty")
         elif option == b"header":
             self.headers.append((options.word(), options.word()))
         else:
@@ -177,11 +183,12 @@ class _JobFilter:
         age = (node.now - job.ctime // 1_000_000) // 1000
         if age < self.min_age or 0 <= self.max_age < age:
             return False
-        return not self.headers or self._has_headers(node, job)
+        return not (self.headers or self.group) or self._carries(node, job)
 
-    def _has_headers(self, node: Node, job: Job) -> bool:
+    def _carries(self, node: Node, job: Job) -> bool:
+        """Whether ``job`` has the group and the headers."""
         trailer = node.store.trailers.of(job)
-        if trailer is None:
+        if trailer is None or (self.group and trailer.group != self.group):
             return False
         there = list(zip(trailer.headers[::2], trailer.headers[1::2], strict=True))
         return all(header in there for header in self.headers)
@@ -189,7 +196,7 @@ class _JobFilter:
 
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
-    [MINRETURNS n] [HEADER name value] ... [REPLY all|id]."""
+    [MINRETURNS n] [GROUP name] [HEADER name value] ... [REPLY all|id]."""
     options = _Options(args)
     wanted = _JobFilter()
     whole = False

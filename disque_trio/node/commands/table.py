@@ -29,7 +29,7 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     "queue job ms-timeout [REPLICATE count] [DELAY seconds] [AT unix-ms] [RETRY seconds] "
-    "[TTL seconds] [MAXLEN count] [ASYNC] [PRIORITY 0-7] "
+    "[TTL seconds] [MAXLEN count] [ASYNC] [PRIORITY 0-7] [GROUP name] "
     "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
@@ -43,12 +43,13 @@ _QSCAN: Final = (
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
     "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
-    "[HEADER name value [HEADER name value ...]] [REPLY all|id]"
+    "[GROUP name] [HEADER name value [HEADER name value ...]] [REPLY all|id]"
 )
 _QSET: Final = (
     "queue [ATTEMPTS count] [DEAD queue] [BACKOFF min max] [DEADTTL seconds] [TTL seconds] "
     "[RETRY seconds] [REPLICATE count] [MAXLEN count] [MAXBYTES bytes] "
-    "[RATE count/s|count/m|count/h] [BURST count] [ACTIVE count]"
+    "[RATE count/s|count/m|count/h] [BURST count] [ACTIVE count] "
+    "[GROUPS fair|fifo]"
 )
 _CRON: Final = (
     "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "

@@ -22,7 +22,6 @@ class Deliveries:
         self._machine = machine
         self._store = store
         self._queues = store.queues
-        self._policies = store.policies
         self._limits = store.limits
         self._federation = federation
 
@@ -38,7 +37,7 @@ class Deliveries:
                 if queue is None:
                     queue = queues.create(name)
                 elif queue.length and not queue.paused & PAUSED_OUT:
-                    if self._policies.limited and self._limits.holds_back(queue, False):
+                    if self._limits.needed and self._limits.holds_back(queue, False):
                         continue
                     found.append(store.take_job(queue))
                     imports = queue.imports
@@ -78,7 +77,7 @@ class Deliveries:
         while ready:
             queue = ready.pop(0)
             while queue.length and queue.waiters and not queue.paused & PAUSED_OUT:
-                if self._policies.limited and self._limits.holds_back(queue, True):
+                if self._limits.needed and self._limits.holds_back(queue, True):
                     break
                 client = next(iter(queue.waiters))
                 machine.client = client
@@ -92,6 +91,8 @@ class Deliveries:
                 if machine.journaling and job.retry == 0 and client.out:
                     last = len(client.out)
                     machine.uncommitted.append((client, last - 1, last))
+            if queue.groups is not None and not queue.waiters:
+                self._federation.offer(queue)
             imports = queue.imports
             if imports is not None and queue.length <= imports.low:
                 self._federation.runs_low(queue, imports)

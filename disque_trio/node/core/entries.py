@@ -76,6 +76,8 @@ def describe_trailer(trailer: Trailer) -> list[Value]:
     found: list[Value] = []
     if trailer.headers:
         found += [b"headers", list(trailer.headers)]
+    if trailer.group:
+        found += [b"group", trailer.group]
     if trailer.key:
         found += [b"unique-key", trailer.key]
     if trailer.attempts:

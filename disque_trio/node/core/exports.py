@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.job import FLAG_DELIVERED
+from disque_trio.node.core.job import FLAG_DELIVERED, FLAG_HOLDS_GROUP
 from disque_trio.node.core.need_jobs import ALL_MAX, COUNT_MAX, SOURCES_MAX, WINDOW
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.store import TIME_ERROR, JobStore
@@ -106,9 +106,11 @@ class Exports:
         is given must be struck off the append-only file."""
         if queue.paused & PAUSED_OUT or self._machine.write_problem:
             return 0
+        if self._store.limits.needed:
+            self._store.limits.grouping.follow(queue)
         if queue.imports is None:
-            return queue.length
-        return queue.length - queue.imports.left(self._machine.now, queue.jobs_out)
+            return queue.deliverable()
+        return queue.deliverable() - queue.imports.left(self._machine.now, queue.jobs_out)
 
     def _remember(self, name: bytes, sender: bytes, count: int) -> None:
         """Reserve the next job of the queue ``name`` for ``sender``, unless a client of this node
@@ -191,7 +193,7 @@ class Exports:
         notes.peer = id
         jobs: list[bytes] = []
         size = 0
-        while len(jobs) < count and size < MAX_GIVEN_BYTES:
+        while len(jobs) < count and size < MAX_GIVEN_BYTES and queue.deliverable():
             job = store.hand_out(queue)
             if notes.eventing:
                 notes.note(schema.EXPORTED, job)
@@ -201,6 +203,8 @@ class Exports:
                 job.flags &= ~FLAG_DELIVERED  # to a client
                 # Whoever collects the job here will know that it may be there as well.
                 self._replicas.add(job, id)
+                if job.flags & FLAG_HOLDS_GROUP:
+                    store.limits.grouping.left(job)
             jobs.append(self._codec.encode(job))
             size += len(jobs[-1])
             if job.retry == 0:

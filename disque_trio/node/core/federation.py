@@ -116,6 +116,11 @@ class Federation:
                 most = count if self._notices.is_read_by(id) else COUNT_MAX
                 self._replicas.tell_of_queue([id], bus.NEEDJOBS, queue.name, min(count, most))
 
+    def offer(self, queue: Queue) -> None:
+        """Give jobs of ``queue`` to nodes that wait for some."""
+        if self._exports.asked_for:
+            self._exports.offer(queue.name)
+
     def runs_low(self, queue: Queue, imports: Imports) -> None:
         """Ask for more when the last job of ``queue``, or nearly the last, was taken while jobs
         stream in, before the next client finds it empty."""

@@ -2,7 +2,7 @@
 
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.limits import BY_ACTIVE, BY_RATE
+from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.ticks import Ticks
 
@@ -24,6 +24,7 @@ def counts(
             "schedules": ticks.schedules.count,
             "queues_held_by_rate": len(held.get(BY_RATE, [])),
             "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
+            "queues_held_by_groups": len(held.get(BY_GROUPS, [])),
             "jobs_held_by_limits": sum([queue.length for some in held.values() for queue in some]),
         },
         "stats": {

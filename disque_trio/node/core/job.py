@@ -33,9 +33,11 @@ FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
 FLAG_WATCHED: Final = 2048  # somebody waits for its end (see ``job_waits``)
 FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node was not told how
 FLAG_IN_HAND: Final = 8192  # a client has it, and its queue limits how many have (see ``limits``)
+FLAG_HOLDS_GROUP: Final = 16384  # the others of its group wait for it (see ``job_groups``)
+FLAGS_HOLDING: Final = 24576  # FLAG_IN_HAND, FLAG_HOLDS_GROUP
 # Its end may be more than that of other jobs: FLAG_TRAILER, FLAG_WATCHED, FLAG_END_UNKNOWN,
-# FLAG_IN_HAND.
-FLAGS_OF_ENDS: Final = 14464
+# FLAGS_HOLDING.
+FLAGS_OF_ENDS: Final = 30848
 
 # In files and on the bus flags have 8 bits; what is above them never leaves this node.
 FLAGS_CARRIED: Final = 0b0111_1000  # of C Disque or not, they go wherever the job goes

@@ -20,12 +20,15 @@ from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.node.core.job import FLAG_IN_HAND, Job
+from disque_trio.node.core.grouping import Grouping
+from disque_trio.node.core.job import FLAG_HOLDS_GROUP, FLAG_IN_HAND, Job
+from disque_trio.node.core.limit import Limit, User
 from disque_trio.node.core.policies import Policies, Policy
 from disque_trio.node.core.questions import LIMIT, Question, Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.replicas import Replicas
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import Field, number_of, pack_number
 from disque_trio.resp.reply import Value
@@ -45,61 +48,13 @@ _AT_ONCE: Final = 100  # limits looked at in a turn
 ASKING: Final = b"asking"  # the other nodes have not answered
 BY_RATE: Final = b"rate"
 BY_ACTIVE: Final = b"active"
+BY_GROUPS: Final = b"groups"  # each group waits for one of its jobs
 
 # Types of fields.
 _QUEUE: Final = 2
 _WANTS: Final = 3  # 1: the sender wants jobs
 _IN_HAND: Final = 4  # jobs
 _DEBT: Final = 5  # ms until the sender's bucket is full
-
-
-class User:
-    """Another node that uses a limited queue.
-
-    Attributes:
-        heard: when it said so last, ms.
-        wants: it may take more jobs, as long as it has less than its share.
-        in_hand: jobs that its clients had then.
-    """
-
-    def __init__(self, heard: int, wants: bool, in_hand: int) -> None:
-        self.heard = heard
-        self.wants = wants
-        self.in_hand = in_hand
-
-
-class Limit:
-    """What one node knows of the use of a limited queue.
-
-    Attributes:
-        name: of the queue.
-        in_hand: ids of the jobs that were delivered here and are not acknowledged.
-        full: when the bucket of tokens will be full, ms.
-        users: the other nodes that use the queue, by id.
-        wanted: when a client here wanted a job last, ms.
-        joined: until when the other nodes know that this one wants jobs, ms; 0: they do not.
-        asked: when they were asked last, ms. asks_to_join: they were told so then.
-        asking: they have not all answered.
-        missed: since when one that should be there has had no connection, ms; 0: it has one.
-        reason: why nothing was delivered when a job was wanted last; empty: it was.
-        refresh: when to ask the other nodes again, ms; 0: not planned.
-        wake: when to look at the clients that wait, ms; 0: not planned.
-    """
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.in_hand: dict[bytes, None] = {}
-        self.full = 0.0
-        self.users: dict[bytes, User] = {}
-        self.wanted = 0
-        self.joined = 0
-        self.asked = 0
-        self.asks_to_join = False
-        self.asking = False
-        self.missed = 0
-        self.reason = b""
-        self.refresh = 0
-        self.wake = 0
 
 
 class Limits:
@@ -109,12 +64,15 @@ class Limits:
         machine: whose time it is.
         policies: of the queues.
         queues: the queues.
+        trailers: say to which group a job belongs.
         questions: asks other nodes.
         replicas: knows this node's id.
         peers: the rest of the cluster.
 
     Attributes:
-        policies: as given. by_name: the limited queues that are used, or were until lately.
+        policies: as given. grouping: keeps the queues in groups.
+        by_name: the limited queues that are used, or were until lately.
+        needed: something may be held back; else ``holds_back`` need not be asked.
     """
 
     def __init__(
@@ -122,12 +80,15 @@ class Limits:
         machine: Machine,
         policies: Policies,
         queues: Queues,
+        trailers: Trailers,
         questions: Questions,
         replicas: Replicas,
         peers: Peers,
     ) -> None:
         self.by_name: dict[bytes, Limit] = {}
         self.policies = policies
+        self.grouping = Grouping(machine, policies, queues, trailers, questions.agenda)
+        self.needed = False
         self._machine = machine
         self._queues = queues
         self._questions = questions
@@ -136,6 +97,16 @@ class Limits:
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which queue
         self._last = 0  # when ``cron`` was called last
         questions.answerers[LIMIT] = self._answer
+        policies.on_change = self._policies_changed
+
+    def _policies_changed(self) -> None:
+        self.grouping.compare()
+        self._judge_need()
+
+    def _judge_need(self) -> None:
+        """Compute ``needed``."""
+        policies = self.policies
+        self.needed = bool(policies.limited or policies.grouped or self.grouping.groups)
 
     # ---- delivering -------------------------------------------------------------------------
 
@@ -143,6 +114,10 @@ class Limits:
         """Whether the first job of ``queue`` must not be delivered now. ``waits``: the client that
         wants it waits already, others come behind those that wait."""
         policy = self.policies.of(queue.name)
+        if policy.groups or queue.groups is not None:
+            self.grouping.follow(queue)
+            if not queue.deliverable():
+                return True
         if not policy.is_limited() or len(queue.name) > MAX_NAME_IN_FIELDS:
             return False
         if not waits and queue.waiters:
@@ -162,11 +137,11 @@ class Limits:
                 self._ask(limit)
             if not limit.joined:
                 return ASKING
-        if policy.active and len(limit.in_hand) >= self._room(limit, policy.active):
+        if policy.active and len(limit.in_hand) >= limit.room(self._replicas.own, policy.active):
             return BY_ACTIVE
         if policy.rate:
-            interval = self._interval(limit, policy)
-            burst = policy.burst / self._sharers(limit)
+            interval = limit.interval(policy)
+            burst = policy.burst / limit.sharers()
             early = max((burst - 1) * interval, float(TOGETHER))
             due = limit.full - early
             if due > self._machine.now:
@@ -189,32 +164,6 @@ class Limits:
             limit.missed = 0
         return False
 
-    def _interval(self, limit: Limit, policy: Policy) -> float:
-        """The ms from job to job on this node."""
-        return policy.period * 1000 * self._sharers(limit) / policy.rate
-
-    def _sharers(self, limit: Limit) -> int:
-        """How many nodes want jobs, this one included."""
-        return 1 + sum([user.wants for user in limit.users.values()])
-
-    def _shares(self, limit: Limit, active: int) -> dict[bytes, int]:
-        """How many of ``active`` jobs are for each node that wants some, by id. Others keep what
-        they have."""
-        users = limit.users.items()
-        nodes = sorted([self._replicas.own, *[id for id, user in users if user.wants]])
-        kept = sum([user.in_hand for _, user in users if not user.wants])
-        share, rest = divmod(max(active - kept, 0), len(nodes))
-        return {id: share + 1 if rank < rest else share for rank, id in enumerate(nodes)}
-
-    def _room(self, limit: Limit, active: int) -> int:
-        """How many of ``active`` jobs may be in hand on this node."""
-        shares = self._shares(limit, active)
-        room = shares[self._replicas.own]
-        for id, share in shares.items():
-            if id != self._replicas.own:
-                room -= max(limit.users[id].in_hand - share, 0)
-        return room
-
     def delivered(self, job: Job) -> None:
         """``job`` was given to a client."""
         policy = self.policies.of(job.queue)
@@ -223,12 +172,19 @@ class Limits:
             return
         if policy.rate:
             now = float(self._machine.now)
-            limit.full = max(limit.full, now) + self._interval(limit, policy)
+            limit.full = max(limit.full, now) + limit.interval(policy)
         if policy.active and job.retry:
             job.flags |= FLAG_IN_HAND
             limit.in_hand[job.id] = None
 
     def release(self, job: Job) -> None:
+        """``job``, which has one of FLAGS_HOLDING, has ended, or is about to be queued again."""
+        if job.flags & FLAG_HOLDS_GROUP:
+            self.grouping.release(job)
+        if job.flags & FLAG_IN_HAND:
+            self.taken_back(job)
+
+    def taken_back(self, job: Job) -> None:
         """``job``, which has FLAG_IN_HAND, is not in the hands of a client any more."""
         job.flags &= ~FLAG_IN_HAND
         limit = self.by_name.get(job.queue)
@@ -237,7 +193,8 @@ class Limits:
             active = self.policies.of(job.queue).active
             if (
                 limit.users
-                and len(limit.in_hand) >= self._shares(limit, active)[self._replicas.own]
+                and len(limit.in_hand)
+                >= limit.shares(self._replicas.own, active)[self._replicas.own]
             ):
                 self._ask(limit)  # another node may have it
             self._serve(limit)
@@ -245,8 +202,8 @@ class Limits:
     def _serve(self, limit: Limit) -> None:
         """Look at the clients that wait for the queue of ``limit`` in this turn."""
         queue = self._queues.by_name.get(limit.name)
-        if queue is not None and queue.waiters and queue.length:
-            self._queues.ready.append(queue)
+        if queue is not None and queue.waiters:
+            self._queues.look_at(queue)
 
     # ---- time -------------------------------------------------------------------------------
 
@@ -261,7 +218,10 @@ class Limits:
         self._questions.agenda.call(time)
 
     def cron(self, now: int) -> None:
-        """If the clock went back, move what lies ahead as far."""
+        """Do the periodic work. If the clock went back, move what lies ahead as far."""
+        if self.grouping.groups:
+            self.grouping.compare_some()
+        self._judge_need()
         back = self._last - now
         self._last = now
         if back > 0:
@@ -277,10 +237,13 @@ class Limits:
     @property
     def due(self) -> int:
         """When ``go_on`` has something to do, ms; 0: never."""
-        return self._dues[0][0] if self._dues else 0
+        due = self._dues[0][0] if self._dues else 0
+        moving = self.grouping.due
+        return min(due, moving) if due and moving else due or moving
 
     def go_on(self, now: int) -> None:
         """Do what is due at ``now``."""
+        self.grouping.go_on(now)
         for _ in range(_AT_ONCE):
             if not self._dues or self._dues[0][0] > now:
                 return
@@ -408,20 +371,25 @@ class Limits:
             queue = self._queues.by_name.get(limit.name)
             if queue is None or queue.paused & PAUSED_OUT:
                 continue
-            if limit.reason and queue.waiters and queue.length:
+            if limit.reason and queue.waiters and queue.deliverable():
                 found.setdefault(limit.reason, []).append(queue)
+        if waiting := self.grouping.waiting():
+            found[BY_GROUPS] = waiting
         return found
 
     def describe(self, queue: Queue) -> list[Value]:
-        """What QSTAT says of the limits of ``queue``; empty: it has none."""
+        """What QSTAT says of the groups and limits of ``queue``; empty: it has none."""
+        found = self.grouping.describe(queue)
         if not self.policies.of(queue.name).is_limited():
-            return []
+            return found
         limit = self.by_name.get(queue.name) or Limit(queue.name)
         held = limit.reason if queue.waiters and queue.length else b""
         users: list[Value] = list(limit.users)
-        return [b"in-hand", len(limit.in_hand), b"held-back-by", held, b"shared-with", users]
+        found += [b"in-hand", len(limit.in_hand), b"held-back-by", held, b"shared-with", users]
+        return found
 
     def flush(self) -> None:
         """Forget all: there are no jobs any more."""
         self.by_name.clear()
+        self.grouping.flush()
         self._dues.clear()

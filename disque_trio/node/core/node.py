@@ -110,7 +110,7 @@ class Node(Machine):
         policies = self.policies = Policies()
         uniques = Uniques(self, peers, replicas, trailers, notices, packets)
         questions = self.questions = Questions(self, peers, packets)
-        self.limits = Limits(self, policies, queues, questions, replicas, peers)
+        self.limits = Limits(self, policies, queues, trailers, questions, replicas, peers)
         store = self.store = JobStore(
             self, notes, queues, replicas, waits, trailers, self.limits, uniques, entropy, rng
         )

@@ -99,7 +99,7 @@ class Pauses:
     def _hold_back(self, job: Job, delay: int, flags: int) -> None:
         """Do not queue ``job`` for ``delay`` ms."""
         if job.flags & FLAG_IN_HAND:
-            self._store.limits.release(job)
+            self._store.limits.taken_back(job)
         job.flags |= FLAG_WILLQUEUE | (HELD_BACK if flags & bus.INCR_NACKS else FLAG_PAUSED)
         job.qtime = self._machine.now + delay
         self._store.schedule(job)

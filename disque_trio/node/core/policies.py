@@ -8,6 +8,7 @@ All nodes of a cluster are to know the same policies (see ``versions``).
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.glob import compile_glob, glob_literals, is_glob
@@ -46,6 +47,11 @@ _PERIOD: Final = 22
 _BURST: Final = 23
 _ACTIVE: Final = 24
 _MAXBYTES: Final = 25
+_GROUPS: Final = 30
+
+# What GROUPS says.
+FAIR: Final = 1
+FIFO: Final = 2
 
 
 class Policy(Shared):
@@ -63,6 +69,7 @@ class Policy(Shared):
         rate, period: how many jobs are delivered in so many s, 0 and 0: any number.
         burst: how many of these at once after a pause, 0: not set.
         active: jobs that may be in hand (delivered, not acknowledged) at once, 0: any number.
+        groups: FAIR or FIFO, how the groups of a queue are served; 0: jobs are in none.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -81,6 +88,7 @@ class Policy(Shared):
         self.period = 0
         self.burst = 0
         self.active = 0
+        self.groups = 0
 
     def copy(self) -> "Policy":
         """A policy with the same name and options."""
@@ -99,6 +107,7 @@ class Policy(Shared):
         other.period = self.period
         other.burst = self.burst
         other.active = self.active
+        other.groups = self.groups
         return other
 
     def is_pattern(self) -> bool:
@@ -154,6 +163,7 @@ class Policy(Shared):
             (_PERIOD, self.period),
             (_BURST, self.burst),
             (_ACTIVE, self.active),
+            (_GROUPS, self.groups),
         ):
             if value:
                 fields.append((type, pack_number(value)))
@@ -168,13 +178,16 @@ class Policies(Versions[Policy]):
 
     Attributes:
         patterns: how many are those of patterns.
-        limited: how many limit what is delivered.
+        limited: how many limit what is delivered. grouped: how many put jobs into groups.
+        on_change: called after changes.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.patterns = 0
         self.limited = 0
+        self.grouped = 0
+        self.on_change: Callable[[], None] | None = None
         self._cache: dict[bytes, Policy] = {}
         self._globs: list[tuple[re.Pattern[bytes], Policy]] | None = None
 
@@ -234,6 +247,7 @@ class Policies(Versions[Policy]):
     def clear(self) -> None:
         self.patterns = 0
         self.limited = 0
+        self.grouped = 0
         super().clear()
 
     def account(self, entry: Entry[Policy], step: int) -> None:
@@ -244,10 +258,14 @@ class Policies(Versions[Policy]):
                 self.patterns += step
             if policy.is_limited():
                 self.limited += step
+            if policy.groups:
+                self.grouped += step
 
     def changed(self) -> None:
         self._cache.clear()
         self._globs = None
+        if self.on_change is not None:
+            self.on_change()
 
     def read(self, values: dict[int, bytes]) -> Policy:
         policy = Policy(name_in(values))
@@ -265,6 +283,8 @@ class Policies(Versions[Policy]):
         policy.period = number_in(values, _PERIOD, 0, MAX_MILLISECONDS)
         policy.burst = number_in(values, _BURST, 0, MAX_MILLISECONDS)
         policy.active = number_in(values, _ACTIVE, 0, MAX_MILLISECONDS)
+        groups = number_in(values, _GROUPS, 0, MAX_MILLISECONDS)
+        policy.groups = groups if groups <= FIFO else 0  # of a newer release
         problem = policy.problem()
         if problem or len(policy.dead) > MAX_NAME:
             raise FieldsError("the options of a policy: " + problem)

@@ -23,6 +23,7 @@ from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import Value
 
 MAX_REPLICATE: Final = 65_535
+GROUPS_WORDS: Final = [b"", b"fair", b"fifo"]  # by what ``Policy.groups`` has
 PERIODS: Final = {b"s": 1, b"m": 60, b"h": 3_600}  # s, by what stands behind the / of a RATE
 _SECONDS: Final = re.compile(rb"([0-9]{1,10})(?:\.([0-9]{1,9}))?")
 _ABOUT: Final = b"""\
@@ -85,6 +86,11 @@ def _set_option(policy: Policy, option: bytes, value: bytes, second: bytes) -> N
         policy.burst = _number("BURST", value, 0, MAX_VALUE)
     elif option == b"ACTIVE":
         policy.active = _number("ACTIVE", value, 0, MAX_VALUE)
+    elif option == b"GROUPS":
+        word = value.lower()
+        if word not in GROUPS_WORDS and word != b"0":
+            raise SharedError("GROUPS must be fair or fifo")
+        policy.groups = 0 if word == b"0" else GROUPS_WORDS.index(word)
     else:
         raise SharedError("syntax error")
 
@@ -162,6 +168,8 @@ def describe(policy: Policy) -> dict[bytes, Value]:
         found[b"burst"] = policy.burst
     if policy.active:
         found[b"active"] = policy.active
+    if policy.groups:
+        found[b"groups"] = GROUPS_WORDS[policy.groups]
     return found
 
 
@@ -181,6 +189,8 @@ def _words(policy: Policy) -> list[bytes]:
     for option, value in describe(policy).items():
         if option == b"dead":
             parts.append(b"DEAD " + quote(policy.dead))
+        elif option == b"groups":
+            parts.append(b"GROUPS " + GROUPS_WORDS[policy.groups])
         elif option == b"rate":
             parts.append(b"RATE " + _rate_word(policy))
         elif isinstance(value, int):

@@ -5,6 +5,7 @@ jobs in or take them out is ``node``'s.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from disque_trio.node.core.job import Job
@@ -54,6 +55,53 @@ def _place(chunk: list[Job], job: Job) -> int:
     return low
 
 
+class Groups:
+    """The interface to jobs of a queue that are served by groups (see ``job_groups``).
+
+    Attributes:
+        length: how many.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+
+    def push(self, job: Job) -> None:
+        """Put ``job`` into its group."""
+        raise NotImplementedError
+
+    def pop(self) -> Job:
+        """Take out the job whose turn it is. ``deliverable`` must not be 0."""
+        raise NotImplementedError
+
+    def remove(self, job: Job) -> bool:
+        """Take ``job`` out of its group; returns whether it was there."""
+        raise NotImplementedError
+
+    def deliverable(self) -> int:
+        """How many jobs can be taken one after the other; more may have been counted."""
+        raise NotImplementedError
+
+    def first_to_last(self) -> Iterator[Job]:
+        """The jobs as they would come if none of them held its group."""
+        raise NotImplementedError
+
+    def last_to_first(self) -> Iterator[Job]:
+        """The last job of each group in turn, then those before."""
+        raise NotImplementedError
+
+    def number_held(self) -> int:
+        """For how many jobs groups wait."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Forget all groups; there are no jobs left, and none is waited for."""
+        raise NotImplementedError
+
+    def hand_over(self) -> list[list[Job]]:
+        """The jobs of all groups; they must not be used any more."""
+        raise NotImplementedError
+
+
 class Queue:
     """The queued jobs of one name, in their order, and the clients blocked on it.
 
@@ -72,6 +120,9 @@ class Queue:
         waiters: clients blocked on this queue, first come first.
         wanted: when a client of this node last took a job or asked for one in vain, ms.
         imports: what this node knows of jobs of this queue elsewhere; None: never asked.
+        groups: the jobs that stand in groups; None: there are none.
+        grouped: jobs go into groups. After a change ``move_some`` is to be called until all have
+            moved.
         reply_head: the constant start of a GETJOB entry, up to the id's length line.
     """
 
@@ -82,6 +133,8 @@ class Queue:
         "_urgent",
         "atime",
         "ctime",
+        "grouped",
+        "groups",
         "imports",
         "jobs_in",
         "jobs_out",
@@ -106,6 +159,8 @@ class Queue:
         self.wanted = 0
         self.waiters: dict[Client, None] = {}
         self.imports: Imports | None = None
+        self.groups: Groups | None = None
+        self.grouped = False
         self.reply_head = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
         self._chunks: list[list[Job]] = []
         self._urgent: dict[int, list[list[Job]]] = {}  # by FLAGS_PRIORITY, of those that have one
@@ -116,6 +171,9 @@ class Queue:
         if self._counted:
             self._size += len(job.body or b"")
         self.jobs_in += 1
+        if self.groups is not None and self.grouped and not self._has_line():
+            self.groups.push(job)
+            return
         chunks = self._chunks
         if job.flags & FLAGS_PRIORITY:
             chunks = self._urgent.setdefault(job.flags & FLAGS_PRIORITY, [])
@@ -138,9 +196,14 @@ class Queue:
             del chunk[_CHUNK // 2 :]
 
     def pop(self) -> Job:
-        """Take the first job out. The queue must not be empty."""
+        """Take the first job out. There must be one that is ``deliverable``."""
         self.length -= 1
         self.jobs_out += 1
+        if self.groups is not None and (self.grouped or not self._has_line()):
+            job = self.groups.pop()
+            if self._counted:
+                self._size -= len(job.body or b"")
+            return job
         chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
         chunk = chunks[0]
         job = chunk.pop(0)
@@ -150,12 +213,19 @@ class Queue:
             self._drop(chunks, 0, job)
         return job
 
+    def first(self) -> Job:
+        """The first job of those in no group. There must be one."""
+        chunks = self._urgent[max(self._urgent)] if self._urgent else self._chunks
+        return chunks[0][0]
+
     def remove(self, job: Job) -> None:
         """Take ``job``, which must be in the queue, out."""
         self.length -= 1
         if self._counted:
             self._size -= len(job.body or b"")
         self.jobs_out += 1
+        if self.groups is not None and self.groups.remove(job):
+            return
         chunks = self._chunks
         if job.flags & FLAGS_PRIORITY:
             chunks = self._urgent[job.flags & FLAGS_PRIORITY]
@@ -178,18 +248,76 @@ class Queue:
             self._chunks,
         ]
 
+    def has(self, job: Job) -> bool:
+        """Whether ``job`` is here, and in no group."""
+        chunks = self._chunks
+        if job.flags & FLAGS_PRIORITY:
+            chunks = self._urgent.get(job.flags & FLAGS_PRIORITY, [])
+        index = _chunk_of(chunks, job)
+        if index == len(chunks):
+            return False
+        chunk = chunks[index]
+        return chunk[_place(chunk, job)] is job
+
     def first_to_last(self) -> Iterator[Job]:
         """The queued jobs as GETJOB would give them."""
-        return (job for chunks in self._by_urgency() for chunk in chunks for job in chunk)
+        jobs = (job for chunks in self._by_urgency() for chunk in chunks for job in chunk)
+        return jobs if self.groups is None else chain(self.groups.first_to_last(), jobs)
 
     def last_to_first(self) -> Iterator[Job]:
         """The queued jobs the other way round."""
-        return (
+        jobs = (
             job
             for chunks in reversed(self._by_urgency())
             for chunk in reversed(chunks)
             for job in reversed(chunk)
         )
+        return jobs if self.groups is None else chain(jobs, self.groups.last_to_first())
+
+    # ---- groups -----------------------------------------------------------------------------
+
+    def _has_line(self) -> bool:
+        """Whether there are jobs in no group."""
+        return len(self._chunks) > 0 or len(self._urgent) > 0
+
+    def deliverable(self) -> int:
+        """How many jobs can be taken out now, about; 0: none."""
+        groups = self.groups
+        if groups is None or not self.grouped:
+            return self.length
+        found = groups.deliverable()
+        if not found and self._has_line():
+            self.move_some()
+            found = groups.deliverable()
+        return found
+
+    def move_some(self) -> bool:
+        """Move up to 512 jobs into their groups, or out of them, as ``grouped`` says, in their
+        order. Returns whether there are more."""
+        groups = self.groups
+        if groups is None:
+            return False
+        if self.grouped:
+            if self._has_line():
+                chunks = self._by_urgency()[0]
+                chunk = chunks[0]
+                self._drop(chunks, 0, chunk[0])
+                for job in chunk:
+                    groups.push(job)
+            return self._has_line()
+        count = min(groups.length, _CHUNK)
+        self.length -= count  # ``push`` counts them once more
+        self.jobs_in -= count
+        for _ in range(count):
+            job = groups.pop()
+            if self._counted:
+                self._size -= len(job.body or b"")
+            self.push(job)
+        if groups.length:
+            return True
+        groups.close()
+        self.groups = None
+        return False
 
     def body_grew(self, size: int) -> None:
         """The body of a queued job has ``size`` bytes more now."""
@@ -210,6 +338,9 @@ class Queue:
         self.length = 0
         self._size = 0
         all_chunks = [chunk for chunks in self._by_urgency() for chunk in chunks]
+        if self.groups is not None:
+            all_chunks += self.groups.hand_over()
+            self.groups = None
         self._chunks = []
         self._urgent.clear()
         return all_chunks

@@ -53,9 +53,16 @@ class Queues:
 
     def destroy(self, queue: Queue) -> None:
         """Forget ``queue``, which must be empty and have no client waiting."""
+        if queue.groups is not None:
+            queue.groups.close()
         del self.by_name[queue.name]
         self.index.drop(queue.name)
         self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)
+
+    def look_at(self, queue: Queue) -> None:
+        """A job of ``queue`` may be deliverable that was not: look at who waits for it."""
+        if queue.length:
+            self.ready.append(queue)
 
     def pause(self, name: bytes, paused: int) -> None:
         """Set the pause bits of the queue ``name``, which is made if need be."""
@@ -106,6 +113,7 @@ class Queues:
             queue.length == 0
             and not queue.waiters
             and not queue.paused
+            and (queue.groups is None or queue.groups.number_held() == 0)
             and self._machine.now - queue.atime >= idle
         )
 

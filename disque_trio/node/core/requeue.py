@@ -23,6 +23,7 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_HOLDS_GROUP,
     FLAG_IN_HAND,
     FLAG_NACKED,
     FLAG_PAUSED,
@@ -144,6 +145,7 @@ class Requeue:
         if job.retry and job.state != WAIT_REPL:
             if job.state == QUEUED:
                 store.dequeue(job)
+                store.limits.grouping.hold(job, True)
             store.postpone(job)
             self._replicas.tell_working(job)
         if self._notes.eventing:
@@ -224,7 +226,9 @@ class Requeue:
         if job.retry:
             job.flags &= ~FLAG_DELIVERED  # whoever had it has lost it
             if job.flags & FLAG_IN_HAND:
-                self._store.limits.release(job)
+                self._store.limits.taken_back(job)
+            if job.flags & FLAG_HOLDS_GROUP:
+                self._store.limits.grouping.left(job)
         if job.state == QUEUED and self._keeps(job, sender):
             if not flags & bus.NOREPLY:
                 # It has to hear that it was not the only one. If it sees that in another way, which
@@ -251,6 +255,7 @@ class Requeue:
         if message.delay and job.retry:
             if job.state == QUEUED:
                 self._store.dequeue(job)
+                self._store.limits.grouping.hold(job, False)
                 if self._notes.eventing:
                     self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
             self._pauses.follow(job, message)
@@ -261,6 +266,7 @@ class Requeue:
         """Leave ``job`` to another holder: it is not queued here for a whole retry time."""
         if job.state == QUEUED:
             self._store.dequeue(job)
+            self._store.limits.grouping.hold(job, False)
             if self._notes.eventing:
                 self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
         if job.retry:

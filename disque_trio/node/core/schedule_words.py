@@ -38,6 +38,10 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
         if len(rest) >= 2 and word == b"headers":
             rest += words[at:]  # which may have any names
             break
+        if len(rest) >= 2 and word == b"group":
+            rest += words[at : at + 2]  # which may have any name, too
+            at += 2
+            continue
         # The two in the middle of the rest are queue and job, whatever they are called.
         free = len(rest) == 0 or len(rest) >= 2
         at += 1

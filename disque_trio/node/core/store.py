@@ -19,11 +19,11 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
-    FLAG_IN_HAND,
     FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
     FLAG_WATCHED,
     FLAG_WILLQUEUE,
+    FLAGS_HOLDING,
     FLAGS_OF_ENDS,
     GONE,
     JOB_OVERHEAD,
@@ -218,7 +218,7 @@ class JobStore:
         """Put ``job`` into its queue, and schedule its return there after the retry time."""
         job.state = QUEUED
         flags = job.flags
-        if flags & FLAG_IN_HAND:
+        if flags & FLAGS_HOLDING:
             self.limits.release(job)
             flags = job.flags
         job.flags = flags | FLAG_QUEUED_BEFORE
@@ -293,7 +293,7 @@ class JobStore:
             self.dequeue(job)
         outcomes = self.outcomes
         if more:
-            if more & FLAG_IN_HAND:
+            if more & FLAGS_HOLDING:
                 self.limits.release(job)
             outcomes.acked(job)
         else:  # what that does, not by a call more
@@ -327,7 +327,7 @@ class JobStore:
         if self.evictable:
             self.evictable.pop(id, None)
         if more:
-            if more & FLAG_IN_HAND:
+            if more & FLAGS_HOLDING:
                 self.limits.release(job)
             self.trailers.drop(job)
             if more & FLAG_WATCHED:

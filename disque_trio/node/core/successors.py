@@ -141,6 +141,7 @@ class Successors:
         before = self._trailers.of(job)
         if before is not None:
             trailer.headers = before.headers
+            trailer.group = before.group
         trailer.letter = ending.letter
         self._trailers.put(new, trailer)
 

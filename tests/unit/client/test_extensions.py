@@ -252,7 +252,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
         await client.update("D-1", body="new", delay=0, ttl=60, retry=5)
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
         await client.set_policy("q", ttl=0, retry=-1, replicate=2, maxlen=9)
-        await client.set_policy("q", maxbytes=5, rate="50/s", burst=10, active=3)
+        await client.set_policy("q", maxbytes=5, rate="50/s", burst=10, active=3, groups="fair")
         assert await client.delete_policy("q")
         assert await client.purge("q") == 1
         assert await client.redrive("dead") == 1
@@ -266,7 +266,7 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
             "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5",
             "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
             "QSET q TTL 0 RETRY  REPLICATE 2 MAXLEN 9",
-            "QSET q MAXBYTES 5 RATE 50/s BURST 10 ACTIVE 3",
+            "QSET q MAXBYTES 5 RATE 50/s BURST 10 ACTIVE 3 GROUPS fair",
             "QDEL q",
             "QPURGE q",
             "REDRIVE dead",

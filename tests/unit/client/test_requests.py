@@ -32,8 +32,8 @@ def test_a_timeout_of_addjob_that_is_not_positive_is_refused(timeout: float) -> 
 
 
 def test_jscan_takes_ages_and_headers() -> None:
-    found = jscan(None, None, [], 5, 60, 2, {"a": "b"})
-    assert found == ["MINAGE", 5, "MAXAGE", 60, "MINRETURNS", 2, "HEADER", "a", "b"]
+    found = jscan(None, None, [], 5, 60, 2, "g", {"a": "b"})
+    assert found == ["MINAGE", 5, "MAXAGE", 60, "MINRETURNS", 2, "GROUP", "g", "HEADER", "a", "b"]
 
 
 def test_jscan_takes_several_states() -> None:

@@ -126,6 +126,12 @@ def test_headers_may_be_called_as_the_options_of_the_schedule(bench: Bench) -> N
     assert (found[b"tz"], found[b"catchup"]) == (b"Europe/Berlin", 0)
 
 
+def test_a_group_may_be_called_as_an_option_of_the_schedule(bench: Bench) -> None:
+    assert bench("CRON", "SET", "s", "@daily", "q", "body", "GROUP", "catchup") == b"OK"
+    found = get(bench)
+    assert (found[b"options"], found[b"catchup"]) == ([b"GROUP", b"catchup"], 0)
+
+
 def test_there_is_a_limit_to_their_number(bench: Bench) -> None:
     for number in range(MAX_SCHEDULES):
         bench("CRON", "SET", f"s{number}", "@every 1d", "q", "body")

@@ -55,6 +55,17 @@ def test_a_rate_that_is_none_is_refused(bench: Bench, word: str) -> None:
     assert bench("QGET", "q") is None
 
 
+def test_groups_are_fair_or_fifo(bench: Bench) -> None:
+    assert bench("QSET", "q", "GROUPS", "FIFO") == b"OK"
+    assert get(bench, "q")[b"groups"] == b"fifo"
+    assert bench("QSET", "q", "GROUPS", "fair", "TTL", 9) == b"OK"
+    assert get(bench, "q")[b"groups"] == b"fair"
+    for word in ("lifo", "1", "fairfifo"):
+        assert "GROUPS must be" in bench.error("QSET", "q", "GROUPS", word)
+    assert bench("QSET", "q", "GROUPS", 0, "TTL", 0) == b"OK"
+    assert bench("QGET", "q") == [b"name", b"q"]
+
+
 def test_a_policy_of_its_own_without_options_exempts_a_queue_from_a_pattern(bench: Bench) -> None:
     bench("QSET", "*", "TTL", 100)
     bench("QSET", "q", "TTL", 0)

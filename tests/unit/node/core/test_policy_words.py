@@ -31,6 +31,7 @@ def entries(draw: st.DrawFn) -> Parts:
     policy.replicate = draw(st.integers(0, 65_535))
     policy.maxlen, policy.active = draw(NUMBERS), draw(NUMBERS)
     policy.maxbytes = draw(st.integers(0, 2**48))
+    policy.groups = draw(st.integers(0, 2))
     rates = st.tuples(st.integers(1, 2**32 - 1), st.sampled_from([1, 60, 3_600]))
     policy.rate, policy.period = draw(st.just((0, 0)) | rates)
     policy.burst = draw(NUMBERS) if policy.rate else 0

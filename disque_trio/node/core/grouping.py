@@ -1,0 +1,166 @@
+"""Puts the jobs of queues into groups where a policy says so (GROUPS), and out of them again.
+
+A queue follows its policy when somebody wants jobs of it, and in the background. The jobs that it
+has by then move a few hundred a turn.
+"""
+
+from itertools import islice
+from typing import Final
+
+from disque_trio.node.core.agenda import Agenda
+from disque_trio.node.core.job import FLAG_HOLDS_GROUP, Job
+from disque_trio.node.core.job_groups import JobGroups
+from disque_trio.node.core.policies import FIFO, Policies
+from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.resp.reply import Value
+from disque_trio.respserver.machine import Machine
+
+_COMPARED: Final = 100  # queues that are compared with their policies in a turn
+_MOVING: Final = 4  # times 512 jobs that move in a turn
+
+
+class Grouping:
+    """Keeps the queues of one node in groups as their policies say.
+
+    Args:
+        machine: whose time and memory account it is.
+        policies: of the queues.
+        queues: the queues.
+        trailers: say to which group a job belongs.
+        agenda: when there is something to do.
+
+    Attributes:
+        groups: of the queues that have some, by the queue's name.
+        due: when jobs have to be moved, ms; 0: there are none.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        policies: Policies,
+        queues: Queues,
+        trailers: Trailers,
+        agenda: Agenda,
+    ) -> None:
+        self.groups: dict[bytes, JobGroups] = {}
+        self.due = 0
+        self._machine = machine
+        self._policies = policies
+        self._all = queues
+        self._trailers = trailers
+        self._agenda = agenda
+        self._moving: dict[bytes, Queue] = {}
+        self._next = 0  # of ``queues``, to be compared with its policy
+        self._left = 0  # how many of them have to be
+
+    def follow(self, queue: Queue) -> None:
+        """Let the jobs of ``queue`` stand in groups if its policy says so, else not."""
+        wanted = self._policies.of(queue.name).groups
+        if queue.groups is None:
+            if not wanted:
+                return
+            groups = JobGroups(self._trailers, self._machine.memory, wanted == FIFO)
+            queue.groups = self.groups[queue.name] = groups
+        else:
+            groups = self.groups[queue.name]
+            if queue.grouped == (wanted != 0) and groups.fifo == (wanted == FIFO):
+                return
+            groups.set_fifo(wanted == FIFO)
+        queue.grouped = wanted != 0
+        self._moving[queue.name] = queue
+        self._call()
+        self._all.look_at(queue)
+
+    def _move_some(self) -> None:
+        """Move jobs to where they belong."""
+        for _ in range(_MOVING):
+            for queue in self._moving.values():
+                if not queue.move_some():
+                    del self._moving[queue.name]
+                    self._all.look_at(queue)
+                    if queue.groups is None:
+                        self.groups.pop(queue.name, None)
+                break
+
+    def _call(self) -> None:
+        """Plan to go on in the next turn, if there is more to do."""
+        self.due = self._machine.now if self._moving or self._left else 0
+        self._agenda.call(self.due)
+
+    def compare(self) -> None:
+        """Policies have changed: let all queues follow theirs, soon."""
+        self._left = len(self.groups)
+        self._call()
+
+    def go_on(self, now: int) -> None:
+        """Do some of what is to be done now."""
+        if not self.due or self.due > now:
+            return
+        if self._left:
+            self.compare_some()
+        self._move_some()
+        self._call()
+
+    def compare_some(self) -> None:
+        """Let some of the queues follow their policies, and forget those that are gone."""
+        names = list(islice(self.groups, self._next, self._next + _COMPARED))
+        self._left = max(self._left - _COMPARED, 0)
+        self._next = self._next + _COMPARED if len(names) == _COMPARED else 0
+        for name in names:
+            queue = self._all.by_name.get(name)
+            if queue is not None and queue.groups is self.groups[name]:
+                self.follow(queue)
+            else:
+                del self.groups[name]
+                self._moving.pop(name, None)
+
+    def release(self, job: Job) -> None:
+        """``job``, which has FLAG_HOLDS_GROUP, has ended, or is about to be queued again."""
+        job.flags &= ~FLAG_HOLDS_GROUP
+        groups = self.groups.get(job.queue)
+        if groups is not None:
+            groups.release(job)
+            self._look_at(job.queue)
+
+    def _look_at(self, name: bytes) -> None:
+        queue = self._all.by_name.get(name)
+        if queue is not None:
+            self._all.look_at(queue)
+
+    def hold(self, job: Job, here: bool) -> None:
+        """``job`` was taken out of its queue, since a client of this node has it (``here``), or it
+        is another node's turn."""
+        groups = self.groups.get(job.queue)
+        if groups is not None:
+            groups.hold(job, here, self._machine.now)
+
+    def left(self, job: Job) -> None:
+        """``job``, which has FLAG_HOLDS_GROUP, is in the queue of another node now."""
+        groups = self.groups.get(job.queue)
+        if groups is not None:
+            groups.left(job, self._machine.now)
+            self._look_at(job.queue)
+
+    def waiting(self) -> list[Queue]:
+        """Queues with jobs that clients wait for in vain, since all groups wait."""
+        found = [self._all.by_name.get(name) for name in self.groups]
+        return [
+            queue
+            for queue in found
+            if queue is not None and queue.length and queue.waiters and not queue.deliverable()
+        ]
+
+    def describe(self, queue: Queue) -> list[Value]:
+        """What QSTAT says of the groups of ``queue``; empty: it has none."""
+        groups = self.groups.get(queue.name)
+        if groups is None:
+            return []
+        return [b"groups", groups.filled, b"groups-waiting", groups.number_held()]
+
+    def flush(self) -> None:
+        """Forget all: there are no jobs any more."""
+        self.groups.clear()
+        self._moving.clear()
+        self.due = self._left = 0

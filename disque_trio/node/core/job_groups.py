@@ -1,0 +1,250 @@
+"""The jobs of one queue by their groups (ADDJOB GROUP), which are served in turn.
+
+Jobs without a group are one group together. Within a group the order is that of a queue. With
+``fifo`` a group waits while one of its jobs, which was taken out, may come back: until that has
+ended, or is queued here again. One that went to another node keeps back only those that come after
+it in the order of the group: what is first of all can be delivered on whichever node it is. Nodes
+do not agree on that order to the millisecond, so they may wait for each other; whatever lies in
+a queue elsewhere for half its retry time is not waited for any longer.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from disque_trio.node.core.job import FLAG_HOLDS_GROUP, Job, priority_of
+from disque_trio.node.core.queue import Groups, Queue
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.respserver.memory import Memory
+
+# What a group costs beside its jobs and its name, bytes.
+GROUP_OVERHEAD: Final = 1_000
+
+_BEFORE_ALL: Final = (-8, 0, b"")  # the place of a job that keeps back all others
+
+
+def _place(job: Job) -> tuple[int, int, bytes]:
+    """The place of ``job`` in the order of its group."""
+    return -priority_of(job), job.ctime, job.id
+
+
+class Group:
+    """The queued jobs of one group.
+
+    Attributes:
+        jobs: in their order; it has the name of the group.
+        held_by: the jobs for which it waits, by id.
+        in_turn: it has a place among those that are served in turn.
+    """
+
+    __slots__ = ("held_by", "in_turn", "jobs")
+
+    def __init__(self, name: bytes) -> None:
+        self.jobs = Queue(name, 0)
+        self.held_by: dict[bytes, Hold] = {}
+        self.in_turn = False
+
+    def is_ready(self) -> bool:
+        """Whether the first job can be taken out."""
+        if not self.jobs.length:
+            return False
+        if not self.held_by:
+            return True
+        first = _place(self.jobs.first())
+        return first < min([hold.place for hold in self.held_by.values()])
+
+
+class Hold:
+    """A job for which its group waits.
+
+    Attributes:
+        group: as named.
+        place: it keeps back the jobs of the group that come after it in the order of these.
+        since: when it went to another node, ms.
+    """
+
+    __slots__ = ("group", "place", "since")
+
+    def __init__(self, group: Group, place: tuple[int, int, bytes], since: int) -> None:
+        self.group = group
+        self.place = place
+        self.since = since
+
+
+class JobGroups(Groups):
+    """The groups of one queue.
+
+    Args:
+        trailers: say to which group a job belongs.
+        memory: the account that the groups are counted in.
+        fifo: one job of a group is out at a time.
+
+    Attributes:
+        by_name: the groups that have jobs or wait for one.
+        filled: how many have jobs.
+        fifo: as given; ``set_fifo`` changes it.
+    """
+
+    def __init__(self, trailers: Trailers, memory: Memory, fifo: bool) -> None:
+        super().__init__()
+        self.by_name: dict[bytes, Group] = {}
+        self.filled = 0
+        self.fifo = fifo
+        self._trailers = trailers
+        self._memory = memory
+        self._turns: deque[Group] = deque()  # some of them may have become empty meanwhile
+        self._held: dict[bytes, Hold] = {}  # by the id of the job
+
+    def push(self, job: Job) -> None:
+        group = self._group_of(job)
+        group.jobs.push(job)
+        self.length += 1
+        if group.jobs.length == 1:
+            self.filled += 1
+        self._line_up(group)
+
+    def _group_of(self, job: Job) -> Group:
+        """The group of ``job``, which is made if need be."""
+        name = self._name_of(job)
+        group = self.by_name.get(name)
+        if group is None:
+            group = self.by_name[name] = Group(name)
+            self._memory.used += GROUP_OVERHEAD + len(name)
+        return group
+
+    def _name_of(self, job: Job) -> bytes:
+        trailer = self._trailers.of(job)
+        return b"" if trailer is None else trailer.group
+
+    def _line_up(self, group: Group) -> None:
+        """Give ``group`` a place in the turns, behind the others, if it can be served."""
+        if not group.in_turn and group.is_ready():
+            group.in_turn = True
+            self._turns.append(group)
+
+    def _next(self) -> Group | None:
+        """The group whose turn it is."""
+        turns = self._turns
+        while turns:
+            group = turns[0]
+            if group.is_ready():
+                return group
+            group.in_turn = False
+            turns.popleft()
+            self._forget_unused(group)
+        return None
+
+    def _forget_unused(self, group: Group) -> None:
+        if not (group.jobs.length or group.held_by or group.in_turn):
+            name = group.jobs.name
+            if self.by_name.pop(name, None) is not None:
+                self._memory.used -= GROUP_OVERHEAD + len(name)
+
+    def deliverable(self) -> int:
+        if self._next() is None:
+            return 0
+        return len(self._turns) if self.fifo else self.length
+
+    def pop(self) -> Job:
+        group = self._next()
+        assert group is not None
+        self._turns.popleft()
+        group.in_turn = False
+        job = group.jobs.pop()
+        self._has_lost_one(group)
+        if self.fifo and job.retry:
+            self._hold(group, job, _BEFORE_ALL, 0)
+        self._line_up(group)
+        self._forget_unused(group)
+        return job
+
+    def _hold(self, group: Group, job: Job, place: tuple[int, int, bytes], since: int) -> None:
+        job.flags |= FLAG_HOLDS_GROUP
+        self._held[job.id] = group.held_by[job.id] = Hold(group, place, since)
+
+    def hold(self, job: Job, here: bool, now: int) -> None:
+        """``job`` was removed at ``now`` (ms) although it has not ended. ``here``: a client of
+        this node has it."""
+        if self.fifo and job.retry:
+            self._hold(self._group_of(job), job, _BEFORE_ALL if here else _place(job), now)
+
+    def remove(self, job: Job) -> bool:
+        group = self.by_name.get(self._name_of(job))
+        if group is None or not group.jobs.has(job):
+            return False
+        group.jobs.remove(job)
+        self._has_lost_one(group)
+        self._forget_unused(group)
+        return True
+
+    def _has_lost_one(self, group: Group) -> None:
+        self.length -= 1
+        if group.jobs.length == 0:
+            self.filled -= 1
+
+    def release(self, job: Job) -> None:
+        """``job``, which was taken out, has ended, or is about to be queued again."""
+        hold = self._held.pop(job.id, None)
+        if hold is not None:
+            del hold.group.held_by[job.id]
+            self._line_up(hold.group)
+            self._forget_unused(hold.group)
+
+    def left(self, job: Job, now: int) -> None:
+        """``job``, which was taken out, is in the queue of another node at ``now`` (ms)."""
+        hold = self._held.get(job.id)
+        if hold is None:
+            return
+        if hold.place == _BEFORE_ALL:
+            hold.place = _place(job)
+            hold.since = now
+            self._line_up(hold.group)
+        elif now - hold.since >= job.retry * 500:
+            self.release(job)
+
+    def number_held(self) -> int:
+        return len(self._held)
+
+    def set_fifo(self, fifo: bool) -> None:
+        """Change ``fifo``. No group waits for what is out already."""
+        self.fifo = fifo
+        held, self._held = self._held, {}
+        for hold in held.values():
+            hold.group.held_by.clear()
+            self._line_up(hold.group)
+            self._forget_unused(hold.group)
+
+    # ---- all of them ------------------------------------------------------------------------
+
+    def first_to_last(self) -> Iterator[Job]:
+        return _in_turn(group.jobs.first_to_last() for group in self._in_order())
+
+    def last_to_first(self) -> Iterator[Job]:
+        return _in_turn(group.jobs.last_to_first() for group in self._in_order())
+
+    def _in_order(self) -> Iterator[Group]:
+        """The groups that can be served, in turn, then those that wait."""
+        yield from self._turns
+        for group in self.by_name.values():
+            if not group.in_turn:
+                yield group
+
+    def close(self) -> None:
+        self._next()  # forgets them
+
+    def hand_over(self) -> list[list[Job]]:
+        return [chunk for group in self.by_name.values() for chunk in group.jobs.hand_over()]
+
+
+def _in_turn(lines: Iterable[Iterator[Job]]) -> Iterator[Job]:
+    """One job of each of ``lines``, and again until all are empty."""
+    while True:
+        left: list[Iterator[Job]] = []
+        for line in lines:
+            job = next(line, None)
+            if job is not None:
+                left.append(line)
+                yield job
+        if not left:
+            return
+        lines = left

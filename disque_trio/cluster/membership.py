@@ -23,6 +23,7 @@ from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_node
 from disque_trio.cluster.peers import Peer, Peers
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
+    BINDINGS,
     EXTENDED,
     FAIL,
     MEET,
@@ -34,7 +35,6 @@ from disque_trio.protocol.bus import (
     NODE_PFAIL,
     PING,
     PONG,
-    SCHEDULES,
     VERSION,
     PacketError,
     PacketWriter,
@@ -171,7 +171,7 @@ class Membership(Peers):
         if type > FAIL:
             member = self._known.get(sender)
             # Its own id, not what was cut out: who compares ids has mostly the same object then.
-            return b"" if member is None or type > SCHEDULES else member.id
+            return b"" if member is None or type > BINDINGS else member.id
         try:
             self._handlers[type](link, type, sender, packet)
         except PacketError:

@@ -424,7 +424,8 @@ TABLE = make_table(
             "nodes.conf",
             "File in `dir` in which the node remembers its own id and the other nodes. Nobody "
             "else may use it: a second node that names the same file does not start. Policies of "
-            "queues and schedules are kept in files with .policies and .schedules behind its name.",
+            "queues, schedules and bindings are kept in files with .policies, .schedules and "
+            ".bindings behind its name.",
             file_only=True,
         ),
         _cluster(

@@ -22,7 +22,12 @@ from disque_trio.form import form
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
-from disque_trio.node.shared_file import SharedFileError, policies_file, schedules_file
+from disque_trio.node.shared_file import (
+    SharedFileError,
+    bindings_file,
+    policies_file,
+    schedules_file,
+)
 from disque_trio.node.worker import Worker
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
@@ -105,6 +110,7 @@ class Server(Product):
             self._shared_files = [
                 policies_file(config, self.node, membership, self.log),
                 schedules_file(config, self.node, self.log),
+                bindings_file(config, self.node, self.log),
             ]
         except SharedFileError as problem:
             self.cluster.close()

@@ -1,4 +1,4 @@
-"""Keeps what all nodes know by name (policies of queues, schedules) in files beside nodes.conf.
+"""Keeps what all nodes know by name (policies, schedules, bindings) in files beside nodes.conf.
 
 What a client changes is written before it is answered, so that OK means that it is on the disk.
 What other nodes tell is written away from the turns: those nodes have it, too.
@@ -13,7 +13,8 @@ import trio
 from disque_trio.cluster.membership import Membership
 from disque_trio.config import Config
 from disque_trio.disk import replace_file
-from disque_trio.node.core import policy_words, schedule_words
+from disque_trio.node.core import binding_words, policy_words, schedule_words
+from disque_trio.node.core.bindings import Binding
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.schedules import Schedule
@@ -46,7 +47,7 @@ class SharedFile:
         self,
         config: Config,
         what: str,
-        sharing: Sharing[Policy] | Sharing[Schedule],
+        sharing: Sharing[Policy] | Sharing[Schedule] | Sharing[Binding],
         dump: Callable[[], bytes],
         load: Callable[[bytes], None],
         log: Log,
@@ -175,3 +176,16 @@ def schedules_file(config: Config, node: Node, log: Log) -> SharedFile:
         node.ticks.sharing.heard(list(node.ticks.schedules.entries))
 
     return SharedFile(config, "schedules", node.ticks.sharing, dump, load, log)
+
+
+def bindings_file(config: Config, node: Node, log: Log) -> SharedFile:
+    """That of the bindings that ``node`` knows. Raises SharedFileError."""
+    topics = node.topics
+
+    def dump() -> bytes:
+        return binding_words.format_file(topics.bindings)
+
+    def load(text: bytes) -> None:
+        binding_words.parse_file(text, topics.bindings)
+
+    return SharedFile(config, "bindings", topics.sharing, dump, load, log)

@@ -41,11 +41,12 @@ POLICIES: Final = 19
 QUESTION: Final = 20
 ANSWER: Final = 21
 SCHEDULES: Final = 22
+BINDINGS: Final = 23
 TYPE_NAMES: Final = [
     "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
     "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
     "endjob", "requeued", "updatejob", "policies", "question", "answer",
-    "schedules",
+    "schedules", "bindings",
 ]  # fmt: skip
 
 # Message flags.
@@ -246,7 +247,7 @@ class PacketWriter:
         return self.packet(type, _TWO_U32.pack(aux, len(queue)) + queue)
 
     def fields(self, type: int, fields: list[Field]) -> bytes:
-        """ENDJOB to SCHEDULES, only for nodes with extensions."""
+        """ENDJOB to BINDINGS, only for nodes with extensions."""
         return self.packet(type, pack_fields(fields))
 
     def jobs(self, type: int, jobs: list[bytes], message_flags: int = 0) -> bytes:
@@ -386,7 +387,7 @@ def job_ids(packet: bytes) -> list[bytes]:
 
 
 def read_fields(packet: bytes) -> list[Field]:
-    """The fields of an ENDJOB to SCHEDULES. Raises PacketError."""
+    """The fields of an ENDJOB to BINDINGS. Raises PacketError."""
     try:
         return unpack_fields(packet[HEADER_SIZE:])
     except FieldsError as problem:

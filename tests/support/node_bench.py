@@ -164,7 +164,10 @@ class Bench:
         """The reply to a request of ``client`` that does not block."""
         self.send(client, *args)
         while client.in_slices:
-            do_slice(self.node, self.now)
+            if self.node.batches.waiting:
+                do_slice(self.node, self.now)
+            else:
+                self.node.tick(self.now)
         replies = self.replies(client)
         assert len(replies) == 1, replies
         return replies[0]

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
-from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.commands.arguments import check_topic, require_extensions
 from disque_trio.node.core.admissions import NOTHING, Admission, Queued
 from disque_trio.node.core.job import UINT32_MAX, Job, priority_flags
 from disque_trio.node.core.node import Node
@@ -33,6 +33,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     The checks come in the order in which the C server makes them; what the options do not say, the
     policy of the queue says, if there is one.
     """
+    if args[1][:1] == b"@":
+        _add_to_topic(node, client, args)
+        return
     options = NO_OPTIONS if len(args) == 4 else AddOptions(args)
     delay = 0  # s, as all but the queue of this node know it
     if wait := options.delay:
@@ -110,6 +113,15 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     else:
         node.replication.add_async(job)
     client.out.append(b"+%b\r\n" % job.id)
+
+
+def _add_to_topic(node: Node, client: Client, args: list[bytes]) -> None:
+    """ADDJOB @topic ...: a job for each queue that is bound to a topic which matches this one."""
+    check_topic(args[1][1:])
+    AddOptions(args)  # what is wrong with them is wrong for all queues
+    parse_timeout(args[3])
+    topics = node.topics
+    topics.add(client, args, topics.bindings.queues_of(args[1][1:]))
 
 
 def _admit(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.node.core.bindings import topic_problem
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.serialjob import is_job_id
@@ -19,6 +20,13 @@ def require_extensions(node: Node) -> None:
         raise CommandError(
             "NOEXT A node of the cluster does not know extensions, or cluster-extensions is no"
         )
+
+
+def check_topic(topic: bytes) -> None:
+    """Raise CommandError unless ``topic``, without the @, is one."""
+    problem = topic_problem(topic)
+    if problem:
+        raise CommandError(f"ERR {problem}")
 
 
 def check_ids(ids: list[bytes]) -> None:

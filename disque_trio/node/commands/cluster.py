@@ -85,8 +85,7 @@ def _reset(node: Node, word: bytes) -> None:
     node.flush()
     if word == b"hard":
         node.renew_id()
-        node.policy_sharing.clear()
-        node.ticks.sharing.clear()
+        node.commons.clear()
     node.peers.reset(node.id)
 
 

@@ -4,7 +4,8 @@ from typing import Final
 
 from disque_trio.node.commands.add_options import AddOptions
 from disque_trio.node.commands.addjob import addjob
-from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.commands.arguments import check_topic, require_extensions
+from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.cron_times import Times
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.schedule_words import describe, read_schedule
@@ -49,6 +50,8 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
     schedule = read_schedule(name, words)
     times = Times(schedule.spec, schedule.zone)
     options = AddOptions(_addjob(schedule))
+    if schedule.queue.startswith(TOPIC):
+        check_topic(schedule.queue[1:])
     if options.key or options.at >= 0:
         raise CommandError("ERR UNIQUE and AT are not for schedules: each tick is added once")
     if options.retry == 0 and options.repl != 1:

@@ -1,6 +1,7 @@
 """QSET, QGET, QDEL: the policies of queues."""
 
 from disque_trio.node.commands.arguments import require_extensions
+from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import NO_POLICY, Policy
 from disque_trio.node.core.policy_words import describe, set_options
@@ -21,6 +22,8 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
     policy = Policy(name) if old is None else old.copy()
     try:
         set_options(policy, args[2:])
+        if policy.dead.startswith(TOPIC) and (old is None or policy.dead != old.dead):
+            raise CommandError("ERR DEAD must be a queue, and @ begins a topic")
         if policy.needs_extensions():
             require_extensions(node)
         node.policy_sharing.set(client, name, policy)

@@ -12,6 +12,7 @@ from disque_trio.node.commands import (
     policies,
     queues,
     scan,
+    topics,
     updatejob,
 )
 from disque_trio.node.core.node import Node
@@ -121,6 +122,12 @@ def _commands() -> list[Command[Node]]:
                 "Look at and change schedules: jobs that are added again and again.", "queues"),
         Command("qdel", 2, "write fast", policies.qdel, "queue",
                 "Delete the policy of just this name or pattern.", "queues"),
+        Command("bind", 3, "write fast", topics.bind, "topic queue",
+                "Let a queue get a copy of each job that is added to a topic.", "queues"),
+        Command("unbind", 3, "write fast", topics.unbind, "topic queue",
+                "Take back what BIND said.", "queues"),
+        Command("bindings", -1, "readonly", topics.bindings, "[QUEUE queue] [MATCH topic]",
+                "Which topics are bound to which queues.", "queues"),
         # ---- connection
         Command("hello", -1, "readonly skip_monitor fast", cluster.hello,
                 "[2|3 [AUTH username password] [SETNAME name]]",

@@ -7,12 +7,10 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.notices import Notices
-from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
-from disque_trio.node.core.schedules import Schedule
-from disque_trio.node.core.sharing import Sharing
+from disque_trio.node.core.sharing import Commons
 from disque_trio.node.core.updates import Updates
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, QueueMessage
@@ -38,8 +36,7 @@ class Dispatcher:
         exports: Exports,
         notices: Notices,
         questions: Questions,
-        policies: Sharing[Policy],
-        schedules: Sharing[Schedule],
+        commons: Commons,
         updates: Updates,
     ) -> None:
         self._notices = notices
@@ -63,11 +60,11 @@ class Dispatcher:
         self._with_fields: dict[int, Callable[[bytes, list[Field]], None]] = {
             bus.ENDJOB: ack_gc.on_endjob,
             bus.REQUEUED: requeue.on_requeued,
-            bus.POLICIES: policies.on_packet,
-            bus.SCHEDULES: schedules.on_packet,
             bus.QUESTION: questions.on_question,
             bus.ANSWER: questions.on_answer,
         }
+        for kind, sharing in commons.kinds.items():
+            self._with_fields[kind] = sharing.on_packet
 
     def dispatch(self, sender: bytes, packet: bytes) -> None:
         """Handle ``packet`` of the node ``sender``. Raises PacketError if it is malformed."""

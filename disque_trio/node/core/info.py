@@ -5,10 +5,11 @@ from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.ticks import Ticks
+from disque_trio.node.core.topics import Topics
 
 
 def counts(
-    store: JobStore, dead_letters: DeadLetters, claims: Claims, ticks: Ticks
+    store: JobStore, dead_letters: DeadLetters, claims: Claims, ticks: Ticks, topics: Topics
 ) -> "dict[str, dict[str, str | int | float]]":
     """Its sections and fields."""
     held = store.limits.held_back()
@@ -22,6 +23,7 @@ def counts(
             "registered_queues": store.queues.index.count,
             "policies": store.policies.count,
             "schedules": ticks.schedules.count,
+            "bindings": topics.bindings.count,
             "queues_held_by_rate": len(held.get(BY_RATE, [])),
             "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
             "queues_held_by_groups": len(held.get(BY_GROUPS, [])),

@@ -34,13 +34,14 @@ from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.replication import Replication
 from disque_trio.node.core.requeue import Requeue
-from disque_trio.node.core.sharing import Sharing
+from disque_trio.node.core.sharing import Commons, Sharing
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.sweeps import Sweeps
 from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.timers import sooner
 from disque_trio.node.core.tombstones import Tombstones
+from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.node.core.uniques import Uniques
 from disque_trio.node.core.updates import Updates
@@ -81,6 +82,7 @@ class Node(Machine):
         dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
         questions: what other nodes were asked. ticks: adds the jobs of schedules. limits: of the
         queues. job_waits: who waits for the end of jobs. updates: changes jobs.
+        commons: what all nodes know by name. topics: adds jobs to the queues of topics.
         bad_packets: how many malformed packets came from other nodes.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
@@ -144,23 +146,15 @@ class Node(Machine):
         self.claims = Claims(
             store, uniques, votes, replication, questions, notices, admissions, peers, rng
         )
-        unsettled = self._unsettled = list[Callable[[], None]]()  # changes of what all nodes know
-        sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, unsettled)
+        commons = self.commons = Commons()
+        sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, commons)
         self.policy_sharing = sharing
-        self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, unsettled)
+        self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, commons)
+        self.topics = Topics(self, questions.agenda, peers, packets, commons)
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
-            replication,
-            requeue,
-            ack_gc,
-            federation,
-            exports,
-            notices,
-            questions,
-            sharing,
-            self.ticks.sharing,
-            updates,
+            replication, requeue, ack_gc, federation, exports, notices, questions, commons, updates
         )
 
     @property
@@ -228,6 +222,7 @@ class Node(Machine):
         self.job_waits.tick(now)
         self.updates.tick(now)
         self.ticks.go_on(now)
+        self.topics.go_on(now)
         self.limits.go_on(now)
         agenda.call(self.questions.next_due())
         agenda.call(self.claims.next_due())
@@ -268,8 +263,8 @@ class Node(Machine):
         """Run the periodic work, a few times a second."""
         self.now = now
         self.federation.cron(now)
-        self.policy_sharing.cron(now)
-        self.ticks.cron(now)
+        self.commons.cron(now)
+        self.ticks.look_around(now)
         self.limits.cron(now)
         self.queues.evict_idle()
         self.store.cron(now)
@@ -278,8 +273,7 @@ class Node(Machine):
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
-        shared = min(self.policy_sharing.rest(), self.ticks.sharing.rest())
-        return min(rest, self.queues.rest(), shared)
+        return min(rest, self.queues.rest(), self.commons.rest())
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
@@ -287,6 +281,7 @@ class Node(Machine):
             self.claims.forget_client(client)
             self.admissions.forget_client(client)
             self.replication.cancel_all(client)
+            self.topics.forget_client(client)
 
     def roll_back(self, refusal: bytes) -> None:
         super().roll_back(refusal)
@@ -294,9 +289,12 @@ class Node(Machine):
         self._notices.drop()
 
     def commit(self) -> None:
-        while self._unsettled:
-            self._unsettled.pop(0)()
+        if self.commons.unsettled:
+            self.commons.settle()
         if self.answered or self.uncommitted:
+            super().commit()
+        if self.topics.waiting:
+            self.topics.settle()
             super().commit()
         if self.ticks.adding:
             self.ticks.settle()
@@ -308,12 +306,7 @@ class Node(Machine):
         """Whether ``request`` may be served while ADDJOBs of its client wait for their copies: a
         further ADDJOB, unless it asks how long the queue is, which these will change."""
         overlaps = request[0] == b"ADDJOB" or request[0].lower() == b"addjob"
-        for option in request[4:]:
-            if len(option) == 6 and option.lower() == b"maxlen":
-                overlaps = False
-        if self.policies.count and len(request) > 1 and self.policies.of(request[1]).is_bounded():
-            overlaps = False
-        return overlaps
+        return overlaps and not self.policies.ask_length(request)
 
     # ---- the append-only file -----------------------------------------------------------------
 
@@ -374,7 +367,7 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        return counts(self.store, self.dead_letters, self.claims, self.ticks)
+        return counts(self.store, self.dead_letters, self.claims, self.ticks, self.topics)
 
     def reset_stats(self) -> None:
         super().reset_stats()
@@ -394,6 +387,7 @@ class Node(Machine):
         self.job_waits.flush()
         self.updates.flush()
         self.ticks.flush()
+        self.topics.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

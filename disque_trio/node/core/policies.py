@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.glob import compile_glob, glob_literals, is_glob
+from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.versions import (
     MAX_NAME,
     Entry,
@@ -203,6 +204,16 @@ class Policies(Versions[Policy]):
                     self._cache.clear()
                 self._cache[queue] = policy
         return policy
+
+    def ask_length(self, addjob: list[bytes]) -> bool:
+        """Whether the request ``addjob`` asks how much is queued, as far as can be told."""
+        for option in addjob[4:]:
+            if len(option) == 6 and option.lower() == b"maxlen":
+                return True
+        if not self.count or len(addjob) < 2:
+            return False
+        # A topic may have any queues.
+        return addjob[1].startswith(TOPIC) or self.of(addjob[1]).is_bounded()
 
     def _find(self, queue: bytes) -> Policy:
         policy = self.named(queue) if not is_glob(queue) else None

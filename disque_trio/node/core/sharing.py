@@ -8,7 +8,7 @@ all it has, and gets what it lacks in return.
 """
 
 from collections.abc import Callable
-from typing import Final, Generic
+from typing import Any, Final, Generic
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.versions import (
@@ -49,6 +49,38 @@ _CLOCK: Final = 3
 _NODE: Final = 4
 
 
+class Commons:
+    """All kinds of things that the nodes of a cluster know by name, as one node has them.
+
+    Attributes:
+        kinds: each of them, by the type of its packets.
+        unsettled: what is to be called at the end of the turn.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: dict[int, Sharing[Any]] = {}
+        self.unsettled: list[Callable[[], None]] = []
+
+    def settle(self) -> None:
+        """Carry out the changes of this turn."""
+        while self.unsettled:
+            self.unsettled.pop(0)()
+
+    def cron(self, now: int) -> None:
+        """Compare with other nodes."""
+        for kind in self.kinds.values():
+            kind.cron(now)
+
+    def rest(self) -> int:
+        """How long (ms) ``cron`` may be put off."""
+        return min([kind.rest() for kind in self.kinds.values()])
+
+    def clear(self) -> None:
+        """Forget all, and tell nobody."""
+        for kind in self.kinds.values():
+            kind.clear()
+
+
 class Change(Pending, Generic[V]):
     """The pending reply to a change that a client makes.
 
@@ -76,7 +108,7 @@ class Sharing(Generic[V]):
         known: what this node knows.
         peers: the rest of the cluster.
         packets: makes this node's packets, and has its id.
-        unsettled: what is to be called at the end of the turn.
+        commons: takes it in.
 
     Attributes:
         keep: writes what is known to the disk at once; returns why that failed, or None.
@@ -92,13 +124,14 @@ class Sharing(Generic[V]):
         known: Versions[V],
         peers: Peers,
         packets: PacketWriter,
-        unsettled: list[Callable[[], None]],
+        commons: Commons,
     ) -> None:
         self.keep: Callable[[], str | None] = _no_disk
         self.changed: Callable[[], None] = _nobody
         self.heard: Callable[[list[bytes]], None] = _nothing
         self._open: list[Change[V]] = []  # the changes of this turn
-        self._unsettled = unsettled
+        self._unsettled = commons.unsettled
+        commons.kinds[type] = self
         self._what = what
         self._type = type
         self._machine = machine

@@ -9,19 +9,19 @@ Where the nodes cannot agree on the key, the job is added nevertheless (ANYWAY) 
 is away now was away when the time came. Otherwise one of them may have added it before it was lost.
 """
 
-from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.agenda import Agenda
+from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.cron_times import Times
 from disque_trio.node.core.job import DEFAULT_REPLICATE
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.replicas import Replicas
 from disque_trio.node.core.schedules import CATCHES_UP, PAUSED, Schedule, Schedules
-from disque_trio.node.core.sharing import Sharing
+from disque_trio.node.core.sharing import Commons, Sharing
 from disque_trio.node.core.versions import Entry, SharedError
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
@@ -93,7 +93,7 @@ class Ticks:
         agenda: of the rare work.
         peers: the rest of the cluster.
         packets: makes this node's packets.
-        unsettled: see ``Sharing``.
+        commons: what all nodes know.
 
     Attributes:
         schedules: what is known of them. sharing: tells other nodes of that.
@@ -111,12 +111,10 @@ class Ticks:
         agenda: Agenda,
         peers: Peers,
         packets: PacketWriter,
-        unsettled: list[Callable[[], None]],
+        commons: Commons,
     ) -> None:
         known = self.schedules = Schedules()
-        self.sharing = Sharing(
-            "schedules", bus.SCHEDULES, machine, known, peers, packets, unsettled
-        )
+        self.sharing = Sharing("schedules", bus.SCHEDULES, machine, known, peers, packets, commons)
         self.sharing.heard = self._look_again
         self.due: i64 = 0
         self._from: i64 = 0  # when this node begins to add jobs
@@ -148,12 +146,7 @@ class Ticks:
 
     # ---- what is due ----------------------------------------------------------------------------
 
-    def cron(self, now: int) -> None:
-        """Compare with other nodes, and see who is there."""
-        self.sharing.cron(now)
-        self._look_around(now)
-
-    def _look_around(self, now: int) -> None:
+    def look_around(self, now: int) -> None:
         """See who is there."""
         if self._machine.loading:
             return  # nobody is linked before that is done
@@ -177,7 +170,7 @@ class Ticks:
         """Do what is due at ``now``, or a part of it if it is much."""
         if not self.due or now < self.due:
             return
-        self._look_around(now)
+        self.look_around(now)
         if now < self._from:
             self.due = self._from
             return
@@ -293,6 +286,8 @@ class Ticks:
 
     def _may_have_fewer(self, schedule: Schedule) -> bool:
         """Whether a job has fewer copies where too few nodes are there: nobody said how many."""
+        if self._policies.count and schedule.queue.startswith(TOPIC):
+            return False  # the policies of its queues may
         return not self._policies.of(schedule.queue).replicate and not any(
             option.lower() == b"replicate" for option in schedule.options
         )
@@ -306,15 +301,15 @@ class Ticks:
                 continue
             del self.adding[name]
             plan.client = None
-            reply = b"".join(client.out)
-            if reply[:1] == b"+":
+            problem = _problem_in(b"".join(client.out))
+            if not problem:
                 plan.problem = ""
                 self.total += 1
                 self._done(plan)
             else:
-                plan.problem = reply[1:].rstrip().decode("utf-8", "replace")
+                plan.problem = problem.decode("utf-8", "replace")
                 plan.at = now + RETRY
-                if plan.copies > 1 and reply[:7] in (b"-NOREPL", b"-NOUNIQ"):
+                if plan.copies > 1 and problem[:6] in (b"NOREPL", b"NOUNIQ"):
                     plan.copies -= 1  # a node is away, and this one does not know it yet
                     plan.at = now
             self._line_up(plan)
@@ -334,3 +329,9 @@ class Ticks:
         if self._queue and (not self.due or self._queue[0][0] < self.due):
             self.due = self._queue[0][0]
         return self.due
+
+
+def _problem_in(reply: bytes) -> bytes:
+    """The error in the reply to an ADDJOB, the first one if it is for a topic; empty: there is
+    none. Where it is tried again, the queues that have the job do not get a second one."""
+    return (b"\r\n" + reply).partition(b"\r\n-")[2].partition(b"\r\n")[0]

@@ -1,4 +1,5 @@
-"""What all nodes of a cluster have in common, by name: policies of queues, schedules.
+"""What all nodes of a cluster have in common, by name: policies of queues, schedules,
+bindings.
 
 Each change has a version: a logical clock and the id of the node that made it, and of two changes
 of a name the one with the higher version counts, so that the order in which they arrive does not

@@ -15,7 +15,12 @@ from disque_trio.config import Config
 from disque_trio.node import shared_file
 from disque_trio.node.core.policies import Policy
 from disque_trio.node.core.versions import Entry
-from disque_trio.node.shared_file import SharedFileError, policies_file, schedules_file
+from disque_trio.node.shared_file import (
+    SharedFileError,
+    bindings_file,
+    policies_file,
+    schedules_file,
+)
 from disque_trio.protocol.bus import PacketWriter
 from tests.support.node_bench import Bench
 
@@ -44,6 +49,7 @@ class Stage:
         log: Any = SimpleNamespace(warning=lambda text, **fields: self.warnings.append(fields))
         self.file = policies_file(self.config, self.bench.node, self.membership, log)
         self.schedules = schedules_file(self.config, self.bench.node, log)
+        self.bindings = bindings_file(self.config, self.bench.node, log)
 
     def hear(self, id: bytes, extensions: int) -> None:
         self.membership._known[id].extensions = extensions
@@ -228,3 +234,16 @@ def test_a_damaged_file_of_schedules_is_no_start(stage: Stage) -> None:
     path.write_bytes(b"schedule 1\n")
     with pytest.raises(SharedFileError, match=r"nodes\.conf\.schedules: line 1: .* remove it"):
         stage.start()
+
+
+def test_bindings_are_in_a_file_of_their_own(stage: Stage) -> None:
+    for id in (C_NODE, CAPABLE):
+        stage.hear(id, 1)
+    assert stage.bench("BIND", "mail.*", "q") == b"OK"
+    assert not stage.path.exists()
+    stage.start()  # as after kill -9
+    assert stage.bench("BINDINGS") == [[b"mail.*", b"q"]]
+    stage.bench("UNBIND", "mail.*", "q")
+    stage.start()
+    assert stage.bench("BINDINGS") == []
+    assert stage.bench.node.topics.bindings.clock == 2

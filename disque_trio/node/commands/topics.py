@@ -1,0 +1,57 @@
+"""BIND, UNBIND, BINDINGS: which queues get the jobs of topics."""
+
+from disque_trio.node.commands.arguments import check_topic, require_extensions
+from disque_trio.node.core.bindings import Binding
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.versions import SharedError
+from disque_trio.resp.reply import OK, Value, encode, integer
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import SYNTAX
+
+
+def bind(node: Node, client: Client, args: list[bytes]) -> None:
+    """BIND topic queue."""
+    binding = Binding(args[1], args[2])
+    problem = binding.problem()
+    if problem:
+        raise CommandError(f"ERR {problem}")
+    require_extensions(node)
+    topics = node.topics
+    if topics.bindings.named(binding.name) is not None and not node.commons.unsettled:
+        client.out.append(OK)  # workers may say it each time they start
+        return
+    try:
+        topics.sharing.set(client, binding.name, binding)
+    except SharedError as full:
+        raise CommandError(f"ERR {full}") from full
+
+
+def unbind(node: Node, client: Client, args: list[bytes]) -> None:
+    """UNBIND topic queue; answers how many bindings there were."""
+    try:
+        if not node.topics.sharing.delete(client, Binding(args[1], args[2]).name):
+            client.out.append(integer(0))
+    except SharedError as problem:
+        raise CommandError(f"ERR {problem}") from problem
+
+
+def bindings(node: Node, client: Client, args: list[bytes]) -> None:
+    """BINDINGS [QUEUE queue] [MATCH topic]: topics and queues, in order."""
+    queue = topic = None
+    for at in range(1, len(args), 2):
+        option = args[at].lower()
+        if at + 1 == len(args):
+            raise CommandError(SYNTAX)
+        if option == b"queue" and queue is None:
+            queue = args[at + 1]
+        elif option == b"match" and topic is None:
+            topic = args[at + 1]
+            check_topic(topic)
+        else:
+            raise CommandError(SYNTAX)
+    known = node.topics.bindings
+    found = known.all() if topic is None else known.matching(topic)
+    pairs = sorted((one.topic, one.queue) for one in found if queue in (None, one.queue))
+    reply: list[Value] = [[topic, queue] for topic, queue in pairs]
+    client.out.append(encode(reply, client.resp))

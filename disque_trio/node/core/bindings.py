@@ -1,0 +1,155 @@
+"""Bindings: which queues get a copy of the jobs that are added to a topic.
+
+A topic is words with dots between them, as ``mail.new``. That of a binding may be a pattern, by the
+rules of AMQP 0-9-1: ``*`` stands for exactly one word, ``#`` for any number of words, or none.
+
+All nodes of a cluster are to know the same bindings (see ``versions``).
+"""
+
+from typing import Final
+
+from disque_trio.node.core.versions import (
+    MAX_NAME,
+    Entry,
+    Shared,
+    SharedError,
+    Versions,
+    name_in,
+)
+from disque_trio.protocol.fields import Field, FieldsError
+
+TOPIC: Final = b"@"  # what the queue of an ADDJOB begins with if it is a topic
+MAX_TOPIC: Final = 255  # bytes, as in AMQP
+MAX_QUEUE: Final = MAX_NAME - MAX_TOPIC - 1  # bytes
+MAX_BINDINGS: Final = 10_000  # that clients may set
+MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
+_CACHED: Final = 100_000  # topics and names of queues that are kept at hand
+
+
+class Binding(Shared):
+    """A queue that gets the jobs of a topic. ``name`` is both of them."""
+
+    def __init__(self, topic: bytes, queue: bytes) -> None:
+        self.name = topic + b" " + queue
+        self.topic = topic
+        self.queue = queue
+
+    def problem(self) -> str:
+        """What is wrong with it; empty: nothing."""
+        if not 0 < len(self.queue) <= MAX_QUEUE or self.queue.startswith(TOPIC):
+            return f"a queue that is bound must have 1 to {MAX_QUEUE} bytes, and no @ in front"
+        return topic_problem(self.topic)
+
+    def fields(self) -> list[Field]:
+        return []
+
+
+def topic_problem(topic: bytes) -> str:
+    """Why ``topic`` is none; empty: it is one."""
+    if not 0 < len(topic) <= MAX_TOPIC or topic.startswith(TOPIC) or b" " in topic:
+        return f"a topic must have 1 to {MAX_TOPIC} bytes, no spaces, and no @ (but that of ADDJOB)"
+    return ""
+
+
+class Place:
+    """The bindings whose topics begin with the same words.
+
+    Attributes:
+        next: those that go on, by their next word.
+        here: those that end here, by their queues.
+        stays: the last word is ``#``: any word leads here again.
+    """
+
+    def __init__(self, stays: bool) -> None:
+        self.next: dict[bytes, Place] = {}
+        self.here: dict[bytes, Binding] = {}
+        self.stays = stays
+
+
+class Bindings(Versions[Binding]):
+    """The bindings that a node knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root = Place(False)
+        self._cache: dict[bytes, list[bytes]] = {}
+        self._cached = 0
+
+    def queues_of(self, topic: bytes) -> list[bytes]:
+        """The names of the queues that get a job for ``topic``, in order. Not to be changed."""
+        queues = self._cache.get(topic)
+        if queues is None:
+            queues = sorted({binding.queue for binding in self.matching(topic)})
+            if self._cached > _CACHED:
+                self._forget_cached()
+            self._cache[topic] = queues
+            self._cached += 1 + len(queues)
+        return queues
+
+    def matching(self, topic: bytes) -> list[Binding]:
+        """The bindings that a job for ``topic`` takes, in no order."""
+        places: dict[Place, None] = {}
+        _enter(places, self._root)
+        for word in topic.split(b"."):
+            reached: dict[Place, None] = {}
+            for place in places:
+                if place.stays:
+                    _enter(reached, place)
+                _enter(reached, place.next.get(word))
+                _enter(reached, place.next.get(b"*"))
+            places = reached
+        return [binding for place in places for binding in place.here.values()]
+
+    def _forget_cached(self) -> None:
+        self._cache.clear()
+        self._cached = 0
+
+    # ---- changes --------------------------------------------------------------------------------
+
+    def check(self, name: bytes, value: Binding, grows: int) -> None:
+        if self.named(name) is None and self.count >= MAX_BINDINGS:
+            raise SharedError(f"there are {MAX_BINDINGS} bindings already, which is the most")
+        if grows > 0 and self.size + grows > MAX_SIZE:
+            raise SharedError(f"all bindings together would have more than {MAX_SIZE} bytes")
+
+    def clear(self) -> None:
+        self._root = Place(False)
+        super().clear()
+
+    def account(self, entry: Entry[Binding], step: int) -> None:
+        super().account(entry, step)
+        binding = entry.value
+        if binding is None:
+            return
+        words = binding.topic.split(b".")
+        path = [self._root]
+        for word in words:
+            place = path[-1].next.get(word)
+            if place is None:
+                place = path[-1].next[word] = Place(word == b"#")
+            path.append(place)
+        if step > 0:
+            path[-1].here[binding.queue] = binding
+            return
+        del path[-1].here[binding.queue]
+        while words and not path[-1].here and not path[-1].next:
+            path.pop()
+            del path[-1].next[words.pop()]
+
+    def changed(self) -> None:
+        self._forget_cached()
+
+    def read(self, values: dict[int, bytes]) -> Binding:
+        topic, _, queue = name_in(values).partition(b" ")
+        binding = Binding(topic, queue)
+        problem = binding.problem()
+        if problem:
+            raise FieldsError(problem)
+        return binding
+
+
+def _enter(places: dict[Place, None], place: Place | None) -> None:
+    """Add ``place`` to ``places``, and what a ``#`` behind it leads to, which may be no word."""
+    while place is not None and place not in places:
+        places[place] = None
+        place = place.next.get(b"#")

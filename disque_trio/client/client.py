@@ -8,18 +8,17 @@ from functools import partial
 import structlog
 
 from disque_trio.client.commands import Commands
-from disque_trio.client.errors import AddManyError
 from disque_trio.client.fetch import fetch, take
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.nodes import Directory, parse_address
+from disque_trio.client.replies import ids
 from disque_trio.client.requests import KEPT, Headers, addjob, new_key
 from disque_trio.client.router import Router
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector
 from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.values import Name, text
+from disque_trio.respclient.values import Name, elements, text
 
 _log = structlog.get_logger("disque.client")
 
@@ -102,9 +101,7 @@ class Client(Commands):
             ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells which case it is.
             ValueError: the timeout is not positive; a time without a time zone, or with a delay.
         """
-        key = new_key() if unique is True else None if unique is False else unique
-        if unique is True and unique_for is None:
-            unique_for = self._router.retry_for + (timeout or 0) + KEPT
+        key, kept = self._key(unique, unique_for, timeout)
         command = addjob(
             *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
             at=at,
@@ -112,10 +109,65 @@ class Client(Commands):
             group=group,
             headers=headers,
             key=key,
-            kept=unique_for,
+            kept=kept,
         )
         repeat = retry_lost or key is not None
         return text(await self._router.run_one("adds", command, repeat=repeat))
+
+    async def publish(
+        self,
+        topic: Name,
+        body: Name,
+        *,
+        timeout: float | None = 5.0,  # noqa: ASYNC109 - the node's
+        replicate: int | None = None,
+        delay: float | None = None,
+        at: datetime | float | None = None,
+        retry: int | None = None,
+        ttl: int | None = None,
+        maxlen: int | None = None,
+        priority: int | None = None,
+        headers: Headers | None = None,
+        unique: Name | bool = False,
+        unique_for: float | None = None,
+        async_: bool = False,
+        retry_lost: bool = False,
+    ) -> list[str]:
+        """Add a job to each queue that is bound to a matching topic (ADDJOB @topic; see ``bind``).
+        Arguments as for ``add``; with ``unique`` it can be repeated, and adds what is missing.
+
+        Returns:
+            The ids of the jobs, in the order of the names of their queues.
+
+        Raises:
+            AddManyError: some were not added; its ``results`` say which were.
+            ReplyError: none was, all for the same reason, or the arguments are wrong.
+            ConnectionLost, ValueError: as for ``add``.
+        """
+        key, kept = self._key(unique, unique_for, timeout)
+        queue = b"@" + (topic.encode() if isinstance(topic, str) else topic)
+        command = addjob(
+            *(queue, body, timeout, replicate, delay, retry, ttl, maxlen, async_),
+            at=at,
+            priority=priority,
+            headers=headers,
+            key=key,
+            kept=kept,
+        )
+        repeat = retry_lost or key is not None
+        return ids(elements(await self._router.run_one("adds", command, repeat=repeat)))
+
+    def _key(
+        self, unique: Name | bool, unique_for: float | None, timeout: float | None
+    ) -> tuple[Name | None, float | None]:
+        """The key of an ADDJOB, and for how long (s) it is to be kept, as ``add`` is told."""
+        if unique is False:
+            return None, unique_for
+        if unique is not True:
+            return unique, unique_for
+        if unique_for is None:
+            unique_for = self._router.retry_for + (timeout or 0) + KEPT
+        return new_key(), unique_for
 
     async def add_many(
         self,
@@ -167,18 +219,7 @@ class Client(Commands):
             for body, key in zip(bodies, keys, strict=True)
         ]
         repeat = retry_lost or unique is not False
-        answers = await self._router.run("adds", commands, repeat=repeat)
-        results: list[str | DisqueError] = []
-        ids: list[str] = []
-        for answer in answers:
-            if isinstance(answer, DisqueError):
-                results.append(answer)
-            else:
-                ids.append(text(answer))
-                results.append(ids[-1])
-        if len(ids) < len(results):
-            raise AddManyError(results)
-        return ids
+        return ids(await self._router.run("adds", commands, repeat=repeat))
 
     # Consuming
 

@@ -257,7 +257,7 @@ class Commands:
         """
         return await self._router.run_one("control", arguments, repeat=False)
 
-    # Policies of queues, and dead letters
+    # Policies of queues
 
     async def set_policy(
         self,
@@ -320,6 +320,27 @@ class Commands:
     async def delete_policy(self, queue: Name) -> bool:
         """Delete the policy of just this name (QDEL); returns whether there was one."""
         return integer(await self._control("QDEL", queue)) > 0
+
+    # Topics
+
+    async def bind(self, topic: Name, queue: Name) -> None:
+        """Let a queue get a job for each ``publish`` to a topic (BIND): words with dots between
+        them, where ``*`` stands for one word and ``#`` for any number."""
+        await self._control("BIND", topic, queue)
+
+    async def unbind(self, topic: Name, queue: Name) -> bool:
+        """Take back a ``bind`` (UNBIND); returns whether there was one."""
+        return integer(await self._control("UNBIND", topic, queue)) > 0
+
+    async def bindings(
+        self, *, queue: Name | None = None, topic: Name | None = None
+    ) -> list[tuple[str, str]]:
+        """Topics and queues that are bound (BINDINGS): all, those of one queue, or those that a
+        ``publish`` to ``topic`` would take."""
+        options = requests.options(QUEUE=queue, MATCH=topic)
+        return replies.bindings(await self._control("BINDINGS", *options))
+
+    # Dead letters
 
     async def redrive(
         self,

@@ -4,10 +4,11 @@ from disque_trio.respclient.errors import DisqueError
 
 
 class AddManyError(DisqueError):
-    """Some jobs of an ``add_many`` were not added.
+    """Some jobs of an ``add_many`` or ``publish`` were not added.
 
     Attributes:
-        results: one entry per body, in order: the job id, or the exception of that job.
+        results: one entry per body, or per queue of a topic, in order: the job id, or the exception
+            of that job.
     """
 
     def __init__(self, results: "list[str | DisqueError]") -> None:

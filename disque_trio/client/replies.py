@@ -3,11 +3,14 @@
 All functions raise ``ProtocolError`` on a reply of another shape.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from disque_trio.client.errors import AddManyError
 from disque_trio.client.jobs import Job, Letter
 from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
 Record: TypeAlias = dict[str, int | str | bytes | list[str] | None]
@@ -104,6 +107,27 @@ def record(reply: Reply) -> Record | None:
         else:
             unexpected(value)
     return fields
+
+
+def ids(answers: Iterable[Reply]) -> list[str]:
+    """The ids in the answers to several ADDJOBs. Raises AddManyError: there are errors."""
+    results: list[str | DisqueError] = []
+    found: list[str] = []
+    for answer in answers:
+        if isinstance(answer, DisqueError):
+            results.append(answer)
+        else:
+            found.append(text(answer))
+            results.append(found[-1])
+    if len(found) < len(results):
+        raise AddManyError(results)
+    return found
+
+
+def bindings(reply: Reply) -> list[tuple[str, str]]:
+    """BINDINGS's array of topics and queues."""
+    found = [elements(entry, 2) for entry in elements(reply)]
+    return [(text(topic), text(queue)) for topic, queue in found]
 
 
 def jobs(reply: Reply) -> list[Job]:

@@ -76,10 +76,11 @@ class Schedules:
         """Let jobs be added again, and none for the time that it was paused. Raises ReplyError."""
         await self._cron("RESUME", name)
 
-    async def run(self, name: Name) -> str:
-        """Add a job of a schedule now, whatever its times say; returns its id. Raises
-        ReplyError."""
-        return text(await self._router.run_one("adds", ["CRON", "RUN", name], repeat=False))
+    async def run(self, name: Name) -> str | list[str]:
+        """Add a job of a schedule now, whatever its times say; returns its id, or, where the queue
+        is a topic, those of all its jobs. Raises ReplyError, and AddManyError as ``publish``."""
+        reply = await self._router.run_one("adds", ["CRON", "RUN", name], repeat=False)
+        return replies.ids(reply) if isinstance(reply, list) else text(reply)
 
     async def _cron(self, *words: Argument) -> Reply:
         return await self._router.run_one("control", ["CRON", *words], repeat=True)

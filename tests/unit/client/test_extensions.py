@@ -4,10 +4,13 @@ import pytest
 import trio
 
 from disque_trio.client import (
+    AddManyError,
     ConnectionLost,
     Job,
     Letter,
+    MaxLenError,
     NoExtError,
+    NoReplError,
     NoUniqueError,
     Outcome,
     Policy,
@@ -336,3 +339,66 @@ async def test_schedules_are_read() -> None:
         assert await client.schedules.get("other") is None
         listed = Schedule(*common, None, options, True, False, 7, 9, "")
         assert await client.schedules.all() == [listed]
+
+
+# ---- topics -------------------------------------------------------------------------------------
+
+
+async def test_queues_are_bound_and_listed() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["BIND"] = b"+OK\r\n"
+        node.answers["UNBIND"] = [b":1\r\n", b":0\r\n"]
+        node.answers["BINDINGS"] = array(bulk(b"mail.*", b"a"), bulk(b"mail.new", b"b"))
+        await client.bind("mail.*", "a")
+        assert await client.unbind("mail.*", "a")
+        assert not await client.unbind("mail.*", "a")
+        bound = [("mail.*", "a"), ("mail.new", "b")]
+        assert await client.bindings() == bound
+        assert await client.bindings(queue="a", topic="mail.new") == bound
+        assert [b" ".join(command).decode() for command in node.seen[-5:]] == [
+            "BIND mail.* a",
+            "UNBIND mail.* a",
+            "UNBIND mail.* a",
+            "BINDINGS",
+            "BINDINGS QUEUE a MATCH mail.new",
+        ]
+
+
+async def test_publishing_answers_the_ids() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["ADDJOB"] = [b"*2\r\n+D-1\r\n+D-2\r\n", b"*0\r\n"]
+        assert await client.publish("mail.new", "body", priority=3) == ["D-1", "D-2"]
+        assert await client.publish(b"news", "body", timeout=None) == []
+        assert adds(node) == [
+            [b"ADDJOB", b"@mail.new", b"body", b"5000", b"PRIORITY", b"3"],
+            [b"ADDJOB", b"@news", b"body", b"0"],
+        ]
+
+
+async def test_publishing_tells_what_was_not_added() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["ADDJOB"] = [b"*2\r\n+D-1\r\n-NOREPL no\r\n", b"-MAXLEN no\r\n"]
+        with pytest.raises(AddManyError, match="1 of 2") as caught:
+            await client.publish("t", "body")
+        assert caught.value.results[0] == "D-1"
+        assert isinstance(caught.value.results[1], NoReplError)
+        with pytest.raises(MaxLenError):
+            await client.publish("t", "body")
+
+
+async def test_publishing_is_repeated_with_its_key_only() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["ADDJOB"] = [DROP, b"*1\r\n+D-1\r\n", DROP]
+        assert await client.publish("t", "body", unique=True) == ["D-1"]
+        assert len({key_of(command) for command in adds(node)}) == 1
+        with pytest.raises(ConnectionLost):
+            await client.publish("t", "body")
+        assert len(adds(node)) == 3
+
+
+async def test_a_schedule_of_a_topic_is_run() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["CRON"] = [b"*2\r\n+D-1\r\n+D-2\r\n", b"*1\r\n-PAUSED no\r\n"]
+        assert await client.schedules.run("s") == ["D-1", "D-2"]
+        with pytest.raises(AddManyError):
+            await client.schedules.run("s")

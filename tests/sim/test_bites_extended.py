@@ -21,6 +21,7 @@ from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.schedules import Schedule
 from disque_trio.node.core.successors import Successors
 from disque_trio.node.core.ticks import Plan, Ticks
+from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.updates import Updates
 from disque_trio.node.core.votes import Votes
 from disque_trio.protocol import trailer as endings
@@ -278,6 +279,64 @@ def test_a_tick_that_two_nodes_add_is_found(
 
 def test_eager_nodes_alone_do_no_harm(made_of: MadeOf) -> None:
     assert not found(made_of(EagerTicks), EXTENDED, "", seeds=10)
+
+
+class LazyTopics(Topics):
+    """Leave the last queue out."""
+
+    def add(self, client: Client, args: list[bytes], queues: list[bytes]) -> None:
+        super().add(client, args, queues[:-1])
+
+
+def test_a_bound_queue_that_gets_no_job_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(LazyTopics), EXTENDED, "was answered [", seeds=5)
+
+
+class MonotonousTopics(Topics):
+    """Give all jobs to one queue."""
+
+    def add(self, client: Client, args: list[bytes], queues: list[bytes]) -> None:
+        super().add(client, args, queues[:1] * len(queues))
+
+
+def test_a_job_for_another_queue_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(MonotonousTopics), EXTENDED, "the job for b'b' is in b'a'", seeds=5)
+
+
+class DisorderlyTopics(Topics):
+    """Do not wait for the jobs before it."""
+
+    def settle(self) -> None:
+        for spread in self.waiting.values():
+            spread.part.out.append(b"+" + b"D" * 40 + b"\r\n")
+        super().settle()
+
+
+def test_ids_of_nothing_in_the_answer_of_a_topic_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(DisorderlyTopics), EXTENDED, "was answered [", seeds=5)
+
+
+class SilentTopics(Topics):
+    """Forget to answer."""
+
+    def settle(self) -> None:
+        pass
+
+
+def test_a_topic_that_never_answers_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(SilentTopics), EXTENDED, "is stuck with", "still waits", seeds=5)
+
+
+class DeafTopics(Topics):
+    """Hear of no binding."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.sharing._take = lambda entries, reached: None  # type: ignore[method-assign]
+
+
+def test_a_binding_that_not_all_know_is_found(made_of: MadeOf) -> None:
+    assert found(made_of(DeafTopics), EXTENDED, "knows the bindings", seeds=5)
 
 
 class SelfishLimit(Limit):

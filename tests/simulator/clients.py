@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
-from tests.simulator.plan import DEAD, LIVENESS, QUEUES
+from tests.simulator.plan import DEAD, LIVENESS, QUEUES, TOPICS
 from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
 
 if TYPE_CHECKING:
@@ -171,11 +171,20 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
     if not plan.careful and rng.random() < 0.05:
         options += [b"MAXLEN", b"%d" % rng.randrange(1, 20)]
     timeout = 0 if plan.careful else rng.choice((0, 0, 300, 2000, 5000))
+    what = queue
+    others: tuple[bytes, ...] = ()
+    if plan.attempts and rng.random() < 0.15:
+        topic = rng.choice(sorted(TOPICS))
+        what = b"@" + topic
+        queue, *others = TOPICS[topic]
     record = world.oracle.new_job(queue, retry, ttl, delay, repl, is_async)
+    for other in others:
+        record.others[other] = world.oracle.new_job(other, retry, ttl, delay, repl, is_async)
+        record.others[other].token = record.token
     if plan.attempts:
         options += more_options(record)
     return [
-        b"ADDJOB", queue, b"%d" % record.token, b"%d" % timeout,
+        b"ADDJOB", what, b"%d" % record.token, b"%d" % timeout,
         b"REPLICATE", b"%d" % repl, b"RETRY", b"%d" % retry, *options,
     ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from disque_trio.cluster.membership import Membership
 from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.bindings import Binding
 from disque_trio.node.core.job import ACTIVE, QUEUED
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.policies import Policy
@@ -26,7 +27,7 @@ from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
 from tests.simulator.mesh import StaticMesh
-from tests.simulator.plan import DEAD
+from tests.simulator.plan import BINDINGS, DEAD
 from tests.simulator.session import Replied, Session
 from tests.simulator.trace import packet_text
 
@@ -123,7 +124,7 @@ class Machine:
             maxmemory=self.maxmemory,
             packets=packets,
         )
-        self.node.batches.size = world.plan.slice
+        self.node.batches.size = self.node.topics.slice = world.plan.slice
         self._set_policies()
         self.node.now = now
         self.disk.load(self.node, queue_jobs)
@@ -136,7 +137,8 @@ class Machine:
         self.post(lambda now: None)
 
     def _set_policies(self) -> None:
-        """In extended mode all queues have one; it is as if the node had read it from its file."""
+        """In extended mode all queues have one, and there are bindings; it is as if the node had
+        read them from its files."""
         plan = self.world.plan
         if plan.attempts:
             policy = Policy(b"*")
@@ -151,6 +153,10 @@ class Machine:
             policy.groups = GROUPS_WORDS.index(plan.groups.encode())
             policies = self.node.policies
             policies.put(policies.make(b"*", policy, b"0" * 40, 1))
+            known = self.node.topics.bindings
+            for topic, queue in BINDINGS:
+                binding = Binding(topic, queue)
+                known.put(known.make(binding.name, binding, b"0" * 40, 1))
 
     def kill(self, stage: int, machine: bool) -> None:
         """Die at ``stage`` of the next turn that has something to lose there; ``machine``: what

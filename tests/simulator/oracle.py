@@ -148,20 +148,10 @@ class Oracle:
         now = self.world.loop.now
         if name == b"ADDJOB":
             record = self.records[int(request[2])]
-            record.answers += 1
-            if record.answers > 1:
-                self.problem("an ADDJOB was answered twice", record.id)
-            elif isinstance(reply, bytes):
-                self._answered(machine, record, reply)
+            if request[1][:1] == b"@":
+                self._published(machine, request, record, reply)
             else:
-                record.error = str(reply)
-                # A machine has no file of policies, and so does not know after a restart which of
-                # those that it finds by gossip know extensions.
-                new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
-                if not (record.error.startswith(_refusals(request)) or new_here):
-                    self.problem(f"ADDJOB was answered {record.error}")
-                elif self.world.plan.mode == CALM:
-                    self.problem(f"ADDJOB failed without any fault: {record.error}")
+                self._added(machine, request, record, reply)
         elif name == b"GETJOB":
             if isinstance(reply, list):
                 if self.world.plan.attempts:
@@ -184,6 +174,45 @@ class Oracle:
                         known.cancelled.append((now, machine.index))
             self.promises.replied(machine, request, reply)
 
+    def _added(
+        self, machine: "Machine", request: list[bytes], record: JobRecord, reply: object
+    ) -> None:
+        """The ADDJOB ``request``, or its part about the queue of ``record``, was answered."""
+        record.answers += 1
+        if record.answers > 1:
+            self.problem("an ADDJOB was answered twice", record.id)
+        elif isinstance(reply, bytes):
+            self._answered(machine, record, reply)
+        else:
+            record.error = str(reply)
+            # A machine has no file of policies, and so does not know after a restart which of
+            # those that it finds by gossip know extensions.
+            new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
+            if not (record.error.startswith(_refusals(request)) or new_here):
+                self.problem(f"ADDJOB was answered {record.error}")
+            elif self.world.plan.mode == CALM:
+                self.problem(f"ADDJOB failed without any fault: {record.error}")
+
+    def _published(
+        self, machine: "Machine", request: list[bytes], record: JobRecord, reply: object
+    ) -> None:
+        """The ADDJOB ``request`` to a topic was answered: each bound queue has its own job."""
+        records = [record, *record.others.values()]
+        replies = reply if isinstance(reply, list) else [reply] * len(records)
+        if len(replies) != len(records) or isinstance(reply, bytes):
+            self.problem(f"{request[1].decode()} was answered {reply!r}")
+            return
+        for one, its_reply in zip(records, replies, strict=True):
+            self._added(machine, request, one, its_reply)
+            job = machine.node.store.jobs.get(one.id)
+            if job is not None and job.queue not in (one.queue, b""):
+                self.problem(f"the job for {one.queue!r} is in {job.queue!r}", one.id)
+
+    def _record_of(self, body: bytes, queue: bytes) -> JobRecord:
+        """That of the job with this ``body`` in ``queue``."""
+        record = self.records[token_of(body)]
+        return record.others.get(queue, record)
+
     def _answered(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
         """The ADDJOB ``record`` was answered with ``id``."""
         if record.id and record.id != id:
@@ -204,7 +233,7 @@ class Oracle:
         body of it that was delivered: the same, or another one with its key."""
         owner = self.by_id.get(id)
         if owner is None and record.key and (body := self.promises.body_of(id)):
-            owner = self.records[token_of(body)]
+            owner = self._record_of(body, record.queue)
         if owner is None:
             return record
         same_key = record.key and (owner.queue, owner.key) == (record.queue, record.key)
@@ -269,8 +298,8 @@ class Oracle:
     def _sent(self, machine: "Machine", entry: list[bytes]) -> None:
         """A job is delivered."""
         now = self.world.loop.now
-        _, id, body = entry[:3]
-        record = self._owner(self.records[token_of(body)], id)
+        queue, id, body = entry[:3]
+        record = self._owner(self._record_of(body, queue), id)
         self.by_id.setdefault(id, record)
         self.promises.delivered(machine, record, entry)
         if self._quiet_from.get(id, now) < now:
@@ -299,16 +328,20 @@ class Oracle:
     def _sent_letter(self, machine: "Machine", entry: list[bytes]) -> None:
         """A dead letter is delivered: did the job have all of its attempts?"""
         _, id, body = entry[:3]
-        record = self._owner(self.records[token_of(body)], id)
-        self.by_id.setdefault(id, record)
-        self.promises.delivered(machine, record, entry)
-        record.letters.add(id)
         store = machine.node.store
         job = store.jobs.get(id)
         beyond = None if job is None else store.trailers.of(job)
-        if beyond is None or beyond.letter is None:
-            return  # it has been acknowledged in the same turn
-        letter = beyond.letter
+        letter = None if beyond is None else beyond.letter
+        record = self._owner(self._record_of(body, b"" if letter is None else letter.queue), id)
+        if letter is None:  # it has been acknowledged in the same turn
+            for one in record.others.values():
+                if one.id and id in self.promises.line_of(one):
+                    record = one
+        self.by_id.setdefault(id, record)
+        self.promises.delivered(machine, record, entry)
+        record.letters.add(id)
+        if letter is None:
+            return
         if not record.id:
             return
         line = self.promises.line_of(record)

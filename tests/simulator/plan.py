@@ -20,6 +20,10 @@ LEAVE = "leave"  # a node is taken out of the cluster
 
 QUEUES = (b"a", b"b", b"c")
 DEAD = b"dead"  # the queue of dead letters, in extended mode
+# Topics and queues that are bound to them, in extended mode, and which queues get what is added to
+# which topic.
+BINDINGS = ((b"news.*", b"a"), (b"news.new", b"a"), (b"#", b"b"), (b"*.new.#", b"c"))
+TOPICS = {b"news.new": (b"a", b"b", b"c"), b"news.old": (b"a", b"b"), b"old.new.news": (b"b", b"c")}
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ class JobRecord:
             answered.
         versions: how many changes clients sent. updates_open: those that are not answered.
         settled, settled_at: a change that all copies had, and since when, µs.
+        others: of the first queue of a topic: those of the other queues. They have its token.
     """
 
     token: int
@@ -60,6 +61,7 @@ class JobRecord:
     updates_open: int = 0
     settled: int = 0
     settled_at: int = -1
+    others: "dict[bytes, JobRecord]" = field(default_factory=dict)
 
     @property
     def asked_to_end(self) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from tests.simulator.bindings import check_bindings
 from tests.simulator.clients import Actor, commander, consumer, drainer, producer
 from tests.simulator.clocks import EPOCH
 from tests.simulator.eventlog import MachineLog
@@ -302,6 +303,7 @@ class World:
         self.ended = self.loop.now
         if self.plan.attempts:
             check_ticks(self)
+            check_bindings(self)
         for machine in self.usable:
             machine.node.policies.clear()  # what expires now is to leave nothing
             machine.change_clock(1_000_000, TTL_OVER)

@@ -42,7 +42,7 @@ class Spread(Pending):
 
     __slots__ = ("args", "begun", "most", "part", "queues")
 
-    def __init__(self, client: Client, args: list[bytes], queues: list[bytes]) -> None:
+    def __init__(self, client: Client, args: list[bytes], queues: list[bytes], slice: int) -> None:
         super().__init__(client, None)
         part = self.part = Client(client.id)
         part.name = client.name
@@ -51,7 +51,7 @@ class Spread(Pending):
         self.queues = queues
         self.begun = 0
         size = len(args[2])
-        self.most = max(1, min(SLICE, SLICE_WORDS // len(args), SLICE_BYTES // (size + 1)))
+        self.most = max(1, min(slice, SLICE_WORDS // len(args), SLICE_BYTES // (size + 1)))
 
     @property
     def left(self) -> int:
@@ -79,6 +79,7 @@ class Topics:
 
     Attributes:
         bindings: what is known of them. sharing: tells other nodes of that.
+        slice: jobs that make one.
         waiting: the ADDJOBs that have not been answered, by their stand-ins.
     """
 
@@ -92,6 +93,7 @@ class Topics:
     ) -> None:
         known = self.bindings = Bindings()
         self.sharing = Sharing("bindings", bus.BINDINGS, machine, known, peers, packets, commons)
+        self.slice = SLICE
         self.waiting: dict[Client, Spread] = {}
         self._machine = machine
         self._agenda = agenda
@@ -115,8 +117,8 @@ class Topics:
             )
         if self._now != self._machine.now:
             self._now = self._machine.now
-            self._room = SLICE
-        spread = Spread(client, args, queues)
+            self._room = self.slice
+        spread = Spread(client, args, queues, self.slice)
         self._room -= self._go_on(spread, min(spread.most, self._room))
         part = spread.part
         if not spread.left and not part.in_flight:

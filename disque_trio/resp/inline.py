@@ -14,6 +14,7 @@ _HEX: Final = b"0123456789abcdefABCDEF"
 _DOUBLE: Final = ord('"')
 _SINGLE: Final = ord("'")
 _BACKSLASH: Final = ord("\\")
+_PLAIN: Final = bytes(code for code in range(32, 127) if code not in b'"\\')  # stands for itself
 
 
 def split_inline(line: bytes) -> list[bytes] | None:
@@ -77,6 +78,8 @@ def _quoted(line: bytes, start: int, word: bytearray) -> int:
 
 def quote(text: bytes) -> bytes:
     """``text`` in double quotes, escaped so that ``split_inline`` gives it back."""
+    if not text.translate(None, _PLAIN):
+        return b'"%b"' % text
     # MONITOR quotes whole jobs. The codec is fast, and lacks only \a, \b and the quote.
     pieces = [part.split(b"\b") for part in text.split(b"\a")]
     return b'"%b"' % b"\\a".join([b"\\b".join(map(_escape, piece)) for piece in pieces])

@@ -4,7 +4,7 @@ from disque_trio.node.commands.arguments import check_topic, require_extensions
 from disque_trio.node.core.bindings import Binding
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.versions import SharedError
-from disque_trio.resp.reply import OK, Value, encode, integer
+from disque_trio.resp.reply import OK, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -38,20 +38,22 @@ def unbind(node: Node, client: Client, args: list[bytes]) -> None:
 
 def bindings(node: Node, client: Client, args: list[bytes]) -> None:
     """BINDINGS [QUEUE queue] [MATCH topic]: topics and queues, in order."""
-    queue = topic = None
+    wanted = about = None
     for at in range(1, len(args), 2):
         option = args[at].lower()
         if at + 1 == len(args):
             raise CommandError(SYNTAX)
-        if option == b"queue" and queue is None:
-            queue = args[at + 1]
-        elif option == b"match" and topic is None:
-            topic = args[at + 1]
-            check_topic(topic)
+        if option == b"queue" and wanted is None:
+            wanted = args[at + 1]
+        elif option == b"match" and about is None:
+            about = args[at + 1]
+            check_topic(about)
         else:
             raise CommandError(SYNTAX)
     known = node.topics.bindings
-    found = known.all() if topic is None else known.matching(topic)
-    pairs = sorted((one.topic, one.queue) for one in found if queue in (None, one.queue))
-    reply: list[Value] = [[topic, queue] for topic, queue in pairs]
-    client.out.append(encode(reply, client.resp))
+    found = known.all() if about is None else known.matching(about)
+    pairs = sorted((one.topic, one.queue) for one in found if wanted in (None, one.queue))
+    # There may be many: this takes a third of the time of ``encode``.
+    two = b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
+    entries = [two % (len(topic), topic, len(queue), queue) for topic, queue in pairs]
+    client.out.append(b"*%d\r\n" % len(pairs) + b"".join(entries))

@@ -22,6 +22,7 @@ TOPIC: Final = b"@"  # what the queue of an ADDJOB begins with if it is a topic
 MAX_TOPIC: Final = 255  # bytes, as in AMQP
 MAX_QUEUE: Final = MAX_NAME - MAX_TOPIC - 1  # bytes
 MAX_BINDINGS: Final = 10_000  # that clients may set
+MAX_GAPS: Final = 1_000  # of them with # before other words: each may match in many ways
 MAX_SIZE: Final = 4 * 1024 * 1024  # bytes of all that clients may set
 _CACHED: Final = 100_000  # topics and names of queues that are kept at hand
 
@@ -33,6 +34,10 @@ class Binding(Shared):
         self.name = topic + b" " + queue
         self.topic = topic
         self.queue = queue
+
+    def has_gap(self) -> bool:
+        """Whether there are other words behind a ``#``."""
+        return b".#." in self.topic or self.topic.startswith(b"#.")
 
     def problem(self) -> str:
         """What is wrong with it; empty: nothing."""
@@ -67,10 +72,15 @@ class Place:
 
 
 class Bindings(Versions[Binding]):
-    """The bindings that a node knows."""
+    """The bindings that a node knows.
+
+    Attributes:
+        gaps: how many have one.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.gaps = 0
         self._root = Place(False)
         self._cache: dict[bytes, list[bytes]] = {}
         self._cached = 0
@@ -107,12 +117,19 @@ class Bindings(Versions[Binding]):
     # ---- changes --------------------------------------------------------------------------------
 
     def check(self, name: bytes, value: Binding, grows: int) -> None:
-        if self.named(name) is None and self.count >= MAX_BINDINGS:
-            raise SharedError(f"there are {MAX_BINDINGS} bindings already, which is the most")
+        if self.named(name) is None:
+            if self.count >= MAX_BINDINGS:
+                raise SharedError(f"there are {MAX_BINDINGS} bindings already, which is the most")
+            if self.gaps >= MAX_GAPS and value.has_gap():
+                raise SharedError(
+                    f"there are {MAX_GAPS} bindings with # before other words already, which is "
+                    "the most"
+                )
         if grows > 0 and self.size + grows > MAX_SIZE:
             raise SharedError(f"all bindings together would have more than {MAX_SIZE} bytes")
 
     def clear(self) -> None:
+        self.gaps = 0
         self._root = Place(False)
         super().clear()
 
@@ -121,6 +138,8 @@ class Bindings(Versions[Binding]):
         binding = entry.value
         if binding is None:
             return
+        if binding.has_gap():
+            self.gaps += step
         words = binding.topic.split(b".")
         path = [self._root]
         for word in words:

@@ -3,7 +3,7 @@
 import hiredis
 import pytest
 
-from disque_trio.node.core.bindings import MAX_BINDINGS, MAX_QUEUE, MAX_TOPIC, Binding
+from disque_trio.node.core.bindings import MAX_BINDINGS, MAX_GAPS, MAX_QUEUE, MAX_TOPIC, Binding
 from disque_trio.node.core.topics import SLICE
 from disque_trio.node.core.versions import Entry
 from disque_trio.protocol import bus
@@ -91,6 +91,17 @@ def test_there_is_a_limit_to_their_number(bench: Bench) -> None:
         known.put(Entry(binding.name, binding, 1, b"f" * 40, 0))
     assert "10000 bindings already" in bench.error("BIND", "t", "q")
     assert bench("BIND", "t", "q17") == b"OK"
+
+
+def test_there_is_a_limit_to_those_that_match_in_many_ways(bench: Bench) -> None:
+    known = bench.node.topics.bindings
+    for number in range(MAX_GAPS):
+        binding = Binding(b"a.#.b" if number % 2 else b"#.b", b"q%d" % number)
+        known.put(Entry(binding.name, binding, 1, b"f" * 40, 0))
+    assert "1000 bindings with #" in bench.error("BIND", "a.b.#.c", "q")
+    bind(bench, "a.#", "q")
+    bench("UNBIND", "#.b", "q0")
+    bind(bench, "a.b.#.c", "q")
 
 
 def test_c_nodes_have_no_bindings() -> None:

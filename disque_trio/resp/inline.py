@@ -14,7 +14,7 @@ _HEX: Final = b"0123456789abcdefABCDEF"
 _DOUBLE: Final = ord('"')
 _SINGLE: Final = ord("'")
 _BACKSLASH: Final = ord("\\")
-_PLAIN: Final = bytes(code for code in range(32, 127) if code not in b'"\\')  # stands for itself
+_PLAIN: Final = bytes([code for code in range(32, 127) if code not in b'"\\'])  # stands for itself
 
 
 def split_inline(line: bytes) -> list[bytes] | None:

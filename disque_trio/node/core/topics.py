@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SLICE: Final = 50  # jobs; about a millisecond
 SLICE_WORDS: Final = 2_000  # of their ADDJOBs
 SLICE_BYTES: Final = 1 << 20  # of their bodies
-MOST_LEFT: Final = 1 << 20  # jobs that are yet to be added; then no ADDJOB for a topic is begun
+MOST_LEFT: Final = 1 << 20  # jobs that are yet to be added
 
 
 class Spread(Pending):
@@ -79,7 +79,8 @@ class Topics:
 
     Attributes:
         bindings: what is known of them. sharing: tells other nodes of that.
-        slice: jobs that make one.
+        slice: jobs that make one. most_left: jobs that may be yet to add; beyond that no ADDJOB
+            for a topic is begun.
         waiting: the ADDJOBs that have not been answered, by their stand-ins.
     """
 
@@ -94,10 +95,12 @@ class Topics:
         known = self.bindings = Bindings()
         self.sharing = Sharing("bindings", bus.BINDINGS, machine, known, peers, packets, commons)
         self.slice = SLICE
+        self.most_left = MOST_LEFT
         self.waiting: dict[Client, Spread] = {}
         self._machine = machine
         self._agenda = agenda
         self._in_slices: deque[Spread] = deque()
+        self._begun: list[Client] = []  # stand-ins of those that left it since the last ``settle``
         self._left = 0  # jobs that these are yet to add
         self._now: i64 = 0
         self._room = 0  # jobs that may be added at once at ``_now``
@@ -111,9 +114,9 @@ class Topics:
         if not queues:
             client.out.append(b"*0\r\n")
             return
-        if self._left + len(queues) > MOST_LEFT:
+        if self._left + len(queues) > self.most_left:
             raise CommandError(
-                f"ERR more than {MOST_LEFT} jobs are being added to topics, try later"
+                f"ERR more than {self.most_left} jobs are being added to topics, try later"
             )
         if self._now != self._machine.now:
             self._now = self._machine.now
@@ -153,8 +156,8 @@ class Topics:
         spread.client.in_slices -= done
         if not spread.left:
             self._in_slices.popleft()
-            # ``settle`` is to look at it, also if nothing of it waits.
-            self._machine.woken.append(spread.part)
+            self._begun.append(spread.part)
+            self._machine.woken.append(spread.client)  # what it sent behind it may begin
         if self._in_slices:
             self._agenda.call(now)
 
@@ -162,7 +165,8 @@ class Topics:
         """Answer what has all of its replies, at the end of a turn; to be called while
         ``waiting``, when the stand-ins have theirs."""
         machine = self._machine
-        for part in machine.woken:
+        begun, self._begun = self._begun, []
+        for part in [*begun, *machine.woken]:
             spread = self.waiting.get(part)
             if spread is not None and not spread.left and not part.in_flight:
                 del self.waiting[part]

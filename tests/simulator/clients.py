@@ -172,7 +172,7 @@ def _addjob(world: "World", rng: Random) -> list[bytes]:
         options += [b"MAXLEN", b"%d" % rng.randrange(1, 20)]
     timeout = 0 if plan.careful else rng.choice((0, 0, 300, 2000, 5000))
     what = queue
-    others: tuple[bytes, ...] = ()
+    others: list[bytes] = []
     if plan.attempts and rng.random() < 0.15:
         topic = rng.choice(sorted(TOPICS))
         what = b"@" + topic

@@ -159,9 +159,14 @@ class Commands:
         """The first ``count`` jobs of a queue, the newest first if negative; none is taken."""
         return replies.jobs(await self._control("QPEEK", queue, count))
 
-    async def qstat(self, queue: Name) -> replies.Record | None:
-        """The fields of QSTAT; None if the node does not know the queue."""
-        return replies.record(await self._control("QSTAT", queue))
+    async def qstat(self, queue: Name, *, full: bool = False) -> replies.Record | None:
+        """The fields of QSTAT; None if the node does not know the queue.
+
+        Args:
+            full: also how many jobs are delayed, in hand and dead letters, for which the node looks
+                at all that it has.
+        """
+        return replies.record(await self._control("QSTAT", queue, *(["FULL"] if full else [])))
 
     async def qscan(
         self,

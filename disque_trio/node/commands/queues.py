@@ -1,11 +1,13 @@
 """Queue commands: length, state, inspection and pausing."""
 
+from functools import partial
 from itertools import islice
 
 from disque_trio.node.core.entries import job_entry
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.questions import PURGE
 from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.node.core.tallies import Tally
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
 from disque_trio.resp.ints import INT64_MAX
@@ -34,16 +36,38 @@ def qpeek(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def qstat(node: Node, client: Client, args: list[bytes]) -> None:
-    """QSTAT queue: its fields, names and values in turn."""
+    """QSTAT queue [FULL]: its fields, names and values in turn. FULL: also what takes a look at all
+    jobs."""
+    if len(args) > 3 or (len(args) == 3 and args[2].lower() != b"full"):
+        raise CommandError(SYNTAX)
     queue = node.queues.by_name.get(args[1])
-    if queue is None:
+    if len(args) == 3:
+        node.sweeps.tallies.begin(client, args[1], partial(_tell_all, node, args[1], client.resp))
+    elif queue is None:
         client.out.append(null_array(client.resp))
     else:
         client.out.append(encode(_describe(node, queue), client.resp))
 
 
-def _describe(node: Node, queue: Queue) -> Value:
-    """The fields of C Disque, and behind them those of a queue whose deliveries are limited."""
+def _tell_all(node: Node, name: bytes, resp: int, tally: Tally) -> bytes:
+    """The reply to QSTAT FULL in the version ``resp`` of the protocol. ``tally``: what was counted
+    of the jobs of the queue ``name``."""
+    queue = node.queues.by_name.get(name)
+    if queue is None:
+        if not (tally.delayed or tally.in_hand):
+            return null_array(resp)
+        queue = Queue(name, node.now)  # not made yet, or forgotten: nothing was queued for long
+    counted: list[Value] = [
+        b"jobs-delayed", tally.delayed,
+        b"jobs-in-hand", tally.in_hand,
+        b"jobs-dead", tally.dead,
+    ]  # fmt: skip
+    return encode(_describe(node, queue) + counted, resp)
+
+
+def _describe(node: Node, queue: Queue) -> list[Value]:
+    """The fields of C Disque, behind them ours, and last those of a queue whose deliveries are
+    limited."""
     sources: list[Value] = [] if queue.imports is None else list(queue.imports.sources)
     fields: list[Value] = [
         b"name", queue.name,
@@ -56,6 +80,8 @@ def _describe(node: Node, queue: Queue) -> Value:
         b"jobs-in", queue.jobs_in,
         b"jobs-out", queue.jobs_out,
         b"pause", PAUSE_NAMES[queue.paused],
+        b"oldest-job-age", queue.oldest_age(node.now),
+        b"jobs-expired", queue.jobs_expired,
     ]  # fmt: skip
     return fields + node.limits.describe(queue)
 

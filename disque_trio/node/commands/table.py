@@ -106,7 +106,7 @@ def _commands() -> list[Command[Node]]:
                 "Look at the first jobs of a queue (negative count: the last).", "queues"),
         Command("qpurge", 2, "write fast", queues.qpurge, "queue",
                 "Cancel all that is queued, on all nodes.", "queues"),
-        Command("qstat", 2, "readonly fast", queues.qstat, "queue",
+        Command("qstat", -2, "readonly fast", queues.qstat, "queue [FULL]",
                 "The state and the counters of a queue.", "queues"),
         Command("qscan", -1, "readonly", scan.qscan, _QSCAN,
                 "Walk over the queues of this node.", "queues"),

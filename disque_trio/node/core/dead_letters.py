@@ -137,6 +137,9 @@ class DeadLetters:
             self._successors.make(job, ending, self._is_first(job))
             self._store.outcomes.ended(job, Outcome(DEAD))
             self.total_dead += 1
+        queue = self._store.queues.by_name.get(job.queue)
+        if queue is not None and job.state != ACKED:
+            queue.jobs_expired += 1
         self._store.expire(job)
 
     def _leaves_letter(self, job: Job) -> bool:

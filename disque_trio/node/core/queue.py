@@ -117,6 +117,7 @@ class Queue:
         paused: PAUSED_IN and PAUSED_OUT bits.
         length: queued jobs.
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
+        jobs_expired: jobs of this queue that this node held until their time to live was over.
         waiters: clients blocked on this queue, first come first.
         wanted: when a client of this node last took a job or asked for one in vain, ms.
         imports: what this node knows of jobs of this queue elsewhere; None: never asked.
@@ -136,6 +137,7 @@ class Queue:
         "grouped",
         "groups",
         "imports",
+        "jobs_expired",
         "jobs_in",
         "jobs_out",
         "length",
@@ -153,6 +155,7 @@ class Queue:
         self.paused = 0
         self.jobs_in = 0
         self.jobs_out = 0
+        self.jobs_expired = 0
         self.length = 0
         self._size = 0
         self._counted = False
@@ -318,6 +321,13 @@ class Queue:
         groups.close()
         self.groups = None
         return False
+
+    def oldest_age(self, now: int) -> int:
+        """How long ago the oldest queued job was added, ms, at ``now`` (ms); 0: there is none."""
+        if not self.length:
+            return 0
+        oldest = min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks])
+        return max(now - oldest // 1_000_000, 0)
 
     def body_grew(self, size: int) -> None:
         """The body of a queued job has ``size`` bytes more now."""

@@ -16,6 +16,7 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.questions import PURGE, REDRIVE, Question, Questions
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.tallies import Tallies
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
@@ -79,6 +80,7 @@ class Sweeps:
 
     Attributes:
         waiting: those that have work to do on this node; the first one is next.
+        tallies: count the jobs of queues, a slice at a time as well.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Sweeps:
         peers: Peers,
     ) -> None:
         self.waiting: deque[Sweep] = deque()
+        self.tallies = Tallies(machine, store, questions)
         self._asked: dict[int, Sweep] = {}  # by the number of the question
         self._machine = machine
         self._store = store
@@ -108,7 +111,8 @@ class Sweeps:
         self._wait(sweep)
 
     def do_slice(self) -> None:
-        """Do a slice of the first one that waits, if one does."""
+        """Do a slice of the first one that waits, if one does, and count some jobs, if need be."""
+        self.tallies.do_slice()
         if not self.waiting:
             return
         sweep = self.waiting.popleft()
@@ -178,6 +182,7 @@ class Sweeps:
 
     def flush(self) -> None:
         """All jobs are forgotten: answer what was done until now."""
+        self.tallies.flush()
         for sweep in [*self.waiting, *self._asked.values()]:
             sweep.reply = integer(sweep.done)
             self._machine.answered.append(sweep)

@@ -54,9 +54,11 @@ async def test_commands_become_typed_values() -> None:
             assert shown["nodes-delivered"] == ["n1", "n2"]
             assert shown["next-awake-within"] is None
             assert await client.qstat("q") is None
+            assert await client.qstat("q", full=True) is None
             assert await client.info() == {"version": "1", "jobs": "a:b"}
             assert (await client.hello()).node_id == node.id
         assert [b"ADDJOB", b"q", b"body", b"5000", b"TTL", b"60"] in node.seen
+        assert [b"QSTAT", b"q", b"FULL"] in node.seen
 
 
 async def test_an_error_reply_is_raised_by_its_code() -> None:

@@ -79,7 +79,7 @@ def test_command_and_count_and_list_agree(bench: Bench) -> None:
         ("working", 2, "write fast"),
         ("qlen", 2, "readonly fast"),
         ("qpeek", 3, "readonly"),
-        ("qstat", 2, "readonly fast"),
+        ("qstat", -2, "readonly fast"),
         ("qscan", -1, "readonly"),
         ("jscan", -1, "readonly"),
         ("pause", -3, "readonly fast"),

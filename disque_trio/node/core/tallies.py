@@ -1,0 +1,113 @@
+"""Counts the jobs of queues by what they wait for (QSTAT FULL).
+
+Nothing counts them as they come and go, which would cost each job something. Instead all jobs of
+the node are looked at, a slice at a time, and clients are served in between. One walk counts for
+all who asked before it began; who asks later waits for the next one, so that there are never two.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_trio.node.core.contents import first_due, is_delivered
+from disque_trio.node.core.job import ACTIVE, FLAG_PAUSED, QUEUED, Job
+from disque_trio.node.core.questions import Questions
+from disque_trio.node.core.registry import SHARDS
+from disque_trio.node.core.store import JobStore
+from disque_trio.protocol.trailer import BY_REDRIVE
+from disque_trio.respserver.client import Client, Pending
+from disque_trio.respserver.machine import Machine
+
+SLICE: Final = 2_000  # jobs looked at in a turn, about; well below a millisecond
+
+
+class Tally:
+    """What was counted of the jobs of one queue, on one node.
+
+    Attributes:
+        delayed: wait for the end of a delay, or of a pause.
+        in_hand: were delivered by this node, and are not acknowledged.
+        dead: are dead letters.
+        replies: with what makes each of them.
+    """
+
+    def __init__(self) -> None:
+        self.delayed = 0
+        self.in_hand = 0
+        self.dead = 0
+        self.replies: list[tuple[Pending, Callable[[Tally], bytes]]] = []
+
+
+class Tallies:
+    """The counting on one node.
+
+    Args:
+        machine: hands the replies out.
+        store: the jobs.
+        questions: have the agenda.
+    """
+
+    def __init__(self, machine: Machine, store: JobStore, questions: Questions) -> None:
+        self._machine = machine
+        self._store = store
+        self._questions = questions
+        self._counting: dict[bytes, Tally] = {}  # by queue
+        self._next: dict[bytes, Tally] = {}  # for the next walk
+        self._shard = 0  # of the registry, which comes next
+
+    def begin(self, client: Client, queue: bytes, answer: Callable[[Tally], bytes]) -> None:
+        """Count the jobs of ``queue``; ``answer`` makes the reply to ``client`` then."""
+        reply = Pending(client, None)
+        client.line_up(reply)
+        self._next.setdefault(queue, Tally()).replies.append((reply, answer))
+        self._questions.agenda.call(self._machine.now)
+
+    def do_slice(self) -> None:
+        """Look at some more jobs, if somebody waits for that."""
+        if not self._counting:
+            if not self._next:
+                return
+            self._counting, self._next = self._next, {}
+            self._shard = 0
+        shards = self._store.jobs.shards
+        left = SLICE
+        while left > 0 and self._shard < SHARDS:
+            shard = shards[self._shard]
+            self._shard += 1
+            left -= len(shard)
+            for job in shard.values():
+                tally = self._counting.get(job.queue)
+                if tally is not None:
+                    self._count(tally, job)
+        if self._shard == SHARDS:
+            self._answer()
+        if self._counting or self._next:
+            self._questions.agenda.call(self._machine.now)
+
+    def _count(self, tally: Tally, job: Job) -> None:
+        """Count ``job``, which is of the queue of ``tally``."""
+        if job.state == ACTIVE:
+            if is_delivered(job):
+                # Nobody has to acknowledge one that is delivered at most once.
+                if job.retry:
+                    tally.in_hand += 1
+            elif job.flags & FLAG_PAUSED or (job.delay and first_due(job) > self._machine.now):
+                tally.delayed += 1
+        elif job.state != QUEUED:
+            return
+        trailer = self._store.trailers.of(job)
+        if trailer is not None and trailer.letter is not None and trailer.letter.why != BY_REDRIVE:
+            tally.dead += 1
+
+    def _answer(self) -> None:
+        """The walk is over."""
+        counted, self._counting = self._counting, {}
+        for tally in counted.values():
+            for reply, answer in tally.replies:
+                reply.reply = answer(tally)
+                self._machine.answered.append(reply)
+
+    def flush(self) -> None:
+        """All jobs are forgotten: answer what was counted until now."""
+        self._answer()
+        self._counting, self._next = self._next, {}
+        self._answer()

@@ -21,6 +21,8 @@ def trailer_line(at: int, job: SerialJob, trailer: Trailer) -> str:
         found.append(f"key-until={trailer.key_until}")
     if trailer.updated:
         found.append(f"updated={trailer.updated}")
+    if trailer.added_to:
+        found.append(f"added-to={_shown(trailer.added_to)}")
     if trailer.attempts:
         found.append(f"attempts={sum(trailer.attempts.values())}")
     if trailer.reason:

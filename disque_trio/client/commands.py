@@ -107,6 +107,7 @@ class Commands:
         delay: float | None = None,
         ttl: int | None = None,
         retry: int | None = None,
+        queue: Name | None = None,
     ) -> None:
         """Change a job that is not delivered (UPDATEJOB); what is None stays as it is.
 
@@ -114,7 +115,7 @@ class Commands:
             ReplyError: the job cannot be changed.
         """
         wait = None if delay is None else requests.seconds(delay)
-        changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry)
+        changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry, QUEUE=queue)
         await self._control("UPDATEJOB", id, *changes)
 
     async def working(self, id: str) -> int:
@@ -312,6 +313,17 @@ class Commands:
     async def purge(self, queue: Name) -> int:
         """Cancel all that is queued (QPURGE); returns how many jobs."""
         return integer(await self._control("QPURGE", queue))
+
+    async def move(self, source: Name, target: Name, *, count: int | None = None) -> int:
+        """Move what is queued, at most ``count`` jobs, to the queue ``target`` (QMOVE); returns how
+        many went.
+
+        Raises:
+            ConnectionLost: some may have gone. Without ``count`` it is sent again instead, and
+                tells how many went then.
+        """
+        command = ["QMOVE", source, target, *requests.options(COUNT=count)]
+        return integer(await self._router.run_one("control", command, repeat=count is None))
 
     async def policy(self, queue: Name) -> replies.Policy | None:
         """The policy that applies to a queue (QGET); None: none does."""

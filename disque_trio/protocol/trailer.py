@@ -36,6 +36,7 @@ _REASON: Final = 6
 _ATTEMPTS: Final = 7
 _ENDING: Final = 8
 _GROUP: Final = 9
+_ADDED_TO: Final = 10
 
 # How a job ended, or died.
 ACKED: Final = 1
@@ -148,7 +149,9 @@ class Trailer:
         group: of ADDJOB GROUP, empty: none.
         key: of ADDJOB UNIQUE, empty: none. key_until: when it is free again, ms since the epoch,
             0: when the job has ended.
-        updated: version of the last UPDATEJOB, 0: there was none.
+        updated: version of the last UPDATEJOB or QMOVE, 0: there was none.
+        added_to: the queue that it was added to, if it was moved to another one; its key is of
+            that one. Empty: the same.
         letter: where it comes from, if it is a dead letter.
         reason: of the last NACK; empty: none was given.
         attempts: how often the clients of which node (first 8 characters of its id) got the job.
@@ -159,6 +162,7 @@ class Trailer:
     """
 
     __slots__ = (
+        "added_to",
         "attempts",
         "counted",
         "ending",
@@ -179,6 +183,7 @@ class Trailer:
         self.key = b""
         self.key_until = 0
         self.updated = 0
+        self.added_to = b""
         self.letter: Letter | None = None
         self.reason = b""
         self.attempts: dict[bytes, int] = {}
@@ -210,6 +215,8 @@ class Trailer:
             fields.append((_KEY_UNTIL, pack_number(self.key_until)))
         if self.updated:
             fields.append((_UPDATED, pack_number(self.updated)))
+        if self.added_to:
+            fields.append((_ADDED_TO, self.added_to))
         if self.letter is not None:
             fields.append((_LETTER, self.letter.pack()))
         if self.reason:
@@ -263,6 +270,8 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
             trailer.key_until = unpack_number(value)
         elif type == _UPDATED:
             trailer.updated = unpack_number(value)
+        elif type == _ADDED_TO:
+            trailer.added_to = value
         elif type == _LETTER:
             trailer.letter = unpack_letter(value)
         elif type == _REASON:

@@ -14,6 +14,7 @@ from disque_trio.node.core.job import JOB_OVERHEAD
 from disque_trio.node.core.job_groups import GROUP_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import QUEUE_OVERHEAD
+from disque_trio.node.core.spreads import SPREAD_OVERHEAD
 from disque_trio.node.core.uniques import counted
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.host import Host
@@ -309,4 +310,5 @@ def counted_extras(node: Node) -> int:
         + sum(counted(entry) for entry in store.uniques.entries.values())
         + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
         + sum(GROUP_OVERHEAD + len(name) for name in groups)
+        + SPREAD_OVERHEAD * len(node.updates.spreads.by_id)
     )

@@ -42,6 +42,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     trailer.key = draw(_TEXT)
     trailer.key_until = draw(_NUMBERS) if trailer.key else 0
     trailer.updated = draw(_NUMBERS)
+    trailer.added_to = draw(_TEXT)
     trailer.letter = draw(st.none() | letters)
     trailer.reason = draw(_TEXT)
     nodes = st.binary(min_size=8, max_size=8)
@@ -59,6 +60,7 @@ def full_trailer() -> Trailer:
     trailer.key = b"order 17"
     trailer.key_until = 1_800_000_000_000
     trailer.updated = 3
+    trailer.added_to = b"old queue"
     trailer.letter = Letter(ID[:-1] + b"3", b"mail", BY_WORKER, 4, b"no such address")
     trailer.reason = b"try later"
     trailer.attempts = {b"0" * 8: 2, b"f" * 8: 1}

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.node.commands.add_options import NO_OPTIONS, AddOptions, follow
-from disque_trio.node.commands.arguments import check_topic, require_extensions
+from disque_trio.node.commands.arguments import PAUSED, check_topic, require_extensions
 from disque_trio.node.core.admissions import NOTHING, Admission, Queued
 from disque_trio.node.core.job import UINT32_MAX, Job, priority_flags
 from disque_trio.node.core.node import Node
@@ -148,7 +148,7 @@ def _admit(
     if queue is None:
         return args[1]
     if queue.paused & PAUSED_IN:
-        raise CommandError("PAUSED Queue paused in input, try later")
+        raise CommandError(PAUSED)
     return queue.name
 
 

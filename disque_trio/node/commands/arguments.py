@@ -5,11 +5,14 @@ from typing import Final
 from disque_trio.node.core.bindings import topic_problem
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
+PAUSED: Final = "PAUSED Queue paused in input, try later"
 BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 
 
@@ -62,6 +65,17 @@ def at_least(least: int, value: int | None, error: str) -> int:
     if value is None or value < least:
         raise CommandError(error)
     return value
+
+
+def parse_queue(node: Node, name: bytes) -> bytes:
+    """The name of a queue that a job is to be moved to. Raises CommandError unless it takes
+    jobs."""
+    if len(name) > MAX_NAME_IN_FIELDS:
+        raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
+    queue = node.queues.by_name.get(name)
+    if queue is not None and queue.paused & PAUSED_IN:
+        raise CommandError(PAUSED)
+    return name
 
 
 def parse_seconds(text: bytes, error: str) -> int:

@@ -3,14 +3,15 @@
 from functools import partial
 from itertools import islice
 
+from disque_trio.node.commands.arguments import at_least, parse_queue, require_extensions
 from disque_trio.node.core.entries import job_entry
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.questions import PURGE
+from disque_trio.node.core.questions import MOVE, PURGE
 from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 from disque_trio.node.core.tallies import Tally
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import PAUSE_NAMES
-from disque_trio.resp.ints import INT64_MAX
+from disque_trio.resp.ints import INT64_MAX, parse_int
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError, misconf
@@ -91,6 +92,22 @@ def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
     if len(args[1]) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
     node.sweeps.begin(client, PURGE, [args[1]], INT64_MAX)
+
+
+def qmove(node: Node, client: Client, args: list[bytes]) -> None:
+    """QMOVE from to [COUNT count]: move what is queued to another queue, on all nodes that can be
+    reached; answers how many went."""
+    most = INT64_MAX
+    if len(args) == 5 and args[3].lower() == b"count":
+        most = at_least(1, parse_int(args[4]), "ERR COUNT must be a number greater than zero")
+    elif len(args) > 3:
+        raise CommandError(SYNTAX)
+    if args[1] == args[2]:
+        raise CommandError("ERR the jobs are in this queue already")
+    require_extensions(node)
+    if len(args[1]) + len(parse_queue(node, args[2])) > MAX_NAME_IN_FIELDS:
+        raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
+    node.sweeps.begin(client, MOVE, [args[1], args[2]], most)
 
 
 def pause(node: Node, client: Client, args: list[bytes]) -> None:

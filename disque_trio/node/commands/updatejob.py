@@ -6,6 +6,7 @@ from disque_trio.node.commands.arguments import (
     BAD_DELAY,
     at_least,
     find_job,
+    parse_queue,
     parse_seconds,
     require_extensions,
 )
@@ -19,11 +20,12 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
 
-_OPTIONS: Final = (b"body", b"delay", b"ttl", b"retry")
+_OPTIONS: Final = (b"body", b"delay", b"ttl", b"retry", b"queue")
 
 
 def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
-    """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s]: change a job that is not delivered."""
+    """UPDATEJOB id [BODY bytes] [DELAY s] [TTL s] [RETRY s] [QUEUE queue]: change a job that is not
+    delivered."""
     options: dict[bytes, bytes] = {}
     if len(args) % 2:
         raise CommandError(SYNTAX)
@@ -67,11 +69,11 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
             "ERR The specified DELAY is greater than TTL. Job refused since would never "
             "be delivered"
         )
-    body = options.get(b"body")
-    if body is not None:
-        if job.delivered is not None and len(job.queue) + len(body) > MAX_JOB:
-            raise CommandError("ERR the job is too large to be sent to other nodes")
-        contents.body = body
+    if b"queue" in options:
+        contents.queue = parse_queue(node, options[b"queue"])
+    contents.body = options.get(b"body", contents.body)
+    if job.delivered is not None and len(contents.queue) + len(contents.body) > MAX_JOB:
+        raise CommandError("ERR the job is too large to be sent to other nodes")
     node.updates.change(client, job, contents)
 
 

@@ -87,10 +87,11 @@ class Claim(Admission):
         self.instead = b""
         self.any = False
         self._agreement = agreement
+        self._queue = job.queue  # a holder may have moved it when its claim is still open
 
     def message(self, op: int, id: bytes = b"") -> KeyMessage:
         """What to say of its key and its job, or of the job ``id``."""
-        return KeyMessage(op, self.job.queue, self.key, id or self.job.id)
+        return KeyMessage(op, self._queue, self.key, id or self.job.id)
 
     def agreed(self) -> bool:
         if self.stage == COPYING:

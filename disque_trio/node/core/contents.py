@@ -1,11 +1,11 @@
-"""What UPDATEJOB changes of a job, and a change that is not known to all holders yet."""
-
-from typing import Final
+"""What UPDATEJOB and QMOVE change of a job."""
 
 from disque_trio.eventlog import schema
+from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_IN_HAND,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
@@ -16,49 +16,25 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import TIME_ERROR, JobStore
-from disque_trio.respserver.client import Pending
-
-FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each time
-PATIENCE: Final = 2_000  # ms that a client waits for the holders
 
 
 class Contents:
     """What a change of a job sets.
 
     Attributes:
-        body: as the producer sends it. retry: s. etime: when the job expires, s since the epoch.
+        queue: its name. body: as the producer sends it.
+        retry: s. etime: when the job expires, s since the epoch.
         due: when it is queued first, ms since the epoch.
     """
 
-    __slots__ = ("body", "due", "etime", "retry")
+    __slots__ = ("body", "due", "etime", "queue", "retry")
 
     def __init__(self, job: Job) -> None:
+        self.queue = job.queue
         self.body = job.body or b""
         self.retry = int(job.retry)
         self.etime = int(job.etime)
         self.due = first_due(job)
-
-
-class Spread:
-    """A change that not all holders of its job have confirmed.
-
-    Attributes:
-        version: of the change. told: the nodes that hold the job, as far as is known. missing:
-            those of them that have not confirmed it.
-        before: what the job had before it.
-        replies: of the clients that wait. deadline: until when, ms.
-        due: when the missing ones are told again, ms. gap: ms until the time after that.
-    """
-
-    def __init__(self, version: int, missing: list[bytes], before: Contents, now: int) -> None:
-        self.version = version
-        self.told = list(missing)
-        self.missing = missing
-        self.before = before
-        self.replies: list[Pending] = []
-        self.deadline = now + PATIENCE
-        self.due = now + FIRST_GAP
-        self.gap = FIRST_GAP
 
 
 def first_due(job: Job) -> int:
@@ -73,11 +49,43 @@ def is_delivered(job: Job) -> bool:
 
 
 class ContentsSetter:
-    """Gives jobs of ``store`` other contents; ``requeue`` queues those whose delay is over."""
+    """Gives jobs of ``store`` other contents; ``requeue`` queues those whose delay is over, and
+    ``exports`` knows which nodes want jobs."""
 
-    def __init__(self, store: JobStore, requeue: Requeue) -> None:
+    def __init__(self, store: JobStore, requeue: Requeue, exports: Exports) -> None:
         self._store = store
         self._requeue = requeue
+        self._exports = exports
+
+    def move(self, job: Job, name: bytes) -> None:
+        """Let ``job`` be one of the queue ``name``, to be ``set`` then. One that is queued goes to
+        its place there."""
+        store = self._store
+        if job.flags & FLAG_IN_HAND:
+            store.limits.release(job)
+        trailer = store.trailers.want(job)
+        first = trailer.added_to or job.queue
+        trailer.added_to = b"" if first == name else first
+        store.trailers.recount(trailer)
+        queues = store.queues
+        job_queued = job.state == QUEUED
+        if job_queued:
+            store.dequeue(job)
+        job.queue = queues.one_name(name)
+        if job_queued:
+            job.state = QUEUED
+            queue = queues.by_name.get(name)
+            if queue is None:
+                queue = queues.create(name)
+            queue.push(job)
+            queue.atime = store.machine.now
+            if queue.waiters:
+                queues.ready.append(queue)
+
+    def offer(self, job: Job) -> None:
+        """``job`` was moved and set: another node may want it."""
+        if job.state == QUEUED and self._exports.asked_for:
+            self._exports.offer(job.queue)
 
     def set(self, job: Job, contents: Contents, asked: bool) -> None:
         """Change the fields of ``job``, and when it is looked at. ``asked``: a client asks this

@@ -80,6 +80,8 @@ def describe_trailer(trailer: Trailer) -> list[Value]:
         found += [b"group", trailer.group]
     if trailer.key:
         found += [b"unique-key", trailer.key]
+    if trailer.added_to:
+        found += [b"added-to", trailer.added_to]
     if trailer.attempts:
         found += [b"attempts", sum(trailer.attempts.values())]
     if trailer.reason:

@@ -35,6 +35,7 @@ class EventNotes:
         self._last: Job | None = None
         self._time = 0
         self._event = ""
+        self._queue = b""
         self._reason = ""
         self._label = ""
         self._peer = b""
@@ -72,7 +73,7 @@ class EventNotes:
             or now != self._time
             or reason is not self._reason
             or self.peer is not self._peer
-            or job.queue is not last.queue
+            or job.queue is not self._queue
             or job.nacks != self._nacks
             or job.deliveries != self._deliveries
             or (
@@ -91,6 +92,7 @@ class EventNotes:
             self._time = now
             peer = self._peer = self.peer
             self._event = event
+            self._queue = job.queue
             self._reason = reason
             self._nacks = job.nacks
             self._deliveries = job.deliveries

@@ -131,7 +131,7 @@ class Node(Machine):
             store, exports, letters, tombstones, pauses, peers, packets
         )
         updates = self.updates = Updates(
-            store, aof, codec, requeue, questions, notices, peers, packets
+            store, aof, codec, exports, requeue, questions, notices, peers, packets
         )
         replication = self.replication = Replication(
             store, aof, codec, placement, exports, tombstones, updates, notices, peers, packets
@@ -140,7 +140,7 @@ class Node(Machine):
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
         self.deliveries = Deliveries(self, store, federation)
-        self.sweeps = Sweeps(self, store, ack_gc, letters, questions, peers)
+        self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
         admissions = self.admissions = Admissions(store, replication, questions, peers)
         self.claims = Claims(

@@ -21,6 +21,7 @@ LENGTH: Final = 4  # how many jobs has this queue?
 REDRIVE: Final = 7  # send dead letters back
 PURGE: Final = 8  # end the jobs of a queue
 LIMIT: Final = 9  # who uses this limited queue?
+MOVE: Final = 10  # move the jobs of a queue to another one
 # News, to which there is no answer.
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here

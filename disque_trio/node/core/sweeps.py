@@ -1,7 +1,8 @@
-"""Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE.
+"""Commands about the jobs of a queue on all nodes: REDRIVE, QPURGE, QMOVE.
 
 The work is done a slice at a time, first here, then on one node after the other that can be
-reached. Clients are served in between.
+reached. Clients are served in between. A node does no more than it had in the queue at first, so
+that what comes meanwhile, perhaps what was just moved away, does not keep it going for ever.
 """
 
 from collections import deque
@@ -14,9 +15,13 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.questions import PURGE, REDRIVE, Question, Questions
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.questions import MOVE, PURGE, REDRIVE, Question, Questions
+from disque_trio.node.core.queue import PAUSED_IN
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.tallies import Tallies
+from disque_trio.node.core.updates import Updates
+from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.protocol.fields import (
     Field,
     FieldsError,
@@ -32,12 +37,19 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 100  # jobs
+# A slice of QMOVE, since all of each job goes to its other holders: jobs, and bytes of their bodies
+# after which no further one is begun.
+MOVED: Final = 25
+MOVED_BYTES: Final = 1 << 20
 PATIENCE: Final = 5_000  # ms for a node to do a slice
 
 # Types of fields.
 _TEXTS: Final = 2
 _MOST: Final = 3
 _DONE: Final = 4
+_LENGTH: Final = 5  # of the queue after that
+
+BEHIND: Final = 10  # ms until a node looks again whether others have taken what it sent
 
 # Handles up to so many jobs; the texts say which, and how. Returns how many it handled.
 Work: TypeAlias = Callable[[list[bytes], int], int]
@@ -49,10 +61,11 @@ class Sweep(Pending):
     Attributes:
         kind: of the work. texts: say which jobs it is about, and how it is done.
         left: how many more jobs may be handled. done: how many have been.
+        share: how many more the node that is at it may handle; -1: not known yet.
         nodes: ids of the other nodes that have not been asked.
     """
 
-    __slots__ = ("done", "kind", "left", "nodes", "texts")
+    __slots__ = ("done", "kind", "left", "nodes", "share", "texts")
 
     def __init__(
         self, client: Client, kind: int, texts: list[bytes], left: int, nodes: list[bytes]
@@ -62,11 +75,23 @@ class Sweep(Pending):
         self.texts = texts
         self.left = left
         self.done = 0
+        self.share = -1
         self.nodes = nodes
 
     def most(self) -> int:
         """How many may come next."""
-        return min(self.left, SLICE)
+        most = min(self.left, MOVED if self.kind == MOVE else SLICE)
+        return most if self.share < 0 else min(most, self.share)
+
+    def note(self, done: int, length: int) -> bool:
+        """So many were done, and the queue has ``length`` jobs now. Returns whether the same node
+        goes on."""
+        # One of QMOVE may be short since its jobs are large.
+        goes_on = done == self.most() or (self.kind == MOVE and done > 0)
+        self.share = length if self.share < 0 else self.share - done
+        self.done += done
+        self.left -= done
+        return goes_on and self.share > 0 and self.left > 0
 
 
 class Sweeps:
@@ -75,6 +100,7 @@ class Sweeps:
     Args:
         machine: hands the replies out.
         store: the jobs. ack_gc: ends them. letters: sends dead letters back.
+        updates: moves them.
         questions: ask other nodes to do theirs.
         peers: the rest of the cluster.
 
@@ -89,6 +115,7 @@ class Sweeps:
         store: JobStore,
         ack_gc: AckGc,
         letters: DeadLetters,
+        updates: Updates,
         questions: Questions,
         peers: Peers,
     ) -> None:
@@ -98,9 +125,14 @@ class Sweeps:
         self._machine = machine
         self._store = store
         self._ack_gc = ack_gc
+        self._updates = updates
         self._questions = questions
         self._peers = peers
-        self._works: dict[int, Work] = {REDRIVE: letters.redrive, PURGE: self._purge}
+        self._works: dict[int, Work] = {
+            REDRIVE: letters.redrive,
+            PURGE: self._purge,
+            MOVE: self._move,
+        }
         for kind, work in self._works.items():
             questions.answerers[kind] = partial(self._answer, work)
 
@@ -108,7 +140,8 @@ class Sweeps:
         """Handle up to ``most`` jobs as ``kind`` says; ``client`` is told how many were."""
         sweep = Sweep(client, kind, texts, most, list(self._peers.reachable))
         client.line_up(sweep)
-        self._wait(sweep)
+        self.waiting.append(sweep)
+        self._questions.agenda.call(self._machine.now)
 
     def do_slice(self) -> None:
         """Do a slice of the first one that waits, if one does, and count some jobs, if need be."""
@@ -116,25 +149,29 @@ class Sweeps:
         if not self.waiting:
             return
         sweep = self.waiting.popleft()
-        most = sweep.most()
-        done = self._works[sweep.kind](sweep.texts, most)
-        self._note_done(sweep, done)
-        if done == most and sweep.left:
-            self._wait(sweep)
+        if sweep.kind == MOVE and any(map(self._peers.behind, self._peers.everyone())):
+            # What was moved so far still waits in connections, and must not become ever more.
+            self.waiting.append(sweep)
+            self._questions.agenda.call(self._machine.now + BEHIND)
+            return
+        machine = self._machine
+        sweep.journaled = machine.journaling
+        done = 0 if machine.write_problem else self._works[sweep.kind](sweep.texts, sweep.most())
+        if sweep.note(done, self._length(sweep.texts)):
+            self.waiting.append(sweep)
         else:
             self._ask_next(sweep)
+        if self.waiting:
+            self._questions.agenda.call(self._machine.now)
 
-    def _wait(self, sweep: Sweep) -> None:
-        """Do a slice of ``sweep`` when those before it have had theirs."""
-        self.waiting.append(sweep)
-        self._questions.agenda.call(self._machine.now)
-
-    def _note_done(self, sweep: Sweep, done: int) -> None:
-        sweep.done += done
-        sweep.left -= done
+    def _length(self, texts: list[bytes]) -> int:
+        """How many jobs are in the queue that ``texts`` are about."""
+        queue = self._store.queues.by_name.get(texts[0]) if texts else None
+        return 0 if queue is None else queue.length
 
     def _ask_next(self, sweep: Sweep) -> None:
         """Ask the next node for its share, or answer if there is none."""
+        sweep.share = -1
         while sweep.left and sweep.nodes:
             if self._ask(sweep, sweep.nodes[0]):
                 return
@@ -159,14 +196,13 @@ class Sweeps:
         sweep = self._asked.pop(question.number, None)
         if sweep is None:
             return
-        most = sweep.most()
-        done = 0
+        goes_on = False
         for fields in question.answers.values():
-            done = min(number_of(fields, _DONE), most)
-        self._note_done(sweep, done)
-        if done < most:
+            done = min(number_of(fields, _DONE), sweep.most())
+            goes_on = sweep.note(done, number_of(fields, _LENGTH))
+        if not (goes_on and self._ask(sweep, sweep.nodes[0])):
             sweep.nodes.pop(0)
-        self._ask_next(sweep)
+            self._ask_next(sweep)
 
     def _answer(self, work: Work, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Do a slice for another node. Raises FieldsError."""
@@ -178,7 +214,7 @@ class Sweeps:
             elif type == _MOST:
                 most = min(unpack_number(value), SLICE)
         done = 0 if self._machine.write_problem else work(texts, most)
-        return [(_DONE, pack_number(done))]
+        return [(_DONE, pack_number(done)), (_LENGTH, pack_number(self._length(texts)))]
 
     def flush(self) -> None:
         """All jobs are forgotten: answer what was done until now."""
@@ -200,4 +236,33 @@ class Sweeps:
         jobs = list(islice(queue.first_to_last(), most))
         for job in jobs:
             self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
+        return len(jobs)
+
+    def _move(self, texts: list[bytes], most: int) -> int:
+        """Move the first jobs in the queue ``texts[0]`` to the queue ``texts[1]``, up to ``most``;
+        returns how many. Raises FieldsError."""
+        if len(texts) != 2 or texts[0] == texts[1]:
+            raise FieldsError("a QMOVE without two queues")
+        queues = self._store.queues.by_name
+        queue = queues.get(texts[0])
+        target = queues.get(texts[1])
+        memory = self._machine.memory
+        if (
+            queue is None
+            or (target is not None and target.paused & PAUSED_IN)
+            or memory.used > memory.evict_above
+            or not self._peers.extended
+        ):
+            return 0
+        room = MAX_JOB - len(texts[1])
+        jobs: list[Job] = []
+        size = 0
+        for job in queue.first_to_last():
+            if len(jobs) == most or size >= MOVED_BYTES:
+                break
+            if len(job.body or b"") <= room:
+                jobs.append(job)
+                size += len(job.body or b"")
+        for job in jobs:
+            self._updates.move(job, texts[1])
         return len(jobs)

@@ -20,6 +20,7 @@ from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.machine import Machine
 
 VOTERS: Final = 3  # nodes that are asked for a key
@@ -105,7 +106,7 @@ class Uniques:
         trailer = self._trailers.of(job)
         if trailer is None or not trailer.key:
             return None
-        entry = self.find(job.queue, trailer.key)
+        entry = self.find(_queue_of(job, trailer), trailer.key)
         return entry if entry is not None and entry.id == job.id else None
 
     def add(
@@ -147,12 +148,13 @@ class Uniques:
         trailer = self._trailers.of(job)
         if trailer is None or not trailer.key or job.state == ACKED:
             return
-        entry = self.find(job.queue, trailer.key)
+        queue = _queue_of(job, trailer)
+        entry = self.find(queue, trailer.key)
         if entry is None:
             until = min(trailer.key_until or job.etime * 1000 + 1000, MAX_UNTIL)
             if until > self._machine.now:
                 lasts = trailer.key_until > 0
-                self.add(job.queue, trailer.key, job.id, state, lasts, until)
+                self.add(queue, trailer.key, job.id, state, lasts, until)
         elif entry.id == job.id:
             self.raise_to(entry, state)
 
@@ -185,8 +187,8 @@ class Uniques:
         # One of them says so to the voters that hold no copy.
         makers = [id for id in holders if is_maker(id, job.id)] or [min(holders, default=own)]
         if makers[0] == own and not self._machine.loading:
-            others = [id for id in self.voters(job.queue, entry.key) if id not in holders]
-            self.tell(KeyMessage(FREE, job.queue, entry.key, job.id), others)
+            others = [id for id in self.voters(entry.queue, entry.key) if id not in holders]
+            self.tell(KeyMessage(FREE, entry.queue, entry.key, job.id), others)
 
     # ---- other nodes ------------------------------------------------------------------------
 
@@ -252,6 +254,11 @@ class Uniques:
         """Forget everything; the memory account is cleared by whoever calls this."""
         self.entries.hand_over()
         self.adding.clear()
+
+
+def _queue_of(job: Job, trailer: Trailer) -> bytes:
+    """The queue that the key of ``job`` is of: that which it was added to."""
+    return trailer.added_to or job.queue
 
 
 def place(queue: bytes, key: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Changes jobs that are not delivered (UPDATEJOB), on all nodes that hold them.
+"""Changes jobs that are not delivered (UPDATEJOB, QMOVE), on all nodes that hold them.
 
 A change has a version: the time of the node in ms and 16 bits of its id, and more than any that the
 node knows of this job. The newest wins on every holder, in whatever order changes arrive. The
@@ -16,14 +16,8 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.eventlog import schema
 from disque_trio.node.core.aof_codec import AofCodec
 from disque_trio.node.core.bus_codec import BusCodec
-from disque_trio.node.core.contents import (
-    PATIENCE,
-    Contents,
-    ContentsSetter,
-    Spread,
-    first_due,
-    is_delivered,
-)
+from disque_trio.node.core.contents import Contents, ContentsSetter, first_due, is_delivered
+from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
@@ -37,6 +31,7 @@ from disque_trio.node.core.job import (
 from disque_trio.node.core.notices import Notices
 from disque_trio.node.core.questions import UPDATED, Questions
 from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.spreads import PATIENCE, ChangedJobs, Spread, Spreads
 from disque_trio.node.core.store import JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, PacketWriter
@@ -51,7 +46,6 @@ from disque_trio.protocol.fields import (
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import OK, error
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.command import misconf
 
 MAX_GAP: Final = 60_000  # ms between attempts to tell a holder
 SLACK: Final = 2  # s by which the end of a life may differ, since nodes are told whole seconds
@@ -81,6 +75,7 @@ class Updates:
         store: the jobs.
         aof_codec: makes their records for the journal.
         codec: serialises them.
+        exports: those that other nodes want.
         requeue: queues them when their delay is over.
         questions: hands over what other nodes say.
         notices: what other nodes are told at the end of the turn.
@@ -88,7 +83,7 @@ class Updates:
         packets: makes this node's packets.
 
     Attributes:
-        due: when there is something to do next, ms; 0: never.
+        spreads: the changes that not all holders have confirmed.
     """
 
     def __init__(
@@ -96,13 +91,13 @@ class Updates:
         store: JobStore,
         aof_codec: AofCodec,
         codec: BusCodec,
+        exports: Exports,
         requeue: Requeue,
         questions: Questions,
         notices: Notices,
         peers: Peers,
         packets: PacketWriter,
     ) -> None:
-        self.due = 0
         self._store = store
         self._machine = store.machine
         self._notes = store.notes
@@ -111,15 +106,21 @@ class Updates:
         self._aof_codec = aof_codec
         self._codec = codec
         self._requeue = requeue
-        self._setter = ContentsSetter(store, requeue)
+        self._setter = ContentsSetter(store, requeue, exports)
         self._questions = questions
         self._notices = notices
         self._peers = peers
         self._packets = packets
         self._last_ms = 0
-        self._spreads: dict[bytes, Spread] = {}
+        self.spreads = Spreads(store.machine, peers, questions.agenda)
+        self._changed = ChangedJobs(store)  # that ``resume`` finds
         self._late: dict[bytes, int] = {}  # versions that came when the job was delivered
         questions.answerers[UPDATED] = self._on_updated
+
+    @property
+    def due(self) -> int:
+        """When there is something to do next, ms; 0: never."""
+        return self._machine.now if self._changed.searching else self.spreads.due
 
     # ---- what a client says -----------------------------------------------------------------
 
@@ -127,17 +128,27 @@ class Updates:
         """Give ``job``, which is not delivered, other ``contents``; ``client`` is answered when
         the other holders have confirmed."""
         machine = self._machine
-        before = Contents(job)
-        self._store.total_updated += 1
-        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
-        spread = self._spread(job, before)
-        if spread is None or not self._awaited(spread):
+        spread = self._change(job, contents)
+        if spread is None or not self.spreads.awaited(spread):
             client.out.append(OK)
             return
         reply = Pending(client, None)
         client.line_up(reply)
         spread.replies.append(reply)
         spread.deadline = machine.now + PATIENCE
+
+    def move(self, job: Job, queue: bytes) -> None:
+        """Let ``job``, which is not delivered, be one of ``queue``, as a client wants."""
+        contents = Contents(job)
+        contents.queue = queue
+        self._change(job, contents)
+
+    def _change(self, job: Job, contents: Contents) -> Spread | None:
+        """Give ``job`` other ``contents`` and tell the other holders; None: there are none."""
+        before = Contents(job)
+        self._store.total_updated += 1
+        self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
+        return self._spread(job, before)
 
     def version(self, job: Job) -> int:
         """The version of the last change of ``job``; 0: there was none."""
@@ -158,9 +169,14 @@ class Updates:
         trailer = self._trailers.want(job)
         trailer.updated = version
         self._trailers.recount(trailer)
+        moved = contents.queue != job.queue
+        if moved:
+            self._setter.move(job, contents.queue)
         if self._notes.eventing:
             self._notes.note(schema.UPDATED, job, reason)
         self._setter.set(job, contents, asked)
+        if moved:
+            self._setter.offer(job)
         # An at-most-once job that is queued by this may go to another node at once.
         if self._machine.journaling and job.state not in (WAIT_REPL, GONE):
             self._aof_codec.note(job)
@@ -188,9 +204,9 @@ class Updates:
                 del self._late[next(iter(self._late))]
             self._late[job.id] = version
         self._commit(job, contents, version, schema.BY_PEER)
-        spread = self._spreads.pop(job.id, None)
+        spread = self.spreads.drop(job.id)
         if spread is not None:
-            self._answer(spread, OK)  # a newer change has taken its place
+            self.spreads.answer(spread, OK)  # a newer change has taken its place
         return True
 
     # ---- the other holders ------------------------------------------------------------------
@@ -203,13 +219,12 @@ class Updates:
         if not missing or job.state == GONE:
             return None
         spread = Spread(self.version(job), missing, before, now)
-        earlier = self._spreads.get(job.id)
+        earlier = self.spreads.by_id.get(job.id)
         if earlier is not None and earlier.replies:
             spread.replies = earlier.replies
             spread.before = earlier.before
-        self._spreads[job.id] = spread
+        self.spreads.put(job.id, spread)
         self._send(job, missing)
-        self._look_at(spread.due)
         return spread
 
     def _send(self, job: Job, nodes: list[bytes]) -> None:
@@ -222,7 +237,7 @@ class Updates:
 
     def _tell_more(self, job: Job) -> None:
         """Tell holders of ``job`` that this node did not know to be such when it changed it."""
-        spread = self._spreads.get(job.id)
+        spread = self.spreads.by_id.get(job.id)
         if spread is not None:
             own = self._replicas.own
             more = [id for id in job.delivered or () if id != own and id not in spread.told]
@@ -230,55 +245,34 @@ class Updates:
             spread.missing += more
             self._send(job, more)
 
-    def _awaited(self, spread: Spread) -> bool:
-        """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
-        peers = self._peers
-        return any(peers.linked(id) or id in peers.reachable for id in spread.missing)
-
-    def _look_at(self, due: int) -> None:
-        self._questions.agenda.call(due)
-        if self.due == 0 or due < self.due:
-            self.due = due
-
-    def _answer(self, spread: Spread, reply: bytes) -> None:
-        """Answer the clients that wait for ``spread``."""
-        if self._machine.write_problem:
-            reply = misconf(self._machine.write_problem)
-        self._give(spread, reply)
-
-    def _give(self, spread: Spread, reply: bytes) -> None:
-        for pending in spread.replies:
-            pending.reply = reply
-            self._machine.answered.append(pending)
-        spread.replies = []
-
     def tick(self, now: int) -> None:
-        """Tell those again that have not confirmed, and end waits, if it is time to."""
-        if self.due == 0 or self.due > now:
-            return
-        self.due = 0
-        for id, spread in list(self._spreads.items()):
+        """Tell some of those again that have not confirmed, and end waits, if it is time to."""
+        for id, spread in self.spreads.take_due(now):
             job = self._store.jobs.get(id)
             if job is None or job.state == ACKED:
-                del self._spreads[id]
-                self._answer(spread, _ENDED)
+                self.spreads.drop(id)
+                self.spreads.answer(spread, _ENDED)
                 continue
             if spread.replies:
-                if not self._awaited(spread):
-                    self._answer(spread, OK)
+                if not self.spreads.awaited(spread):
+                    self.spreads.answer(spread, OK)
                 elif spread.deadline <= now:
-                    self._answer(spread, _TIMEOUT)
+                    self.spreads.answer(spread, _TIMEOUT)
                 else:
-                    self._look_at(spread.deadline)
+                    self.spreads.look_at(id, spread, spread.deadline)
             if spread.due <= now:
                 spread.missing = [node for node in spread.missing if self._peers.knows(node)]
                 if not spread.missing:
-                    del self._spreads[id]
+                    self.spreads.drop(id)
                     continue
-                self._send(job, spread.missing)
+                # What still waits in a connection need not be put behind it once more.
+                self._send(job, [node for node in spread.missing if not self._peers.behind(node)])
                 spread.gap = min(2 * spread.gap, MAX_GAP)
                 spread.due = now + spread.gap
-            self._look_at(spread.due)
+            self.spreads.look_at(id, spread, spread.due)
+        for job in self._changed.some():
+            if job.id not in self.spreads.by_id:
+                self._spread(job, Contents(job))
 
     # ---- what other nodes say ---------------------------------------------------------------
 
@@ -335,24 +329,24 @@ class Updates:
                 elif self.version(job) < version:
                     self._say(sender, id, version, _WANTED)
             return
-        spread = self._spreads.get(id)
+        spread = self.spreads.by_id.get(id)
         if spread is None or spread.version != version or sender not in spread.missing:
             return
         spread.missing = [node for node in spread.missing if node != sender]
         job = self._store.jobs.get(id)
         if job is None or job.state == ACKED or said == _HAS_ENDED:
-            self._answer(spread, _ENDED)
+            self.spreads.answer(spread, _ENDED)
         elif said == _WAS_DELIVERED and spread.replies:
-            self._answer(spread, error(DELIVERED))
-            del self._spreads[id]
+            self.spreads.answer(spread, error(DELIVERED))
+            self.spreads.drop(id)
             before = spread.before
             self._commit(job, before, self._next_version(job), schema.BY_CLIENT)
             self._spread(job, before)
             return
-        elif spread.replies and not self._awaited(spread):
-            self._answer(spread, OK)
+        elif spread.replies and not self.spreads.awaited(spread):
+            self.spreads.answer(spread, OK)
         if not spread.missing:
-            del self._spreads[id]
+            self.spreads.drop(id)
 
     def on_willqueue(self, sender: bytes, message: JobMessage) -> None:
         """Handle WILLQUEUE: another holder asks whether it needs to queue the job; it may not know
@@ -381,19 +375,16 @@ class Updates:
 
     def resume(self) -> None:
         """After a restart: not all holders may have the changes that this node has."""
-        for job in self._store.jobs.values():
-            if job.flags & FLAG_TRAILER and job.state in (ACTIVE, QUEUED) and self.version(job):
-                self._spread(job, Contents(job))
+        self._changed.begin()
+        self._questions.agenda.call(self._machine.now)
 
     def refuse(self, refusal: bytes) -> None:
         """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
-        for spread in self._spreads.values():
-            self._give(spread, refusal)
+        self.spreads.refuse(refusal)
 
     def flush(self) -> None:
         """Forget all changes, and the jobs: clients hear that these are gone."""
-        spreads, self._spreads = self._spreads, {}
-        for spread in spreads.values():
-            self._answer(spread, _ENDED)
+        for spread in self.spreads.flush():
+            self.spreads.answer(spread, _ENDED)
         self._late.clear()
-        self.due = 0
+        self._changed.flush()

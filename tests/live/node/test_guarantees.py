@@ -103,6 +103,17 @@ def changed(wire: Wire) -> Check:
     return check
 
 
+def in_another_queue(wire: Wire) -> Check:
+    id = add(wire)
+    assert wire("QMOVE", "q", "to") == 1
+
+    def check(wire: Wire) -> None:
+        shown = show(wire, id)
+        assert (shown["state"], shown["queue"], shown["added-to"]) == (b"active", b"to", b"q")
+
+    return check
+
+
 def given_up(wire: Wire) -> Check:
     wire("QSET", "q", "DEAD", "q.dead")
     id = take(wire)
@@ -202,6 +213,7 @@ PARTS: dict[str, Callable[[Wire], Check]] = {
     "ENQUEUE": moved("ENQUEUE"),
     "DEQUEUE": moved("DEQUEUE"),
     "UPDATEJOB": changed,
+    "QMOVE": in_another_queue,
     "NACK DEAD": given_up,
     "REDRIVE": sent_back,
     "UNIQUE": with_key,

@@ -243,7 +243,8 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {
             **dict.fromkeys(
-                ("ACKJOB", "NACK", "CANCEL", "PROMOTE", "QDEL", "QPURGE", "REDRIVE"), b":1\r\n"
+                ("ACKJOB", "NACK", "CANCEL", "PROMOTE", "QDEL", "QPURGE", "QMOVE", "REDRIVE"),
+                b":1\r\n",
             ),
             **dict.fromkeys(("UPDATEJOB", "QSET"), b"+OK\r\n"),
         }
@@ -252,12 +253,14 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
         assert await client.dead("D-1", "D-2") == 1
         assert await client.cancel("D-1", "D-2") == 1
         assert await client.promote("D-1", "D-2") == 1
-        await client.update("D-1", body="new", delay=0, ttl=60, retry=5)
+        await client.update("D-1", body="new", delay=0, ttl=60, retry=5, queue="q")
         await client.set_policy("mail.*", attempts=3, dead="dead", backoff=(1, 60.5), dead_ttl=9)
         await client.set_policy("q", ttl=0, retry=-1, replicate=2, maxlen=9)
         await client.set_policy("q", maxbytes=5, rate="50/s", burst=10, active=3, groups="fair")
         assert await client.delete_policy("q")
         assert await client.purge("q") == 1
+        assert await client.move("q", "to") == 1
+        assert await client.move("q", "to", count=5) == 1
         assert await client.redrive("dead") == 1
         assert await client.redrive("dead", to="mail", count=5, ids=["D-1", "D-2"]) == 1
         assert [b" ".join(command).decode() for command in node.seen[1:]] == [
@@ -266,12 +269,14 @@ async def test_commands_by_id_and_about_queues_say_all_that_they_are_told() -> N
             "NACK D-1 D-2 DEAD",
             "CANCEL D-1 D-2",
             "PROMOTE D-1 D-2",
-            "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5",
+            "UPDATEJOB D-1 BODY new DELAY 0 TTL 60 RETRY 5 QUEUE q",
             "QSET mail.* ATTEMPTS 3 DEAD dead DEADTTL 9 BACKOFF 1 60.500",
             "QSET q TTL 0 RETRY  REPLICATE 2 MAXLEN 9",
             "QSET q MAXBYTES 5 RATE 50/s BURST 10 ACTIVE 3 GROUPS fair",
             "QDEL q",
             "QPURGE q",
+            "QMOVE q to",
+            "QMOVE q to COUNT 5",
             "REDRIVE dead",
             "REDRIVE dead TO mail COUNT 5 MATCH D-1 D-2",
         ]

@@ -84,3 +84,14 @@ def test_a_question_that_makes_no_sense_is_not_answered() -> None:
     mesh.settle()
     assert mesh[1].number_queued() == 1
     assert mesh[1].node.bad_packets == 1
+
+
+def test_two_at_once_are_both_answered(bench: Bench) -> None:
+    for number in range(3 * SLICE):
+        bench.add("other" if number % 3 else "q")
+    clients = [bench.client(), bench.client()]
+    for client, queue in zip(clients, ("q", "other"), strict=True):
+        bench.send(client, "QPURGE", queue)
+    bench.advance(1)
+    bench.node.commit()
+    assert [bench.replies(client) for client in clients] == [[SLICE], [2 * SLICE]]

@@ -84,8 +84,8 @@ def test_full_counts_what_is_delayed_in_hand_and_dead(bench: Bench) -> None:
 def test_a_letter_in_hand_is_dead_and_one_that_was_sent_back_is_not(bench: Bench) -> None:
     bench("QSET", "q", "DEAD", "dead", "ATTEMPTS", 5)
     for _ in range(2):
-        bench("NACK", bench.add(), "DEAD")
-        (id,) = bench.get_all()
+        id = bench.add()
+        assert bench.get() == id
         bench("NACK", id, "DEAD")
     assert bench.get("dead")
     assert counted(bench, "dead") == {b"delayed": 0, b"in-hand": 1, b"dead": 2}

@@ -99,6 +99,9 @@ def test_everything_is_there_again(nodes: int, file: object) -> None:
     delayed = run("ADDJOB", "q", "old", 0, "DELAY", 100, "UNIQUE", "delayed")
     assert isinstance(delayed, (bytes, str))
     run("UPDATEJOB", delayed, "BODY", "new", "DELAY", "200.5")
+    moved = run("ADDJOB", "q", "moved", 0, "UNIQUE", "moved")
+    assert isinstance(moved, (bytes, str))
+    run("UPDATEJOB", moved, "QUEUE", "other")
     run("ADDJOB", "q", "at", 0, "AT", bench.now + 10_000, "MAXLEN", 100)
     run("ADDJOB", "q", "short", 0, "TTL", 2)
     mesh.advance(5)  # it expires, and leaves a letter

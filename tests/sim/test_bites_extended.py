@@ -20,6 +20,7 @@ from disque_trio.node.core.outcomes import Outcome
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.schedules import Schedule
 from disque_trio.node.core.successors import Successors
+from disque_trio.node.core.sweeps import Sweeps
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.topics import Topics
 from disque_trio.node.core.updates import Updates
@@ -163,6 +164,43 @@ class UnstableUpdates(Updates):
 
 def test_old_contents_are_found(made_of: MadeOf) -> None:
     assert found(made_of(UnstableUpdates), EXTENDED, "after the change")
+
+
+class LocalMoves(Updates):
+    """Take all of a change but the queue."""
+
+    def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
+        new.queue = job.queue
+        return super().take(job, new, trailer)
+
+
+def test_moves_that_stay_on_one_node_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(LocalMoves), EXTENDED, "one change made it")
+
+
+class WanderingMoves(Updates):
+    """Move jobs to a queue that nobody asked for."""
+
+    def move(self, job: Job, queue: bytes) -> None:
+        super().move(job, b"c" if queue == b"a" else b"a")
+
+
+def test_jobs_in_the_wrong_queue_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(WanderingMoves), EXTENDED, "to which nobody moved it")
+
+
+class ForgetfulCounting(Sweeps):
+    """Count only some of the jobs for QSTAT FULL."""
+
+    def do_slice(self) -> None:
+        self.tallies._shard = max(self.tallies._shard, 900)
+        if not self.tallies._counting:
+            self.tallies._counting, self.tallies._next = self.tallies._next, {}
+        super().do_slice()
+
+
+def test_jobs_that_are_not_counted_are_found(made_of: MadeOf) -> None:
+    assert found(made_of(ForgetfulCounting), EXTENDED, "in hand and says")
 
 
 class CarelessCodec(BusCodec):

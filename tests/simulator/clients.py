@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulator.world import World
 
 # What the oracle is told of when it is asked for.
-TOLD = {b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE", b"CANCEL", b"UPDATEJOB", b"REDRIVE"}
+TOLD = {b"ACKJOB", b"FASTACK", b"NACK", b"ENQUEUE", b"CANCEL", b"UPDATEJOB", b"REDRIVE", b"QMOVE"}
 
 # What GETJOB is asked to tell beside the jobs.
 DETAILS = [b"WITHCOUNTERS", b"WITHHEADERS"]

@@ -124,7 +124,7 @@ def waiter(actor: Actor) -> Program:
 
 
 def meddler(actor: Actor) -> Program:
-    """Cancels jobs, changes them, and sends dead letters back."""
+    """Cancels jobs, changes them, moves them, and sends dead letters back."""
     world = actor.world
     rng = actor.rng
     while not world.stopping:
@@ -143,6 +143,11 @@ def meddler(actor: Actor) -> Program:
             yield line.ask([b"CANCEL", *[one.id for one in jobs[: rng.choice((1, 1, 2))]]])
         elif fate < 0.4:
             yield line.ask([b"REDRIVE", DEAD, b"COUNT", b"%d" % rng.randrange(1, 20)])
+        elif fate < 0.5:
+            count = [b"COUNT", b"%d" % rng.randrange(1, 5)] if rng.random() < 0.5 else []
+            yield line.ask([b"QMOVE", *rng.sample(QUEUES, 2), *count])
+        elif fate < 0.52:
+            yield line.ask([b"QSTAT", rng.choice(QUEUES), b"FULL"])
         else:
             yield line.ask(_update(job, rng))
         line.close()
@@ -155,4 +160,6 @@ def _update(job: JobRecord, rng: Random) -> list[bytes]:
         request += [b"DELAY", rng.choice((b"0", b"0.5", b"2"))]
     if job.retry and rng.random() < 0.1:
         request += [b"RETRY", rng.choice((b"1", b"3"))]
+    if rng.random() < 0.2:
+        request += [b"QUEUE", rng.choice(QUEUES)]
     return request

@@ -50,6 +50,8 @@ class Promises:
         self._results: dict[bytes, set[bytes]] = {}
         self._redriven = False  # a client sent REDRIVE
         self._last_of_group: dict[tuple[int, int, object, bytes], bytes] = {}
+        self._moved_at = -1  # µs, when a client last sent QMOVE, or got an answer
+        self._moved_to: dict[bytes, set[bytes]] = {}  # id: queues; those of QMOVE without an id
 
     # ---- what clients ask, and what happens ---------------------------------------------------
 
@@ -65,6 +67,11 @@ class Promises:
             self._results.setdefault(request[1], set()).add(request[-1])
         elif name == b"UPDATEJOB":
             self._by_id[request[1]].updates_open += 1
+            if b"QUEUE" in request:
+                self._moved_to.setdefault(request[1], set()).add(request[-1])
+        elif name == b"QMOVE":
+            self._moved_at = self.world.loop.now
+            self._moved_to.setdefault(b"", set()).add(request[2])
         elif name == b"REDRIVE":
             self._redriven = True
 
@@ -180,6 +187,12 @@ class Promises:
                 self.knows_cancelled(machine, request[1:])
         elif name == b"UPDATEJOB":
             self._updated(request, reply)
+        elif name == b"QMOVE":
+            self._moved_at = self.world.loop.now
+            for record in self._by_id.values():
+                self._check_copies(record.id)
+        elif name == b"QSTAT":
+            self._counted(machine, request[1], reply)
         elif name == b"WAITJOB":
             if isinstance(reply, list):
                 for id, state, result in reply:
@@ -214,6 +227,8 @@ class Promises:
             if details.get(b"priority", 0) != expected_priority(body):
                 self._complain(f"delivered with the priority {details.get(b'priority', 0)}", id)
         self._check_version(record, id, body)
+        if id == record.id:
+            self._check_queue(record, entry[0])
         if self.world.plan.groups == "fifo":
             self._one_of_a_group(machine, entry[0], id, expected_group(body))
 
@@ -283,11 +298,15 @@ class Promises:
         """A change of a job was answered."""
         record = self._by_id[request[1]]
         record.updates_open -= 1
+        self._check_copies(record.id)
         version = version_of(request[3])
         # With another change under way that one may be newer, or be taken back.
         if reply != b"OK" or record.updates_open or version != record.versions:
             return
         now = self.world.loop.now
+        # So may one by QMOVE, which has the content that its node knew.
+        if 0 <= self._moved_at > now - LATE:
+            return
         copies = [live_job(machine, record.id) for machine in self.world.machines]
         jobs = [job for job in copies if job is not None]
         if all(version_of(job.body or b"") == version for job in jobs):
@@ -296,6 +315,7 @@ class Promises:
             if len(named) <= len(jobs):
                 record.settled = version
                 record.settled_at = now
+                record.settled_queue = jobs[0].queue if jobs else b""
         elif self.world.plan.gentle and self.given.get(record.id, 0) < now - SECOND:
             self._complain("a holder that could be reached does not have the change", record.id)
 
@@ -306,6 +326,39 @@ class Promises:
         # A node whose file has lost its end may have lost the change.
         elif id == record.id and version < record.settled and record.settled_at > self._forgot_at:
             self._complain(f"delivered as {body!r} after the change {record.settled}", id)
+
+    def _check_copies(self, id: bytes) -> None:
+        """Copies of the job that have the same change are the same."""
+        seen: dict[int, tuple[bytes, bytes | None]] = {}
+        for machine in self.world.machines:
+            job = live_job(machine, id)
+            if job is not None and (version := machine.node.updates.version(job)):
+                what = (job.queue, job.body)
+                if seen.setdefault(version, what) != what:
+                    self._complain(f"one change made it {what} and {seen[version]}", id)
+
+    def _check_queue(self, record: JobRecord, queue: object) -> None:
+        """``record`` is delivered from ``queue``."""
+        moved_to = self._moved_to.get(record.id, set()) | self._moved_to.get(b"", set())
+        if queue != record.queue and queue not in moved_to:
+            self._complain(f"delivered from {queue!r}, to which nobody moved it", record.id)
+        if (
+            record.settled_queue
+            and record.settled == record.versions
+            and record.settled_at > max(self._forgot_at, self._moved_at)
+            and queue != record.settled_queue
+        ):
+            self._complain(f"delivered from {queue!r} after it was moved", record.id)
+
+    def _counted(self, machine: "Machine", queue: bytes, reply: object) -> None:
+        """QSTAT FULL was answered: are these the jobs of the queue?"""
+        if not isinstance(reply, list):
+            return
+        fields = dict(zip(reply[::2], reply[1::2], strict=True))
+        jobs = [job for job in machine.node.store.jobs.values() if job.queue == queue]
+        in_hand = sum(is_delivered(job) and job.retry > 0 for job in jobs)
+        if fields[b"jobs-in-hand"] != in_hand:
+            self._complain(f"node {machine.index} has {in_hand} in hand and says {fields}")
 
 
 def version_of(body: bytes) -> int:

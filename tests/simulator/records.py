@@ -25,7 +25,8 @@ class JobRecord:
         cancel_asked: a client sent CANCEL for it. cancelled: when and on which machine one was
             answered.
         versions: how many changes clients sent. updates_open: those that are not answered.
-        settled, settled_at: a change that all copies had, and since when, µs.
+        settled, settled_at: a change that all copies had, and since when, µs. settled_queue: that
+            they were in.
         others: of the first queue of a topic: those of the other queues. They have its token.
     """
 
@@ -61,6 +62,7 @@ class JobRecord:
     updates_open: int = 0
     settled: int = 0
     settled_at: int = -1
+    settled_queue: bytes = b""
     others: "dict[bytes, JobRecord]" = field(default_factory=dict)
 
     @property

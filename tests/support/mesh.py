@@ -30,6 +30,7 @@ class MeshPeers(Peers):
         self.index = index
         self.away: set[bytes] = set()  # known, but there is no connection
         self.as_c: set[bytes] = set()  # nodes that seem to be C ones
+        self.slow: set[bytes] = set()  # those that have not taken what was sent before
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
@@ -40,6 +41,9 @@ class MeshPeers(Peers):
 
     def linked(self, id: bytes) -> bool:
         return id not in self.away
+
+    def behind(self, id: bytes) -> bool:
+        return id in self.slow
 
     def understands(self, id: bytes) -> bool:
         other = self.mesh.ids.index(id)

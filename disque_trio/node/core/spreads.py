@@ -66,6 +66,7 @@ class Spreads:
         self._peers = peers
         self._agenda = agenda
         self._dues: list[tuple[int, bytes]] = []  # heap: when to look at which, ms
+        self._waiting = 0  # clients
 
     def put(self, id: bytes, spread: Spread) -> None:
         """Note ``spread`` of the job ``id``, in the place of any earlier one."""
@@ -108,6 +109,11 @@ class Spreads:
 
     # ---- the clients that wait --------------------------------------------------------------
 
+    def wait(self, spread: Spread, reply: Pending) -> None:
+        """``reply`` is known when ``spread`` is."""
+        self._waiting += 1
+        spread.replies.append(reply)
+
     def awaited(self, spread: Spread) -> bool:
         """Whether a node that can be reached, or is thought to be, has not confirmed the change."""
         peers = self._peers
@@ -119,6 +125,7 @@ class Spreads:
         self._give(spread, misconf(problem) if problem else reply)
 
     def _give(self, spread: Spread, reply: bytes) -> None:
+        self._waiting -= len(spread.replies)
         for pending in spread.replies:
             pending.reply = reply
             self._machine.answered.append(pending)
@@ -126,8 +133,9 @@ class Spreads:
 
     def refuse(self, refusal: bytes) -> None:
         """Answer ``refusal`` to all clients that wait: what was noted is not on disk."""
-        for spread in self.by_id.values():
-            self._give(spread, refusal)
+        if self._waiting:
+            for spread in self.by_id.values():
+                self._give(spread, refusal)
 
     def flush(self) -> list[Spread]:
         """Forget all, and return them. The memory account is cleared by whoever calls this."""

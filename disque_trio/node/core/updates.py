@@ -134,7 +134,7 @@ class Updates:
             return
         reply = Pending(client, None)
         client.line_up(reply)
-        spread.replies.append(reply)
+        self.spreads.wait(spread, reply)
         spread.deadline = machine.now + PATIENCE
 
     def move(self, job: Job, queue: bytes) -> None:

@@ -455,14 +455,13 @@ def test_a_restarted_node_tells_in_slices_what_it_has_moved(mesh: Mesh) -> None:
 def test_a_move_waits_while_others_do_not_take_what_was_sent(mesh: Mesh) -> None:
     for _ in range(2 * MOVED):
         mesh.add(0, "REPLICATE", 2)
-    behind = True
-    mesh.peers[0].behind = lambda id: behind  # type: ignore[method-assign]
+    mesh.peers[0].slow.add(mesh.ids[2])
     client = mesh[0].client()
     mesh[0].send(client, "QMOVE", "q", "to")
     mesh.advance(0.1)
     assert mesh[0].number_queued("to") == 0
     assert mesh[0].node.next_wake() >= mesh[0].now
-    behind = False
+    mesh.peers[0].slow.clear()
     mesh.advance(2 * BEHIND / 1000)
     assert mesh[0].replies(client) == [2 * MOVED]
 

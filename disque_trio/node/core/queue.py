@@ -5,7 +5,6 @@ jobs in or take them out is ``node``'s.
 """
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import Final
 
 from disque_trio.node.core.job import Job
@@ -264,18 +263,20 @@ class Queue:
 
     def first_to_last(self) -> Iterator[Job]:
         """The queued jobs as GETJOB would give them."""
-        jobs = (job for chunks in self._by_urgency() for chunk in chunks for job in chunk)
-        return jobs if self.groups is None else chain(self.groups.first_to_last(), jobs)
+        if self.groups is not None:
+            yield from self.groups.first_to_last()
+        # Compiled, a generator expression is a list of all that it gives.
+        for chunks in self._by_urgency():
+            for chunk in chunks:
+                yield from chunk
 
     def last_to_first(self) -> Iterator[Job]:
         """The queued jobs the other way round."""
-        jobs = (
-            job
-            for chunks in reversed(self._by_urgency())
-            for chunk in reversed(chunks)
-            for job in reversed(chunk)
-        )
-        return jobs if self.groups is None else chain(jobs, self.groups.last_to_first())
+        for chunks in reversed(self._by_urgency()):
+            for chunk in reversed(chunks):
+                yield from reversed(chunk)
+        if self.groups is not None:
+            yield from self.groups.last_to_first()
 
     # ---- groups -----------------------------------------------------------------------------
 
@@ -339,7 +340,9 @@ class Queue:
         40 ms for a million, and kept up to date from then on."""
         if not self._counted:
             self._counted = True
-            self._size = sum([len(job.body or b"") for job in self.first_to_last()])
+            for chunks in self._by_urgency():
+                for chunk in chunks:
+                    self._size += sum([len(job.body or b"") for job in chunk])
         return self._size
 
     def hand_over(self) -> list[list[Job]]:

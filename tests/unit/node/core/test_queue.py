@@ -94,3 +94,13 @@ def test_clearing_counts_the_jobs_as_out() -> None:
     queue.hand_over()
     assert (queue.length, queue.jobs_in, queue.jobs_out) == (0, 3, 3)
     assert list(queue.first_to_last()) == []
+
+
+def test_looking_at_the_first_jobs_does_not_collect_all() -> None:
+    queue = Queue(b"q", 0)
+    for number in range(3):
+        queue.push(make_job(number, number))
+    jobs = queue.first_to_last()
+    next(jobs)
+    queue.push(make_job(3, 3))
+    assert len(list(jobs)) == 3

@@ -48,7 +48,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     nodes = st.binary(min_size=8, max_size=8)
     trailer.attempts = draw(st.dictionaries(nodes, _NUMBERS, max_size=3))
     trailer.ending = draw(st.none() | endings)
-    trailer.unknown = draw(st.lists(st.tuples(st.integers(10, 255), _TEXT), max_size=3))
+    trailer.unknown = draw(st.lists(st.tuples(st.integers(11, 255), _TEXT), max_size=3))
     return trailer
 
 

@@ -5,10 +5,10 @@ from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.job import (
     ACTIVE,
     FLAG_DELIVERED,
-    FLAG_IN_HAND,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
+    FLAGS_HOLDING,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -61,7 +61,7 @@ class ContentsSetter:
         """Let ``job`` be one of the queue ``name``, to be ``set`` then. One that is queued goes to
         its place there."""
         store = self._store
-        if job.flags & FLAG_IN_HAND:
+        if job.flags & FLAGS_HOLDING:
             store.limits.release(job)
         trailer = store.trailers.want(job)
         first = trailer.added_to or job.queue

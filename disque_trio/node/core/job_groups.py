@@ -9,7 +9,7 @@ a queue elsewhere for half its retry time is not waited for any longer.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from disque_trio.node.core.job import FLAG_HOLDS_GROUP, Job, priority_of
@@ -217,10 +217,28 @@ class JobGroups(Groups):
     # ---- all of them ------------------------------------------------------------------------
 
     def first_to_last(self) -> Iterator[Job]:
-        return _in_turn(group.jobs.first_to_last() for group in self._in_order())
+        return self._by_turns(False)
 
     def last_to_first(self) -> Iterator[Job]:
-        return _in_turn(group.jobs.last_to_first() for group in self._in_order())
+        return self._by_turns(True)
+
+    def _by_turns(self, backwards: bool) -> Iterator[Job]:
+        """One job of each group in turn, and again until there are no more."""
+        lines: list[Iterator[Job]] = []
+        for group in self._in_order():
+            jobs = group.jobs.last_to_first() if backwards else group.jobs.first_to_last()
+            job = next(jobs, None)
+            if job is not None:
+                lines.append(jobs)
+                yield job
+        while lines:
+            left: list[Iterator[Job]] = []
+            for jobs in lines:
+                job = next(jobs, None)
+                if job is not None:
+                    left.append(jobs)
+                    yield job
+            lines = left
 
     def _in_order(self) -> Iterator[Group]:
         """The groups that can be served, in turn, then those that wait."""
@@ -229,22 +247,11 @@ class JobGroups(Groups):
             if not group.in_turn:
                 yield group
 
+    def oldest(self) -> int:
+        return min([g.jobs.oldest() for g in self.by_name.values() if g.jobs.length])
+
+    def lines(self) -> list[list[Job]]:
+        return [line for group in self.by_name.values() for line in group.jobs.lines()]
+
     def close(self) -> None:
         self._next()  # forgets them
-
-    def hand_over(self) -> list[list[Job]]:
-        return [chunk for group in self.by_name.values() for chunk in group.jobs.hand_over()]
-
-
-def _in_turn(lines: Iterable[Iterator[Job]]) -> Iterator[Job]:
-    """One job of each of ``lines``, and again until all are empty."""
-    while True:
-        left: list[Iterator[Job]] = []
-        for line in lines:
-            job = next(line, None)
-            if job is not None:
-                left.append(line)
-                yield job
-        if not left:
-            return
-        lines = left

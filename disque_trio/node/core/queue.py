@@ -96,8 +96,12 @@ class Groups:
         """Forget all groups; there are no jobs left, and none is waited for."""
         raise NotImplementedError
 
-    def hand_over(self) -> list[list[Job]]:
-        """The jobs of all groups; they must not be used any more."""
+    def oldest(self) -> int:
+        """The creation time of the oldest job, ms times a million. There must be one."""
+        raise NotImplementedError
+
+    def lines(self) -> list[list[Job]]:
+        """All jobs, in lists that must not be changed."""
         raise NotImplementedError
 
 
@@ -327,8 +331,14 @@ class Queue:
         """How long ago the oldest queued job was added, ms, at ``now`` (ms); 0: there is none."""
         if not self.length:
             return 0
-        oldest = min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks])
-        return max(now - oldest // 1_000_000, 0)
+        return max(now - self.oldest() // 1_000_000, 0)
+
+    def oldest(self) -> int:
+        """The creation time of the oldest queued job, ms times a million. There must be one."""
+        found = [chunks[0][0].ctime for chunks in self._by_urgency() if chunks]
+        if self.groups is not None and self.groups.length:
+            found.append(self.groups.oldest())
+        return min(found)
 
     def body_grew(self, size: int) -> None:
         """The body of a queued job has ``size`` bytes more now."""
@@ -340,20 +350,22 @@ class Queue:
         40 ms for a million, and kept up to date from then on."""
         if not self._counted:
             self._counted = True
-            for chunks in self._by_urgency():
-                for chunk in chunks:
-                    self._size += sum([len(job.body or b"") for job in chunk])
+            for chunk in self.lines():
+                self._size += sum([len(job.body or b"") for job in chunk])
         return self._size
+
+    def lines(self) -> list[list[Job]]:
+        """All queued jobs, in lists that must not be changed."""
+        lines = [chunk for chunks in self._by_urgency() for chunk in chunks]
+        return lines if self.groups is None else lines + self.groups.lines()
 
     def hand_over(self) -> list[list[Job]]:
         """Empty the queue and return its jobs."""
         self.jobs_out += self.length
         self.length = 0
         self._size = 0
-        all_chunks = [chunk for chunks in self._by_urgency() for chunk in chunks]
-        if self.groups is not None:
-            all_chunks += self.groups.hand_over()
-            self.groups = None
+        lines = self.lines()
+        self.groups = None
         self._chunks = []
         self._urgent.clear()
-        return all_chunks
+        return lines

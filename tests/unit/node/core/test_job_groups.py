@@ -423,3 +423,31 @@ def test_what_lies_elsewhere_for_long_is_not_waited_for() -> None:
     assert here.blocked
     mesh.advance(60)
     assert mesh[0].got(here) == second
+
+
+def test_the_oldest_job_and_the_bytes_of_all_groups(bench: Bench) -> None:
+    fifo(bench)
+    start = bench.now
+    for group in "aab":
+        add(bench, group, "PRIORITY", 1)
+    bench.advance(5)
+    add(bench, "b")
+    assert bench.queue()[b"oldest-job-age"] == bench.now - start
+    assert queue_of(bench).bytes_queued() == 4
+    bench.get_all()
+    assert bench.queue()[b"oldest-job-age"] == bench.now - start
+    assert queue_of(bench).bytes_queued() == 2
+
+
+def test_a_job_that_moves_to_another_queue_lets_the_next_one_go(bench: Bench) -> None:
+    fifo(bench)
+    first, second, third = (add(bench, "a") for _ in range(3))
+    assert bench.get() == first
+    bench("NACK", first, "DELAY", 100)
+    assert bench.get() is None
+    bench("UPDATEJOB", first, "QUEUE", "other")
+    assert bench.get() == second
+    assert groups_of(bench).number_held() == 1
+    bench("UPDATEJOB", third, "QUEUE", "other")
+    assert bench.number_queued() == 0
+    assert bench.get("other") == third

@@ -205,13 +205,20 @@ class Oracle:
         for one, its_reply in zip(records, replies, strict=True):
             self._added(machine, request, one, its_reply)
             job = machine.node.store.jobs.get(one.id)
-            if job is not None and job.queue not in (one.queue, b""):
-                self.problem(f"the job for {one.queue!r} is in {job.queue!r}", one.id)
+            queue = b"" if job is None else self.promises.added_to([one.id]) or job.queue
+            if queue not in (one.queue, b""):
+                self.problem(f"the job for {one.queue!r} is in {queue!r}", one.id)
 
-    def _record_of(self, body: bytes, queue: bytes) -> JobRecord:
-        """That of the job with this ``body`` in ``queue``."""
+    def _record_of(self, body: bytes, queue: bytes, *ids: bytes) -> JobRecord:
+        """That of the job with this ``body`` in ``queue``, which has, or had, one of ``ids``."""
         record = self.records[token_of(body)]
-        return record.others.get(queue, record)
+        if not record.others:
+            return record
+        for one in (record, *record.others.values()):
+            if one.id and set(ids) & set(self.promises.line_of(one)):
+                return one
+        # It may have been moved before its producer was told its id.
+        return record.others.get(self.promises.added_to(ids) or queue, record)
 
     def _answered(self, machine: "Machine", record: JobRecord, id: bytes) -> None:
         """The ADDJOB ``record`` was answered with ``id``."""
@@ -233,7 +240,7 @@ class Oracle:
         body of it that was delivered: the same, or another one with its key."""
         owner = self.by_id.get(id)
         if owner is None and record.key and (body := self.promises.body_of(id)):
-            owner = self._record_of(body, record.queue)
+            owner = self._record_of(body, record.queue, id)
         if owner is None:
             return record
         same_key = record.key and (owner.queue, owner.key) == (record.queue, record.key)
@@ -299,7 +306,7 @@ class Oracle:
         """A job is delivered."""
         now = self.world.loop.now
         queue, id, body = entry[:3]
-        record = self._owner(self._record_of(body, queue), id)
+        record = self._owner(self._record_of(body, queue, id), id)
         self.by_id.setdefault(id, record)
         self.promises.delivered(machine, record, entry)
         if self._quiet_from.get(id, now) < now:
@@ -332,11 +339,8 @@ class Oracle:
         job = store.jobs.get(id)
         beyond = None if job is None else store.trailers.of(job)
         letter = None if beyond is None else beyond.letter
-        record = self._owner(self._record_of(body, b"" if letter is None else letter.queue), id)
-        if letter is None:  # it has been acknowledged in the same turn
-            for one in record.others.values():
-                if one.id and id in self.promises.line_of(one):
-                    record = one
+        first = (b"", b"") if letter is None else (letter.queue, letter.first)
+        record = self._owner(self._record_of(body, first[0], first[1], id), id)
         self.by_id.setdefault(id, record)
         self.promises.delivered(machine, record, entry)
         record.letters.add(id)

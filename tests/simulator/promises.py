@@ -156,6 +156,17 @@ class Promises:
                 return job.body
         return b""
 
+    def added_to(self, ids: Sequence[bytes]) -> bytes:
+        """The queue to which the job with one of ``ids`` was added, if it was moved and a node knows
+        it or did when it died; else empty."""
+        for machine in self.world.machines:
+            for id in ids:
+                job = machine.node.store.jobs.get(id)
+                beyond = None if job is None else machine.node.store.trailers.of(job)
+                if beyond is not None and beyond.added_to:
+                    return beyond.added_to
+        return b""
+
     def may_be_gone(self, record: JobRecord, lost: bool) -> bool:
         """Whether the job ``record``, whose id was just answered to one who repeats an ADDJOB, need
         not be anywhere. ``lost``: a crash took a copy."""
@@ -241,7 +252,13 @@ class Promises:
         jobs = machine.node.store.jobs
         key = (machine.index, machine.incarnation, queue, group)
         last = jobs.get(self._last_of_group.get(key, b""))
-        if last is not None and last.id != id and is_delivered(last):
+        changes = None if last is None else machine.node.store.trailers.of(last)
+        if (
+            last is not None
+            and last.id != id
+            and not (changes and changes.updated)  # another node may have moved it, and back
+            and is_delivered(last)
+        ):
             self._complain("delivered while another job of its group is out", id, last.id)
         self._last_of_group[key] = id
 

@@ -157,8 +157,8 @@ class Promises:
         return b""
 
     def added_to(self, ids: Sequence[bytes]) -> bytes:
-        """The queue to which the job with one of ``ids`` was added, if it was moved and a node knows
-        it or did when it died; else empty."""
+        """The queue to which the job with one of ``ids`` was added, if it was moved and a node
+        knows it or did when it died; else empty."""
         for machine in self.world.machines:
             for id in ids:
                 job = machine.node.store.jobs.get(id)

@@ -76,6 +76,7 @@ Reason: TypeAlias = Literal[
     "refused",
     "death",
     "redrive",
+    "disconnect",
 ]
 NO_REASON: Final[Reason] = ""
 BY_ADD: Final[Reason] = "add"
@@ -95,6 +96,7 @@ BY_EXPIRY: Final[Reason] = "expired"
 BY_REFUSAL: Final[Reason] = "refused"
 BY_DEATH: Final[Reason] = "death"
 BY_REDRIVE: Final[Reason] = "redrive"
+BY_DISCONNECT: Final[Reason] = "disconnect"
 
 # The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
 # at the end.
@@ -102,7 +104,17 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     ADDED: (),
     REPLICATED: (),
     COPIED: (),
-    QUEUED: (BY_ADD, BY_DELAY, BY_RETRY, BY_NACK, BY_ENQUEUE, BY_IMPORT, BY_DEATH, BY_REDRIVE),
+    QUEUED: (
+        BY_ADD,
+        BY_DELAY,
+        BY_RETRY,
+        BY_NACK,
+        BY_ENQUEUE,
+        BY_IMPORT,
+        BY_DEATH,
+        BY_REDRIVE,
+        BY_DISCONNECT,
+    ),
     DELIVERED: (),
     WORKING: (),
     NACKED: (),

@@ -66,6 +66,7 @@ class Client:
         lib_name, lib_ver: what CLIENT SETINFO said.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
+        consumes: whether it gets messages that it did not ask for one by one.
         no_evict: it stays connected although all clients together hold too much.
         close: close the connection when the replies are out.
         waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
@@ -85,6 +86,7 @@ class Client:
     __slots__ = (
         "authenticated",
         "close",
+        "consumes",
         "details",
         "group",
         "id",
@@ -117,6 +119,7 @@ class Client:
         self.lib_ver = b""
         self.reply_mode = REPLY_ON
         self.monitor = False
+        self.consumes = False
         self.no_evict = False
         self.close = False
         self.waits_for: list[bytes] = []

@@ -332,6 +332,9 @@ class Machine:
         if client.monitor:
             self.monitors.remove(client)
 
+    def stop_pushing(self, client: Client) -> None:
+        """``client`` gets no push messages any more: it does not speak RESP3 now."""
+
     def end_wait(self, client: Client) -> None:
         """End the wait of ``client``, which must be blocked, without what it waits for."""
         raise NotImplementedError

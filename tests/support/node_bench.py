@@ -122,6 +122,7 @@ class Bench:
             maxmemory=maxmemory,
         )
         self._clients = 0
+        self._pushed: dict[Client, list[list[Any]]] = {}
         self.me = self.client()
 
     def _clock(self) -> int:
@@ -153,13 +154,21 @@ class Bench:
         return data
 
     def replies(self, client: Client) -> list[object]:
-        """What ``client`` was sent since the last look."""
+        """What ``client`` was sent since the last look, but for what was pushed."""
         reader = hiredis.Reader()
         reader.feed(self.raw(client))
         found: list[object] = []
         while (reply := reader.gets()) is not False:
-            found.append(reply)
+            if isinstance(reply, hiredis.PushNotification):
+                self._pushed.setdefault(client, []).append([*reply])
+            else:
+                found.append(reply)
         return found
+
+    def pushes(self, client: Client) -> list[list[Any]]:
+        """The messages that were pushed to ``client`` since the last look."""
+        assert self.replies(client) == []
+        return self._pushed.pop(client, [])
 
     def ask(self, client: Client, *args: bytes | str | int) -> object:
         """The reply to a request of ``client`` that does not block."""
@@ -179,7 +188,11 @@ class Bench:
 
     def error(self, *args: bytes | str | int) -> str:
         """The text of the error that a request must get."""
-        reply = self(*args)
+        return self.error_of(self.me, *args)
+
+    def error_of(self, client: Client, *args: bytes | str | int) -> str:
+        """The same for a request of ``client``."""
+        reply = self.ask(client, *args)
         assert isinstance(reply, hiredis.ReplyError), reply
         return str(reply)
 

@@ -5,6 +5,7 @@ from typing import Final
 from disque_trio.node.commands import (
     addjob,
     cluster,
+    consume,
     cron,
     dead_letters,
     endings,
@@ -37,6 +38,9 @@ _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] "
     "FROM queue [queue ...]"
 )
+_CONSUME: Final = (
+    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry] | STOP"
+)
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
     "[MAXIDLE seconds] [MATCH pattern]"
@@ -68,6 +72,10 @@ def _commands() -> list[Command[Node]]:
                 "Add a job to a queue; answers its id.", "jobs"),
         Command("getjob", -2, "write fast", jobs.getjob, _GETJOB,
                 "Take jobs from queues, waiting for one if there is none.", "jobs"),
+        Command("consume", -2, "write fast", consume.consume, _CONSUME,
+                "Have jobs of queues pushed, as long as few enough are unacknowledged.", "jobs"),
+        Command("credit", 2, "write fast", consume.credit, "count",
+                "Change how many pushed jobs may be unacknowledged.", "jobs"),
         Command("ackjob", -1, "write fast", jobs.ackjob, f"{_IDS} [RESULT result]",
                 "Say that jobs were processed, so that they are never delivered again.", "jobs"),
         Command("fastack", -1, "write fast", jobs.fastack, _IDS,

@@ -1,9 +1,13 @@
 """Gives jobs to clients: at once where there are some, else as soon as one comes."""
 
-from disque_trio.node.core.entries import job_entry, job_entry_with
+from disque_trio.node.core.agenda import Agenda
+from disque_trio.node.core.consumers import Consumers
+from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.entries import PUSHED, job_entry, job_entry_with
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.queue import PAUSED_OUT
+from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
@@ -16,9 +20,23 @@ class Deliveries:
         machine: whose clients they are.
         store: the jobs.
         federation: is told where jobs run low.
+        requeue, dead_letters: get those that a client lost.
+        agenda: when there is something to do.
+
+    Attributes:
+        consumers: get theirs pushed.
     """
 
-    def __init__(self, machine: Machine, store: JobStore, federation: Federation) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        store: JobStore,
+        federation: Federation,
+        requeue: Requeue,
+        dead_letters: DeadLetters,
+        agenda: Agenda,
+    ) -> None:
+        self.consumers = Consumers(machine, store, requeue, dead_letters, federation, agenda)
         self._machine = machine
         self._store = store
         self._queues = store.queues
@@ -84,6 +102,9 @@ class Deliveries:
                 job = store.take_job(queue)
                 machine.client = None
                 if client.details:
+                    if client.details & PUSHED:
+                        self.consumers.give(client, queue, job)
+                        continue
                     entry = job_entry_with(job, queue, client.details, store.trailers)
                 else:
                     entry = job_entry(job, queue)
@@ -96,3 +117,5 @@ class Deliveries:
             imports = queue.imports
             if imports is not None and queue.length <= imports.low:
                 self._federation.runs_low(queue, imports)
+        if self.consumers.open:
+            self.consumers.fill(self.take)

@@ -11,6 +11,7 @@ from disque_trio.resp.reply import Value, encode
 # What GETJOB is asked to add to its entries.
 WITH_COUNTERS: Final = 1
 WITH_HEADERS: Final = 2
+PUSHED: Final = 4  # not asked for: the client consumes (see ``consumers``)
 
 
 def job_entry(job: Job, queue: Queue) -> bytes:

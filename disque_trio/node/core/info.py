@@ -1,6 +1,7 @@
 """The figures of a node's jobs and queues that INFO shows."""
 
 from disque_trio.node.core.claims import Claims
+from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.store import JobStore
@@ -8,41 +9,75 @@ from disque_trio.node.core.ticks import Ticks
 from disque_trio.node.core.topics import Topics
 
 
-def counts(
-    store: JobStore, dead_letters: DeadLetters, claims: Claims, ticks: Ticks, topics: Topics
-) -> "dict[str, dict[str, str | int | float]]":
-    """Its sections and fields."""
-    held = store.limits.held_back()
-    return {
-        "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
-        "jobs": {
-            "registered_jobs": store.jobs.count,
-            "unique_keys": store.uniques.entries.count,
-        },
-        "queues": {
-            "registered_queues": store.queues.index.count,
-            "policies": store.policies.count,
-            "schedules": ticks.schedules.count,
-            "bindings": topics.bindings.count,
-            "queues_held_by_rate": len(held.get(BY_RATE, [])),
-            "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
-            "queues_held_by_groups": len(held.get(BY_GROUPS, [])),
-            "jobs_held_by_limits": sum([queue.length for some in held.values() for queue in some]),
-        },
-        "stats": {
-            "total_jobs_added": store.total_added,
-            "total_jobs_delivered": store.total_delivered,
-            "total_jobs_acked": store.total_acked,
-            "total_jobs_requeued": store.total_requeued,
-            "total_jobs_expired": store.outcomes.total_expired,
-            "total_jobs_evicted": store.total_evicted,
-            "total_jobs_cancelled": store.outcomes.total_cancelled,
-            "total_jobs_updated": store.total_updated,
-            "total_jobs_dead": dead_letters.total_dead,
-            "total_jobs_redriven": dead_letters.total_redriven,
-            "total_jobs_repeated": claims.repeats,
-            "total_ticks": ticks.total,
-            "total_ticks_missed": ticks.missed,
-            "results_kept": len(store.outcomes.kept.by_id),
-        },
-    }
+class Figures:
+    """The figures of one node.
+
+    Args:
+        store, dead_letters, claims, ticks, topics, consumers: what is counted.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        dead_letters: DeadLetters,
+        claims: Claims,
+        ticks: Ticks,
+        topics: Topics,
+        consumers: Consumers,
+    ) -> None:
+        self._store = store
+        self._dead_letters = dead_letters
+        self._claims = claims
+        self._ticks = ticks
+        self._topics = topics
+        self._consumers = consumers
+
+    def sections(self) -> "dict[str, dict[str, str | int | float]]":
+        """The sections of INFO and their fields."""
+        store = self._store
+        held = store.limits.held_back()
+        return {
+            "clients": {
+                "consuming_clients": self._consumers.count,
+                "jobs_pushed_in_hand": self._consumers.in_hand,
+            },
+            "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
+            "jobs": {
+                "registered_jobs": store.jobs.count,
+                "unique_keys": store.uniques.entries.count,
+            },
+            "queues": {
+                "registered_queues": store.queues.index.count,
+                "policies": store.policies.count,
+                "schedules": self._ticks.schedules.count,
+                "bindings": self._topics.bindings.count,
+                "queues_held_by_rate": len(held.get(BY_RATE, [])),
+                "queues_held_by_active": len(held.get(BY_ACTIVE, [])),
+                "queues_held_by_groups": len(held.get(BY_GROUPS, [])),
+                "jobs_held_by_limits": sum(
+                    [queue.length for some in held.values() for queue in some]
+                ),
+            },
+            "stats": {
+                "total_jobs_added": store.total_added,
+                "total_jobs_delivered": store.total_delivered,
+                "total_jobs_acked": store.total_acked,
+                "total_jobs_requeued": store.total_requeued,
+                "total_jobs_expired": store.outcomes.total_expired,
+                "total_jobs_evicted": store.total_evicted,
+                "total_jobs_cancelled": store.outcomes.total_cancelled,
+                "total_jobs_updated": store.total_updated,
+                "total_jobs_dead": self._dead_letters.total_dead,
+                "total_jobs_redriven": self._dead_letters.total_redriven,
+                "total_jobs_repeated": self._claims.repeats,
+                "total_ticks": self._ticks.total,
+                "total_ticks_missed": self._ticks.missed,
+                "results_kept": len(store.outcomes.kept.by_id),
+            },
+        }
+
+    def reset(self) -> None:
+        """Set all counters to zero."""
+        self._store.reset_stats()
+        self._dead_letters.total_dead = self._dead_letters.total_redriven = 0
+        self._claims.repeats = self._ticks.total = self._ticks.missed = 0

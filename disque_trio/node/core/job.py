@@ -32,7 +32,7 @@ FLAG_PAUSED: Final = 512  # not to be queued again before its time, which others
 FLAG_NACKED: Final = 1024  # it is paused since a worker handed it back
 FLAG_WATCHED: Final = 2048  # somebody waits for its end (see ``job_waits``)
 FLAG_END_UNKNOWN: Final = 4096  # it has ended, but this node was not told how
-FLAG_IN_HAND: Final = 8192  # a client has it, and its queue limits how many have (see ``limits``)
+FLAG_IN_HAND: Final = 8192  # a client has it, which is counted (see ``limits``, ``consumers``)
 FLAG_HOLDS_GROUP: Final = 16384  # the others of its group wait for it (see ``job_groups``)
 FLAGS_HOLDING: Final = 24576  # FLAG_IN_HAND, FLAG_HOLDS_GROUP
 # Its end may be more than that of other jobs: FLAG_TRAILER, FLAG_WATCHED, FLAG_END_UNKNOWN,

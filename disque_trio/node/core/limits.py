@@ -15,6 +15,7 @@ algorithm of ITU-T I.371). What a node delivered lately counts for the others wh
 clients do not get more by going from node to node.
 """
 
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final
@@ -73,6 +74,7 @@ class Limits:
         policies: as given. grouping: keeps the queues in groups.
         by_name: the limited queues that are used, or were until lately.
         needed: something may be held back; else ``holds_back`` need not be asked.
+        on_taken_back: called when a job with FLAG_IN_HAND is not in the hands of a client any more.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Limits:
         self.policies = policies
         self.grouping = Grouping(machine, policies, queues, trailers, questions.agenda)
         self.needed = False
+        self.on_taken_back: Callable[[Job], None] | None = None
         self._machine = machine
         self._queues = queues
         self._questions = questions
@@ -187,6 +190,8 @@ class Limits:
     def taken_back(self, job: Job) -> None:
         """``job``, which has FLAG_IN_HAND, is not in the hands of a client any more."""
         job.flags &= ~FLAG_IN_HAND
+        if self.on_taken_back is not None:
+            self.on_taken_back(job)
         limit = self.by_name.get(job.queue)
         if limit is not None:
             limit.in_hand.pop(job.id, None)

@@ -21,7 +21,7 @@ from disque_trio.node.core.dispatcher import Dispatcher
 from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.exports import Exports
 from disque_trio.node.core.federation import Federation
-from disque_trio.node.core.info import counts
+from disque_trio.node.core.info import Figures
 from disque_trio.node.core.job import ACKED, FLAG_QUEUED_BEFORE, GONE, Job, JobIds
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.limits import Limits
@@ -77,7 +77,7 @@ class Node(Machine):
         notes: the events of jobs, for an event log. waits: the clients that wait for copies.
         queues: all queues. policies: of the queues. policy_sharing: tells other nodes of them.
         replicas: who may hold the jobs. store: the jobs. deliveries: gives them to clients.
-        exports: the jobs that other nodes want. federation: moves jobs to their consumers.
+        consumers: get jobs pushed. exports: those for other nodes. federation: asks them for some.
         replication: adds jobs and copies them. requeue: queues jobs again. ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. sweeps: work on all nodes.
         questions: what other nodes were asked. ticks: adds the jobs of schedules. limits: of the
@@ -139,7 +139,8 @@ class Node(Machine):
         federation = self.federation = Federation(
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
-        self.deliveries = Deliveries(self, store, federation)
+        self.deliveries = Deliveries(self, store, federation, requeue, letters, questions.agenda)
+        self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
         admissions = self.admissions = Admissions(store, replication, questions, peers)
@@ -151,6 +152,9 @@ class Node(Machine):
         self.policy_sharing = sharing
         self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, commons)
         self.topics = Topics(self, questions.agenda, peers, packets, commons)
+        self._figures = Figures(
+            store, letters, self.claims, self.ticks, self.topics, self.consumers
+        )
         self.bad_packets = 0
         self._entropy = entropy
         self._dispatcher = Dispatcher(
@@ -181,14 +185,14 @@ class Node(Machine):
         except PacketError:
             self.bad_packets += 1
         self.notes.peer = b""
-        if self.queues.ready:
-            self.deliveries.serve_waiting()
+        self.after_command()
 
     def set_leaving(self, leaving: bool) -> None:
         """CLUSTER LEAVING: prepare to be taken out of the cluster, or stay."""
         self.peers.set_leaving(leaving)
         if leaving:
             self.unblock_all()
+            self.consumers.stop_all(LEAVING[1:].rstrip())
 
     def tick(self, now: int) -> None:
         """Do the work due at ``now``: queue jobs again, expire them, end waits. At most 100 jobs a
@@ -224,9 +228,10 @@ class Node(Machine):
         self.ticks.go_on(now)
         self.topics.go_on(now)
         self.limits.go_on(now)
-        agenda.call(self.questions.next_due())
-        agenda.call(self.claims.next_due())
-        for due in (self.job_waits.due, self.updates.due, self.ticks.due, self.limits.due):
+        self.consumers.go_on(now)
+        for due in (self.questions.next_due(), self.claims.next_due(), self.job_waits.due):
+            agenda.call(due)
+        for due in (self.updates.due, self.ticks.due, self.limits.due, self.consumers.due):
             agenda.call(due)
 
     def _job_due(self, job: Job) -> None:
@@ -277,15 +282,20 @@ class Node(Machine):
 
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
+        self.consumers.forget_client(client)
         if client.in_flight:
             self.claims.forget_client(client)
             self.admissions.forget_client(client)
             self.replication.cancel_all(client)
             self.topics.forget_client(client)
 
+    def stop_pushing(self, client: Client) -> None:
+        self.consumers.forget_client(client)
+
     def roll_back(self, refusal: bytes) -> None:
         super().roll_back(refusal)
         self.updates.refuse(refusal)
+        self.consumers.roll_back()
         self._notices.drop()
 
     def commit(self) -> None:
@@ -298,6 +308,8 @@ class Node(Machine):
             super().commit()
         if self.ticks.adding:
             self.ticks.settle()
+        if self.consumers.pushed:
+            self.consumers.send()
         notices = self._notices
         if notices.waiting or notices.copies or notices.fields:
             notices.send()
@@ -367,13 +379,11 @@ class Node(Machine):
         return self.store.jobs.count
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        return counts(self.store, self.dead_letters, self.claims, self.ticks, self.topics)
+        return self._figures.sections()
 
     def reset_stats(self) -> None:
         super().reset_stats()
-        self.store.reset_stats()
-        self.dead_letters.total_dead = self.dead_letters.total_redriven = 0
-        self.claims.repeats = self.ticks.total = self.ticks.missed = 0
+        self._figures.reset()
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""
@@ -388,6 +398,7 @@ class Node(Machine):
         self.updates.flush()
         self.ticks.flush()
         self.topics.flush()
+        self.consumers.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -29,6 +29,7 @@ class Queues:
         self.ready: list[Queue] = []
         self.max_idle = 300_000
         self._machine = machine
+        self._bell = Queue(b"", 0)
         self._idle_cursor = 0
         self._names: dict[bytes, bytes] = {}
 
@@ -58,6 +59,10 @@ class Queues:
         del self.by_name[queue.name]
         self.index.drop(queue.name)
         self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)
+
+    def ring(self) -> None:
+        """Let deliveries be looked at in this turn, though no queue has become ready."""
+        self.ready.append(self._bell)
 
     def look_at(self, queue: Queue) -> None:
         """A job of ``queue`` may be deliverable that was not: look at who waits for it."""

@@ -63,6 +63,8 @@ def hello(node: Machine, client: Client, args: list[bytes]) -> None:
         client.label = ""
     if len(args) > 1:
         client.resp = int(args[1])
+        if client.resp != 3:
+            node.stop_pushing(client)
     answer: dict[bytes, Value] = {
         b"server": node.product.encode(),
         b"version": VERSION.encode(),
@@ -103,6 +105,7 @@ def quit(node: Machine, client: Client, args: list[bytes]) -> None:
 def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     """RESET: as if newly connected."""
     client.resp = 2
+    node.stop_pushing(client)
     client.name = b""
     client.label = ""
     client.reply_mode = REPLY_ON

@@ -218,7 +218,8 @@ class Clients:
     def _may_time_out(self, connection: Connection) -> bool:
         """Whether ``connection`` is closed when its client is silent for too long."""
         client = connection.client
-        return not (client.blocked or client.monitor or connection.backlog)
+        waits = client.blocked or client.monitor or client.consumes
+        return not (waits or connection.backlog)
 
     def close_all(self) -> None:
         """Disconnect everybody."""

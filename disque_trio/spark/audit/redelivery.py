@@ -9,6 +9,7 @@ from disque_trio.eventlog.schema import (
     BY_ADD,
     BY_DEATH,
     BY_DELAY,
+    BY_DISCONNECT,
     BY_ENQUEUE,
     BY_IMPORT,
     BY_NACK,
@@ -22,7 +23,7 @@ from disque_trio.spark.audit.trace import Step
 
 _time = attrgetter("time")
 # Why a job that was in a queue comes into one again.
-BY_CLIENTS: Sequence[str] = (BY_NACK, BY_ENQUEUE)
+BY_CLIENTS: Sequence[str] = (BY_NACK, BY_ENQUEUE, BY_DISCONNECT)
 _AGAIN = (BY_RETRY, BY_REDRIVE, *BY_CLIENTS)
 
 

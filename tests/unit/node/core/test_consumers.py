@@ -1,0 +1,384 @@
+"""CONSUME: jobs that are pushed to clients, on one node and on several."""
+
+from pathlib import Path
+
+import pytest
+
+from disque_trio.node.core.consumers import A_TURN, MAX_CREDIT, MAX_IN_HAND
+from disque_trio.respserver.client import Client
+from tests.support.mesh import Mesh
+from tests.support.node_bench import Bench, loaded_again
+from tests.support.policies import set_policy
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(jitter=0)
+
+
+def consumer(bench: Bench, *words: str | int) -> Client:
+    """A client that consumes q, or what ``words`` say."""
+    client = bench.client()
+    client.resp = 3
+    assert bench.ask(client, "CONSUME", *(words or ("q", "CREDIT", 2))) == b"OK"
+    return client
+
+
+def pushed(bench: Bench, client: Client) -> list[bytes]:
+    """The ids of what was pushed to ``client``."""
+    found = bench.pushes(client)
+    assert all(message[0] == b"job" for message in found)
+    return [message[2] for message in found]
+
+
+# ---- credit -----------------------------------------------------------------------------------
+
+
+def test_jobs_are_pushed_as_long_as_there_is_credit(bench: Bench) -> None:
+    client = consumer(bench)
+    ids = [bench.add() for _ in range(4)]
+    assert pushed(bench, client) == ids[:2]
+    bench("ACKJOB", ids[0])
+    assert pushed(bench, client) == [ids[2]]
+    assert bench.number_queued() == 1
+    assert bench.node.consumers.in_hand == 2
+
+
+def test_what_is_there_already_is_pushed(bench: Bench) -> None:
+    ids = [bench.add() for _ in range(3)]
+    assert pushed(bench, consumer(bench)) == ids[:2]
+
+
+@pytest.mark.parametrize("ending", ["ACKJOB", "FASTACK", "NACK", "DELJOB", "CANCEL", "ENQUEUE"])
+def test_what_ends_a_delivery_gives_credit_back(bench: Bench, ending: str) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    first, second = bench.add(), bench.add()
+    assert pushed(bench, client) == [first]
+    assert bench(ending, first) == 1
+    assert pushed(bench, client) == [second if ending not in ("NACK", "ENQUEUE") else first]
+
+
+def test_a_retry_and_an_end_of_life_give_credit_back(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    first = bench.add("q", "b", "RETRY", 10, "TTL", 15)
+    second = bench.add()
+    assert pushed(bench, client) == [first]
+    bench.advance(11)
+    assert pushed(bench, client) == [first]
+    bench.advance(6)
+    assert pushed(bench, client) == [second]
+
+
+def test_jobs_that_are_delivered_at_most_once_take_credit_too(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    ids = [bench.add("q", "b", "RETRY", 0, "REPLICATE", 1) for _ in range(2)]
+    assert pushed(bench, client) == ids[:1]
+    bench("ACKJOB", ids[0])
+    assert pushed(bench, client) == ids[1:]
+
+
+def test_credit_can_be_changed(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    ids = [bench.add() for _ in range(5)]
+    assert pushed(bench, client) == ids[:1]
+    assert bench.ask(client, "CREDIT", 3) == b"OK"
+    assert pushed(bench, client) == ids[1:3]
+    assert bench.ask(client, "CREDIT", 0) == b"OK"
+    bench("ACKJOB", *ids[:3])
+    assert pushed(bench, client) == []
+    assert bench.ask(client, "CREDIT", MAX_CREDIT) == b"OK"
+    assert pushed(bench, client) == ids[3:]
+
+
+def test_stop_ends_it_and_leaves_what_was_pushed(bench: Bench) -> None:
+    client = consumer(bench)
+    ids = [bench.add() for _ in range(3)]
+    assert pushed(bench, client) == ids[:2]
+    assert bench.ask(client, "CONSUME", "STOP") == 2
+    bench("ACKJOB", ids[0])
+    assert pushed(bench, client) == []
+    assert "does not CONSUME" in bench.error_of(client, "CREDIT", 5)
+    bench.disconnect(client)
+    bench.advance(0.01)
+    assert bench.get_all() == [ids[1], ids[2]]
+    assert bench.node.consumers.by_client == {}
+    assert bench.ask(bench.client(), "CONSUME", "STOP") == 0
+
+
+def test_a_second_consume_replaces_the_queues(bench: Bench) -> None:
+    client = consumer(bench)
+    first, other = bench.add("q"), bench.add("r")
+    assert pushed(bench, client) == [first]
+    assert bench.ask(client, "CONSUME", "r", "CREDIT", 2) == b"OK"
+    assert pushed(bench, client) == [other]
+    assert bench.node.queues.by_name[b"q"].waiters == {}
+    assert bench.get() is None
+
+
+def test_queues_that_come_first_are_preferred(bench: Bench) -> None:
+    last, first = bench.add("low"), bench.add("high")
+    client = consumer(bench, "high", "low", "CREDIT", 1)
+    assert pushed(bench, client) == [first]
+    next_one = bench.add("high")
+    bench("ACKJOB", first)
+    assert pushed(bench, client) == [next_one]
+    bench("ACKJOB", next_one)
+    assert pushed(bench, client) == [last]
+
+
+def test_other_commands_go_on_and_their_replies_come_first(bench: Bench) -> None:
+    client = consumer(bench)
+    bench.send(client, "ADDJOB", "q", "body", 0)
+    bench.send(client, "PING")
+    raw = bench.raw(client)
+    assert raw.index(b"+PONG") < raw.index(b">4")
+    bench.send(client, "CLIENT", "REPLY", "OFF")
+    other = bench.add()
+    bench.send(client, "PING")
+    assert pushed(bench, client) == [other]
+
+
+def test_workers_share_a_queue_fairly(bench: Bench) -> None:
+    clients = [consumer(bench, "q", "CREDIT", 100) for _ in range(3)]
+    for _ in range(30):
+        bench.add()
+    assert [len(pushed(bench, client)) for client in clients] == [10, 10, 10]
+
+
+def test_those_that_wait_in_getjob_have_their_turn(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 100)
+    waiting = bench.block()
+    first, second = bench.add(), bench.add()
+    assert pushed(bench, client) == [first]
+    assert bench.got(waiting) == second
+
+
+def test_details_are_as_of_getjob(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1, "WITHHEADERS", "WITHCOUNTERS")
+    id = bench.add("q", "b", "HEADERS", 1, "n", "v", "PRIORITY", 3)
+    assert bench.pushes(client) == [
+        [b"job", b"q", id, b"b", b"nacks", 0, b"additional-deliveries", 0, b"priority", 3,
+         b"headers", [b"n", b"v"]]
+    ]  # fmt: skip
+
+
+def test_much_is_pushed_in_turns(bench: Bench) -> None:
+    for _ in range(1_000):
+        bench.add()
+    client = consumer(bench, "q", "CREDIT", 1_000)
+    assert len(pushed(bench, client)) == A_TURN
+    bench.advance(0.001)
+    assert len(pushed(bench, client)) == 1_000 - A_TURN
+
+
+def test_a_pause_that_ends_does_not_push_all_in_one_turn(bench: Bench) -> None:
+    bench("PAUSE", "q", "out")
+    client = consumer(bench, "q", "CREDIT", 1_000)
+    for _ in range(300):
+        bench.add()
+    assert pushed(bench, client) == []
+    bench("PAUSE", "q", "none")
+    assert len(pushed(bench, client)) == A_TURN
+    bench.advance(0.001)
+    assert len(pushed(bench, client)) == 200
+
+
+def test_large_bodies_wait_until_others_are_done(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 100)
+    ids = [bench.add("q", "x" * (MAX_IN_HAND // 2)) for _ in range(4)]
+    assert pushed(bench, client) == ids[:2]
+    bench("ACKJOB", ids[0])
+    assert pushed(bench, client) == ids[2:3]
+
+
+def test_a_queue_that_somebody_consumes_is_kept(bench: Bench) -> None:
+    client = consumer(bench)
+    bench.advance(1_000)
+    bench.evict_idle_queues()
+    id = bench.add()
+    assert pushed(bench, client) == [id]
+
+
+# ---- the end of the connection ------------------------------------------------------------------
+
+
+def test_a_broken_connection_has_its_jobs_queued_again_at_once(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 5)
+    ids = [bench.add("q", "b", "RETRY", 100) for _ in range(3)]
+    assert pushed(bench, client) == ids
+    bench("ACKJOB", ids[1])
+    bench.disconnect(client)
+    bench.advance(0.001)
+    assert bench.get_all() == [ids[0], ids[2]]
+    assert bench.number(ids[0], b"additional-deliveries") == 1
+
+
+def test_or_after_their_retry_time(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "retry")
+    id = bench.add("q", "b", "RETRY", 100)
+    assert pushed(bench, client) == [id]
+    bench.disconnect(client)
+    bench.advance(99)
+    assert bench.get() is None
+    bench.advance(2)
+    assert bench.get() == id
+
+
+def test_what_is_delivered_at_most_once_is_not_queued_again(bench: Bench) -> None:
+    client = consumer(bench)
+    id = bench.add("q", "b", "RETRY", 0, "REPLICATE", 1)
+    assert pushed(bench, client) == [id]
+    bench.disconnect(client)
+    bench.advance(1)
+    assert bench.get() is None
+
+
+def test_a_job_that_had_its_attempts_is_dead(bench: Bench) -> None:
+    set_policy(bench, attempts=1, dead=b"dead")
+    client = consumer(bench)
+    bench.add()
+    assert len(pushed(bench, client)) == 1
+    bench.disconnect(client)
+    bench.advance(0.001)
+    assert bench.get("q") is None
+    assert bench.get("dead") is not None
+
+
+def test_many_jobs_are_queued_again_in_turns(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1_000)
+    for _ in range(500):
+        bench.add()
+    assert len(pushed(bench, client)) == 500
+    bench.disconnect(client)
+    bench.node.tick(bench.now)
+    assert bench.number_queued() == A_TURN
+    bench.advance(0.001)
+    assert bench.number_queued() == 500
+
+
+def test_what_another_one_has_by_then_stays_with_it(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    id = bench.add("q", "b", "RETRY", 5)
+    assert pushed(bench, client) == [id]
+    bench.ask(client, "CREDIT", 0)
+    bench.advance(6)
+    assert bench.get() == id
+    bench.disconnect(client)
+    bench.advance(1)
+    assert bench.get() is None
+
+
+def test_one_that_was_given_out_again_meanwhile_is_not_taken_back(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    id = bench.add()
+    assert pushed(bench, client) == [id]
+    bench.disconnect(client)
+    bench("ENQUEUE", id)
+    other = consumer(bench, "q", "CREDIT", 1)
+    assert pushed(bench, other) == [id]
+    bench.advance(0.001)
+    assert bench.get() is None
+    assert bench.node.consumers.in_hand == 1
+
+
+@pytest.mark.parametrize("back", [("RESET",), ("HELLO", "2")])
+def test_who_goes_back_to_resp2_loses_its_jobs(bench: Bench, back: tuple[str, ...]) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    id = bench.add()
+    assert pushed(bench, client) == [id]
+    bench.ask(client, *back)
+    bench.advance(0.001)
+    assert bench.raw(client) == b""
+    assert bench.get() == id
+    assert bench.node.consumers.by_client == {}
+
+
+# ---- with others ------------------------------------------------------------------------------
+
+
+def test_limits_and_groups_hold(bench: Bench) -> None:
+    set_policy(bench, active=2, groups="fifo")
+    client = consumer(bench, "q", "CREDIT", 10)
+    ids = [bench.add("q", "b", "GROUP", group) for group in "aabc"]
+    assert pushed(bench, client) == [ids[0], ids[2]]
+    bench("ACKJOB", ids[0])
+    bench.advance(0.001)
+    assert pushed(bench, client) in ([ids[1]], [ids[3]])
+
+
+def test_a_flush_forgets_the_jobs_and_not_the_client(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1)
+    first = bench.add()
+    assert pushed(bench, client) == [first]
+    bench("DEBUG", "FLUSHALL")
+    bench.raw(client)
+    id = bench.add()
+    assert pushed(bench, client) == [id]
+
+
+def test_a_node_that_leaves_says_so(bench: Bench) -> None:
+    client = consumer(bench)
+    bench.node.set_leaving(True)
+    (message,) = bench.pushes(client)
+    assert message[0] == b"stopped"
+    assert message[1].startswith(b"LEAVING")
+    assert "LEAVING" in bench.error_of(client, "CONSUME", "q", "CREDIT", 1)
+
+
+def test_what_is_pushed_once_is_not_pushed_when_it_cannot_be_noted(bench: Bench) -> None:
+    bench.node.journaling = True
+    client = consumer(bench)
+    bench.send(bench.me, "ADDJOB", "q", "often", 0)
+    bench.send(bench.me, "ADDJOB", "q", "once", 0, "RETRY", 0, "REPLICATE", 1)
+    bench.node.roll_back(b"-MISCONF\r\n")
+    assert [message[3] for message in bench.pushes(client)] == [b"often"]
+    assert bench.node.consumers.in_hand == 1
+
+
+def test_after_a_crash_the_file_has_what_was_pushed(bench: Bench, tmp_path: Path) -> None:
+    bench.node.journaling = True
+    client = consumer(bench, "q", "CREDIT", 1)
+    first, second = bench.add(), bench.add()
+    assert pushed(bench, client) == [first]
+    again = loaded_again(bench, tmp_path)
+    assert again.held(first)
+    assert again.held(second)
+
+
+def test_jobs_of_other_nodes_come_to_who_consumes() -> None:
+    mesh = Mesh(3)
+    client = consumer(mesh[1], "q", "CREDIT", 50)
+    ids = [mesh.add(0) for _ in range(20)]
+    mesh.advance(5)
+    assert sorted(pushed(mesh[1], client)) == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["q"],
+        ["CREDIT", 5],
+        ["q", "CREDIT"],
+        ["q", "CREDIT", 0],
+        ["q", "CREDIT", "x"],
+        ["q", "CREDIT", MAX_CREDIT + 1],
+        ["q", "CREDIT", 1, "ONLOSS", "forget"],
+        ["q", "CREDIT", 1, "CREDIT"],
+        ["WITHHEADERS", "CREDIT", 1],
+    ],
+)
+def test_wrong_words_are_refused(bench: Bench, words: list[str | int]) -> None:
+    client = bench.client()
+    client.resp = 3
+    assert "ERR" in bench.error_of(client, "CONSUME", *words)
+    assert bench.node.consumers.by_client == {}
+
+
+def test_queues_may_be_called_as_the_options(bench: Bench) -> None:
+    client = consumer(bench, "onloss", "stop", "withheaders", "credit", "CREDIT", 1)
+    id = bench.add("onloss")
+    assert pushed(bench, client) == [id]
+
+
+def test_it_needs_resp3(bench: Bench) -> None:
+    assert "HELLO 3" in bench.error("CONSUME", "q", "CREDIT", 1)

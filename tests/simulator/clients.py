@@ -4,6 +4,7 @@ Each is a generator that yields how long it sleeps (µs) or a ``Line`` on which 
 it is resumed with None, or with the replies, or with None when the connection broke.
 """
 
+from collections import deque
 from collections.abc import Generator
 from random import Random
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ class Line:
 
     Attributes:
         session: None when it is gone.
+        pushed: the ids of jobs that were pushed and not worked on. stopped: no more will be.
     """
 
     def __init__(self, actor: "Actor", machine: "Machine") -> None:
@@ -39,8 +41,12 @@ class Line:
         self._wanted = 0
         self._got: list[object] = []
         self.asked: list[list[bytes]] = []
+        self.pushed: deque[bytes] = deque()
+        self.stopped = False
         self.machine = machine
         self.session: Session | None = machine.connect(self._replied, self._closed)
+        if self.session is not None:
+            self.session.pushed = self._pushed
 
     def ask(self, *requests: list[bytes]) -> "Line":
         """Send, unless the connection is gone; to be yielded."""
@@ -68,6 +74,13 @@ class Line:
                 self._actor.world.oracle.received(entry[1])
         if len(self._got) == self._wanted:
             self._actor.resume(self._got)
+
+    def _pushed(self, message: list[bytes]) -> None:
+        if message[0] == b"job":
+            self._actor.world.oracle.received(message[2])
+            self.pushed.append(message[2])
+        else:
+            self.stopped = True
 
     def _closed(self) -> None:
         self.session = None
@@ -226,14 +239,17 @@ def consumer(actor: Actor) -> Program:
                 yield rng.randrange(50 * MS)
             else:
                 for entry in entries:
-                    yield from _work(actor, line, entry[1], len(entries) == 1)
+                    yield from work_on(actor, line, entry[1], len(entries) == 1)
             if world.stopping or line.session is None:
                 break
         line.close()
         yield 10 * MS
 
 
-def _work(actor: Actor, line: Line, id: bytes, alone: bool) -> Generator[int | Line, Replies, None]:
+def work_on(
+    actor: Actor, line: Line, id: bytes, alone: bool
+) -> Generator[int | Line, Replies, None]:
+    """Work on the job, and end it in one of all ways; ``alone``: it came alone."""
     rng = actor.rng
     if actor.world.plan.careful:
         retry = actor.world.oracle.by_id[id].retry

@@ -16,6 +16,7 @@ from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
 from tests.simulator.plan import CALM, DEAD
 from tests.simulator.promises import Promises
+from tests.simulator.pushes import check_consumers
 from tests.simulator.records import JobRecord, token_of
 from tests.simulator.trace import packet_text
 from tests.support.node_bench import counted_extras
@@ -157,10 +158,7 @@ class Oracle:
                 if self.world.plan.attempts:
                     self.promises.in_order(reply)
                 for entry in reply:
-                    if entry[0] == DEAD:
-                        self._sent_letter(machine, entry)
-                    else:
-                        self._sent(machine, entry)
+                    self.sent(machine, entry)
         elif name == b"ACKJOB":
             for id in request[1:]:
                 known = self.by_id.get(id)
@@ -270,6 +268,8 @@ class Oracle:
     def turn_over(self, machine: "Machine") -> None:
         """All replies of a turn have left: were there enough copies for what was confirmed?"""
         self._check_limits()
+        if self.world.plan.attempts:
+            check_consumers(self.world, machine)
         confirmed, self._new = self._new, []
         for record in confirmed:
             wanted = 1 if record.is_async else record.repl
@@ -302,8 +302,14 @@ class Oracle:
             if count > plan.active:
                 self.problem(f"{count} jobs of {name.decode()} in hand, not {plan.active}")
 
+    def sent(self, machine: "Machine", entry: list[bytes]) -> None:
+        """A job, or a dead letter, is delivered."""
+        if entry[0] == DEAD:
+            self._sent_letter(machine, entry)
+        else:
+            self._sent(machine, entry)
+
     def _sent(self, machine: "Machine", entry: list[bytes]) -> None:
-        """A job is delivered."""
         now = self.world.loop.now
         queue, id, body = entry[:3]
         record = self._owner(self._record_of(body, queue, id), id)

@@ -25,6 +25,7 @@ class Session:
         asked: requests that were served and not answered.
         replied: called with a request and its reply when that is at the client.
         closed: called when the connection broke.
+        pushed: called with a push message when that is at the client.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Session:
         self.asked: deque[list[bytes]] = deque()
         self.replied = replied
         self.closed = closed
+        self.pushed: Callable[[list[bytes]], None] = _not_heard
         self.open = True
         self._group: list[list[bytes]] | None = None  # since MULTI
         self._reader = hiredis.Reader()
@@ -79,6 +81,13 @@ class Session:
         at = world.loop.now + world.rng.randrange(CLIENT_DELAY)
         at = self._answered = max(at, self._answered + 1)
         while (reply := self._reader.gets()) is not False:
+            if isinstance(reply, hiredis.PushNotification):
+                if world.trace.on:
+                    world.trace.add(f"{machine.index} pushes to c{client.id} {reply!r}")
+                if reply[0] == b"job":
+                    world.oracle.sent(machine, reply[1:])
+                world.loop.at(at, partial(self._push_arrived, reply))
+                continue
             request = self.asked.popleft()
             if world.trace.on:
                 name = request[0].decode()
@@ -105,7 +114,15 @@ class Session:
         if self.open:
             self.replied(request, reply)
 
+    def _push_arrived(self, message: list[bytes]) -> None:
+        if self.open:
+            self.pushed(message)
+
     def close(self) -> None:
         """The client hangs up; replies on their way are not seen by anyone."""
         self.open = False
         self.machine.hung_up(self)
+
+
+def _not_heard(message: list[bytes]) -> None:
+    """The client does not expect any."""

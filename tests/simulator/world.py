@@ -21,6 +21,7 @@ from tests.simulator.faults import Faults
 from tests.simulator.machine import Machine
 from tests.simulator.oracle import Oracle, Problem
 from tests.simulator.plan import CALM, LIVENESS, QUEUES, Plan
+from tests.simulator.pushes import pushed_worker
 from tests.simulator.ticks import check_ticks
 from tests.simulator.trace import Trace
 
@@ -211,7 +212,7 @@ class World:
             self.clients.append(actor)
             actor.start(consumer(actor))
         if plan.attempts:
-            programs = (repeater, repeater, waiter, meddler)
+            programs = (repeater, repeater, waiter, meddler, pushed_worker)
             for number, program in enumerate(programs):
                 actor = Actor(self, f"{program.__name__} {number}")
                 self.clients.append(actor)

@@ -334,7 +334,9 @@ class Limits:
         if self.by_name.get(limit.name) is not limit:
             return  # all was forgotten meanwhile
         now = self._machine.now
-        for sender, fields in question.answers.items():
+        # Each answer counts once: its sender may say something newer while others are waited for.
+        while question.answers:
+            sender, fields = question.answers.popitem()
             self._learn(limit, sender, fields)
             if not limit.joined:
                 limit.full = max(limit.full, float(now + number_of(fields, _DEBT)))

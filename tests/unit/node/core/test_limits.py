@@ -1,6 +1,7 @@
 """Limits of queues: RATE, BURST and ACTIVE, on one node and shared among several."""
 
 import random
+from collections import deque
 
 import pytest
 
@@ -283,6 +284,33 @@ def test_who_comes_late_gets_its_share_when_the_others_are_done() -> None:
         assert sum(in_hand(bench) for bench in mesh.nodes) <= 6
     mesh.advance(2)
     assert [in_hand(bench) for bench in mesh.nodes] == [2, 2, 2]
+
+
+def test_an_answer_does_not_undo_what_its_sender_said_after_it() -> None:
+    mesh = mesh_with(5, active=2)
+    mesh[0].block()
+    mesh[0].block()
+    late = [move for move in mesh.moving if move[1] == 2]
+    mesh.moving = deque(move for move in mesh.moving if move[1] != 2)
+    mesh.settle()  # 1 wants none
+    mesh[1].block()
+    mesh.settle()  # 1 wants some
+    mesh.moving.extend(late)
+    mesh.settle()  # 2 answers at last
+    assert [in_hand(bench) for bench in mesh.nodes] == [1, 1, 0]
+
+
+def test_a_rate_waits_once_for_what_another_node_delivered() -> None:
+    mesh = mesh_with(3, rate=(1, 10))  # type: ignore[arg-type]
+    mesh[1].block()
+    mesh.settle()
+    mesh.advance(5)
+    client = mesh[0].block()
+    mesh.lose = lambda source, target, packet: source == 2  # so the question takes its time
+    mesh.advance(4.9)
+    assert client.blocked
+    mesh.advance(0.2)
+    mesh[0].got(client)
 
 
 def test_a_share_that_is_not_used_any_more_goes_to_the_others() -> None:

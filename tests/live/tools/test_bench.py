@@ -98,6 +98,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
 @pytest.mark.parametrize(
     ("run", "rows"),
     [
+        ("push", ["GETJOB, ACKJOB", "CONSUME CREDIT 1,", "CONSUME CREDIT 100,"]),
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
         ("trailers", ["plain |", "`HEADERS 2", "`UNIQUE key", "delivered once, in a queue"]),
         (

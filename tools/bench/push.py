@@ -1,0 +1,186 @@
+"""What it costs to have jobs pushed, beside asking for each.
+
+One worker with one connection either asks for each job with GETJOB and ends it with ACKJOB, waiting
+for each reply, or it consumes the queue (CONSUME) and ends each job as it comes. The jobs are there
+before it begins. Ratios are those of measurements next to each other in time; shown is the median
+of the rounds, and the range.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+import hiredis
+
+from tools.bench import load
+from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
+from tools.bench.dialects import encode
+from tools.bench.load import LoadError
+from tools.bench.scripts import SERIAL_DIGITS, bodies
+from tools.bench.servers import DISQUE_COMMAND, Server, disque_server
+
+PAGE = "performance.md"
+SECTION = "push"
+PORTION = 1_000  # jobs added at a time
+QUEUE = b"bench"
+ASKED = "GETJOB, ACKJOB"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured and how much of it."""
+
+    rounds: int = option(5, "how often everything is measured", quick=1)
+    jobs: int = option(30_000, "a measurement", quick=500)
+    credits: tuple[int, ...] = option((1, 10, 100), "unacknowledged jobs that a worker may have")
+    size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
+    server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measurement: ``rate`` in jobs a second, ``cpu`` in us of the node for a job."""
+
+    way: str
+    rate: float
+    cpu: float
+
+
+class Worker:
+    """A connection that does jobs.
+
+    Args:
+        sock: a blocking connection to a node.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reader = hiredis.Reader()
+
+    def ask(self, *command: bytes) -> object:
+        """The reply to a command; nothing may be pushed meanwhile."""
+        self._sock.sendall(encode(*command))
+        return self._next()
+
+    def _next(self) -> object:
+        while (reply := self._reader.gets()) is False:
+            self._receive()
+        if isinstance(reply, hiredis.ReplyError):
+            raise LoadError(f"the node answered: {reply}")
+        return reply
+
+    def _receive(self) -> None:
+        data = self._sock.recv(load.RECEIVE_BYTES)
+        if not data:
+            raise LoadError("the server closed the connection")
+        self._reader.feed(data)
+
+    def adds(self, jobs: int, size: int) -> None:
+        """Adds so many jobs."""
+        new = islice(bodies(size), jobs)
+        while portion := list(islice(new, PORTION)):
+            adds = [encode(b"ADDJOB", QUEUE, body, b"0") for body in portion]
+            self._sock.sendall(b"".join(adds))
+            for _ in portion:
+                self._next()
+
+    def asks(self, jobs: int) -> None:
+        """Takes and ends so many jobs one by one."""
+        for _ in range(jobs):
+            reply = self.ask(b"GETJOB", b"FROM", QUEUE)
+            if not isinstance(reply, list) or self.ask(b"ACKJOB", reply[0][1]) != 1:
+                raise LoadError(f"a job was answered with {reply!r}")
+
+    def consumes(self, jobs: int, credit: int) -> None:
+        """Ends so many jobs as they are pushed."""
+        self._sock.sendall(encode(b"CONSUME", QUEUE, b"CREDIT", b"%d" % credit))
+        acked = -1  # the first reply is that of CONSUME
+        while acked < jobs:
+            self._receive()
+            acks: list[bytes] = []
+            while (reply := self._reader.gets()) is not False:
+                if isinstance(reply, hiredis.PushNotification):
+                    acks.append(encode(b"ACKJOB", reply[2]))
+                elif isinstance(reply, hiredis.ReplyError):
+                    raise LoadError(f"the node answered: {reply}")
+                else:
+                    acked += 1
+            if acks:
+                self._sock.sendall(b"".join(acks))
+        if self.ask(b"CONSUME", b"STOP") != 0:
+            raise LoadError("not all jobs were ended")
+
+
+def run(plan: Plan) -> Findings:
+    """Measures all ways in turn."""
+    samples: list[Sample] = []
+    with disque_server(command=plan.server) as server, server.blamed():
+        for number in range(plan.rounds):
+            say(f"round {number + 1}")
+            samples += _round(plan, server)
+    return Findings(report(samples), samples)
+
+
+def _round(plan: Plan, server: Server) -> Iterator[Sample]:
+    """One measurement of each way."""
+    with _worker(server) as worker:
+        yield _measure(plan, server, ASKED, lambda: worker.asks(plan.jobs))
+        for credit in plan.credits:
+
+            def consume(credit: int = credit) -> None:
+                worker.consumes(plan.jobs, credit)
+
+            yield _measure(plan, server, pushed(credit), consume)
+
+
+@contextmanager
+def _worker(server: Server) -> Iterator[Worker]:
+    with load.dial(server.port) as sock:
+        worker = Worker(sock)
+        worker.ask(b"HELLO", b"3")
+        yield worker
+
+
+def _measure(plan: Plan, server: Server, way: str, work: Callable[[], None]) -> Sample:
+    with _worker(server) as producer:
+        producer.adds(plan.jobs, plan.size)
+    cpu, start = server.cpu_seconds(), time.perf_counter()
+    work()
+    seconds = time.perf_counter() - start
+    return Sample(way, plan.jobs / seconds, 1e6 * (server.cpu_seconds() - cpu) / plan.jobs)
+
+
+def pushed(credit: int) -> str:
+    """The name of that way."""
+    return f"CONSUME CREDIT {credit}, ACKJOB"
+
+
+def report(samples: list[Sample]) -> str:
+    """The table."""
+    by_way = grouped(samples, lambda sample: sample.way)
+    asked = by_way[ASKED]
+    rows = [
+        [
+            way,
+            middle(some, lambda sample: sample.rate),
+            *ratio(some, asked, lambda sample: sample.rate),
+            middle(some, lambda sample: sample.cpu, 1),
+            *ratio(some, asked, lambda sample: sample.cpu),
+        ]
+        for way, some in by_way.items()
+    ]
+    titles = [
+        "one connection",
+        "jobs/s",
+        "ratio",
+        "(range)",
+        "node CPU us a job",
+        "ratio",
+        "(range)",
+    ]
+    return table(titles, rows)

@@ -2,7 +2,7 @@
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core import key_messages as words
-from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, QUEUED, WAIT_REPL
+from disque_trio.node.core.job import ACKED, FLAG_DELIVERED, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.key_messages import KeyMessage, Vote, read_message
 from disque_trio.node.core.questions import CLAIM, Questions
 from disque_trio.node.core.store import JobStore
@@ -114,11 +114,10 @@ class Votes:
         uniques = self._uniques
         entry = uniques.find(message.queue, message.key)
         job = store.jobs.get(message.id)
-        relied = entry is not None and entry.id == message.id and entry.state > PENDING
         if job is None:
             uniques.refuse(message.id)
         elif (
-            not relied
+            not self._is_relied_on(job, entry)
             and job.state != ACKED
             and job.state != QUEUED
             and not job.flags & FLAG_DELIVERED
@@ -128,6 +127,15 @@ class Votes:
                 store.notes.note(schema.DELETED, job, schema.BY_PEER)
             store.let_go(job)  # who has the key is not decided by this
         return self._vote(entry, message.id)
+
+    def _is_relied_on(self, job: Job, entry: Entry | None) -> bool:
+        """Whether somebody may have been told that ``job`` was added; its key has ``entry``."""
+        if entry is not None and entry.id == job.id:
+            return entry.state > PENDING
+        # When the time of a key is over nobody knows whether it was.
+        trailer = self._store.trailers.of(job)
+        until = 0 if trailer is None else trailer.key_until
+        return until > 0 and (entry is None or until <= self._machine.now)
 
     def hear(self, message: KeyMessage) -> None:
         """Handle a message to which no answer is wanted."""

@@ -325,12 +325,12 @@ def test_beside_a_c_node_the_option_is_refused() -> None:
     assert mesh[0].error("ADDJOB", "q", "a", 0, "UNIQUE", "k").startswith("NOEXT ")
 
 
-def killed_with_one_copy_made(size: int, copies: int) -> tuple[Mesh, bytes]:
+def killed_with_one_copy_made(size: int, copies: int, *options: str) -> tuple[Mesh, bytes]:
     """A mesh without node 0, which was killed during an ADDJOB when one node had a copy of its
     job; and the job's id."""
     mesh = Mesh(size)
     bench = mesh[0]
-    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", copies)
+    bench.send(bench.me, "ADDJOB", "q", "a", 0, "UNIQUE", "k", "REPLICATE", copies, *options)
     while not any(other.node.store.jobs.count for other in mesh.nodes[1:]):
         mesh._commit()
         source, target, packet = mesh.moving.popleft()
@@ -348,6 +348,19 @@ def test_another_node_ends_what_a_killed_one_began() -> None:
     mesh.rejoin(0)
     mesh.advance(1)
     assert mesh[0].replies(mesh[0].me) == [id]
+
+
+@pytest.mark.parametrize("options", [(), ("FOR", "10")])
+def test_its_node_does_not_take_it_back_then(options: tuple[str, ...]) -> None:
+    """Nor when the time of its key is over, and what was known of that is forgotten."""
+    mesh, id = killed_with_one_copy_made(3, 2, *options)
+    assert mesh.add(1, "UNIQUE", "k", "REPLICATE", 2, *options) == id
+    holders = mesh.holders(id)[1:]
+    mesh.advance(11)
+    mesh.rejoin(0)
+    mesh[0].node.forget_client(mesh[0].me)
+    mesh.settle()
+    assert mesh.holders(id) == holders != []
 
 
 def test_a_job_with_too_few_copies_is_no_answer_for_who_wants_more() -> None:

@@ -3,17 +3,17 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
 
 import structlog
 
 from disque_trio.client.commands import Commands
-from disque_trio.client.fetch import fetch, take
+from disque_trio.client.fetch import fetch
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.nodes import Directory, parse_address
 from disque_trio.client.replies import ids
 from disque_trio.client.requests import KEPT, Headers, addjob, new_key
 from disque_trio.client.router import Router
+from disque_trio.client.supply import Supply
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector
 from disque_trio.respclient.consumer import run_handlers
@@ -264,10 +264,8 @@ class Client(Commands):
     def jobs(self, *queues: Name, withheaders: bool = False) -> Jobs:
         """The worker loop over the jobs of the queues, with their headers if wanted: see
         ``Jobs``."""
-        if not queues:
-            raise ValueError("at least one queue is needed")
-        fetch = partial(take, self._router, self._in_flight, queues, withheaders)
-        return Jobs(self._in_flight, fetch)
+        supply = Supply(self._router, self._in_flight, queues, withheaders)
+        return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
     async def work(
         self,
@@ -286,8 +284,12 @@ class Client(Commands):
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
         """
-        loops = [self.jobs(*queues, withheaders=withheaders) for _ in range(concurrency)]
-        failure = await run_handlers(loops, handler, _failed)
+        supply = Supply(self._router, self._in_flight, queues, withheaders)
+        loops = [Jobs(self._in_flight, supply.take) for _ in range(concurrency)]
+        try:
+            failure = await run_handlers(loops, handler, _failed)
+        finally:
+            supply.pause()
         if failure is not None:
             raise failure
 

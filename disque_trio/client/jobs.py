@@ -6,6 +6,7 @@ delivered again by WORKING in the background) and the loop over these, ``Jobs``.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from disque_trio.client import requests
 from disque_trio.client.router import Router
@@ -18,6 +19,7 @@ from disque_trio.respclient.errors import (
     ConnectionLost,
     DisqueError,
     JobCancelledError,
+    LeavingError,
     NoJobError,
     TooLateError,
 )
@@ -79,6 +81,16 @@ class Job:
         return dict(reversed(self.header_pairs))
 
 
+class Origin(Protocol):
+    """The connection that a job was pushed on."""
+
+    async def settle(self, job: "HeldJob", command: list[Argument]) -> object:
+        """Send the command that ends its delivery, and return the reply."""
+
+    def released(self) -> None:
+        """Somebody else takes care of one of its jobs."""
+
+
 class HeldJob(Delivery):
     """A job that this client works on.
 
@@ -86,6 +98,12 @@ class HeldJob(Delivery):
     background at half of its retry time, so that the node does not deliver it to somebody else. It
     is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over), NOJOB, ACKED or
     CANCELLED.
+
+    Args:
+        router, session: where its commands go, to the session first.
+        job: as delivered.
+        on_settled: called with it when it is settled.
+        origin: where it was pushed; None: it was fetched.
     """
 
     def __init__(
@@ -94,11 +112,13 @@ class HeldJob(Delivery):
         session: Session,
         job: Job,
         on_settled: Callable[["HeldJob"], object],
+        origin: Origin | None = None,
     ) -> None:
         super().__init__(job, HEARTBEAT_GRACE, on_settled)
         self._router = router
         self._session = session
         self._job = job
+        self._origin = origin
 
     @property
     def nacks(self) -> int:
@@ -137,7 +157,7 @@ class HeldJob(Delivery):
         Raises:
             ConnectionLost: no node took the acknowledgement within ``retry_for``.
         """
-        await self._settle(lambda: self._control(requests.ackjob([self.id], result)))
+        await self._settle(lambda: self._send(requests.ackjob([self.id], result)))
 
     async def fastack(self) -> None:
         """Acknowledge it with FASTACK: cheaper in a cluster, with less guarantee.
@@ -145,7 +165,7 @@ class HeldJob(Delivery):
         Raises:
             ConnectionLost: as for ``ack``.
         """
-        await self._settle(lambda: self._control(["FASTACK", self.id]))
+        await self._settle(lambda: self._send(["FASTACK", self.id]))
 
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None:
         """Give it back, and count that (NACK). Does nothing if it is settled.
@@ -158,7 +178,7 @@ class HeldJob(Delivery):
             ConnectionLost: as for ``ack``.
         """
         command = requests.nack([self.id], delay, reason)
-        await self._settle(lambda: self._control(command), back=True)
+        await self._settle(lambda: self._send(command), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
         """Refuse it for good: it goes to the dead letters of its queue. Does nothing if it is
@@ -170,7 +190,14 @@ class HeldJob(Delivery):
             ConnectionLost: as for ``ack``.
         """
         command = requests.dead([self.id], reason)
-        await self._settle(lambda: self._control(command), back=True)
+        await self._settle(lambda: self._send(command), back=True)
+
+    def release(self) -> None:
+        """Send nothing more for it. The caller takes care of it by its id, or the server delivers
+        it again when its time is over."""
+        if self._origin is not None and not self.settled:
+            self._origin.released()
+        super().release()
 
     async def finish(self) -> None:
         """Settle it as its loop was left: ACKJOB if the body had ended normally, else NACK."""
@@ -188,6 +215,15 @@ class HeldJob(Delivery):
             return None
         # With a retry time of 0 it is never delivered again.
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
+
+    async def _send(self, command: list[Argument]) -> object:
+        """Send the command that ends its delivery."""
+        if self._origin is not None:
+            try:
+                return await self._origin.settle(self, command)
+            except (ConnectionLost, LeavingError):
+                pass  # what was fetched goes another way
+        return await self._control(command)
 
     async def _control(self, command: list[Argument]) -> object:
         return await self._router.run_one("control", command, repeat=True, pinned=self._session)

@@ -132,10 +132,11 @@ def bindings(reply: Reply) -> list[tuple[str, str]]:
 
 def jobs(reply: Reply) -> list[Job]:
     """GETJOB's or QPEEK's array of jobs; a null is none."""
-    return [] if reply is None else [_job(entry) for entry in elements(reply)]
+    return [] if reply is None else [job(entry) for entry in elements(reply)]
 
 
-def _job(entry: Reply) -> Job:
+def job(entry: Reply) -> Job:
+    """One of these."""
     fields = elements(entry)
     if len(fields) < 3 or not isinstance(fields[2], bytes):
         unexpected(entry)

@@ -6,18 +6,24 @@ Owns three kinds of them, all opened when first needed:
 - the ``adds`` connection, shared by ADDJOB, which may wait for its replicas and must not hold up
   the WORKING and ACKJOB of the control connection meanwhile;
 - connections that are lent for one blocking GETJOB at a time.
+
+Opens those on which jobs are pushed, too, which belong to their ``Feed``.
 """
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import trio
 
 from disque_trio.client.nodes import Hello
+from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Connector
-from disque_trio.respclient.errors import ConnectionLost, DisqueError
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError
 from disque_trio.respclient.pool import ConnectionPool
 
 Role: TypeAlias = Literal["control", "adds"]
+
+_NOT_KNOWN: Final = ("ERR", "NOPROTO")
+"""The codes of a node that does not know HELLO 3, or CONSUME."""
 
 
 class Session:
@@ -27,12 +33,14 @@ class Session:
     Attributes:
         node_id, address: of the node.
         blocking: the connections for GETJOB.
+        pushes: the node pushes jobs, as far as is known.
     """
 
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
         self.node_id = hello.node_id
         self.address = control.address
         self.blocking = ConnectionPool(self._open, lambda: self.current)
+        self.pushes = True
         self._connector = connector
         self._shared: dict[Role, Connection] = {"control": control}
         self._opening = trio.Lock()
@@ -63,6 +71,41 @@ class Session:
             if connection is None or connection.closed:
                 connection = self._shared[role] = await self._open()
             return connection
+
+    async def open_for_pushes(self) -> Connection | None:
+        """Open a connection that speaks RESP3. None if the node does not; ``pushes`` is unset then.
+
+        Raises:
+            ConnectionLost: it cannot be opened; the session is over then.
+        """
+        connection = await self._open()
+        speaks = False
+        try:
+            speaks = await self.asks(connection, "HELLO", 3)
+        finally:
+            if not speaks:
+                connection.close()
+        return connection if speaks else None
+
+    async def asks(self, connection: Connection, *command: Argument) -> bool:
+        """Send what a node that cannot push does not know; returns whether this one does, and
+        unsets ``pushes`` if not.
+
+        Raises:
+            ConnectionLost: the connection is lost, or there was no answer in time.
+            ReplyError: the node refuses it now.
+        """
+        try:
+            with trio.fail_after(self._connector.timeout):
+                await connection.execute(*command)
+        except trio.TooSlowError:
+            connection.close("timed out")
+            raise ConnectionLost(f"{self.address}: no answer to {command[0]!r}") from None
+        except ReplyError as error:
+            if error.code not in _NOT_KNOWN:
+                raise
+            self.pushes = False
+        return self.pushes
 
     def job_taken(self) -> None:
         """A job of this node is in flight: its WORKING and ACKJOB belong here."""

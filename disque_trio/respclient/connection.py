@@ -52,10 +52,11 @@ class Connection:
 
     Args:
         error: makes the exception for the text of an error reply.
-        on_push: called with each push message of RESP3, by a task of ``run``. Without it such a
-            message ends the connection, as does any reply that nobody asked for.
+        on_push: see there.
 
     Attributes:
+        on_push: called with each push message of RESP3, by a task of ``run``. Without it such a
+            message ends the connection, as does any reply that nobody asked for.
         ended: set when the connection is of no more use.
     """
 
@@ -69,7 +70,7 @@ class Connection:
         self.address = address
         self.ended = trio.Event()
         self._stream = stream
-        self._on_push = on_push
+        self.on_push = on_push
         self._reader = hiredis.Reader(
             protocolError=ProtocolError, replyError=error, notEnoughData=_NOT_YET
         )
@@ -207,11 +208,11 @@ class Connection:
             while data := await self._stream.receive_some(_RECEIVE_BYTES):
                 self._reader.feed(bytes(data))
                 while (reply := self._reader.gets()) is not _NOT_YET:
-                    if self._on_push is not None and isinstance(reply, hiredis.PushNotification):
-                        self._on_push(reply)
+                    if self.on_push is not None and isinstance(reply, hiredis.PushNotification):
+                        self.on_push(reply)
                     elif self._awaiting:
                         self._deliver(reply)
-                    elif self._on_push is None:
+                    elif self.on_push is None:
                         reason = f"a reply that nobody asked for: {reply}"
                         return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

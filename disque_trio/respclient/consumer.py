@@ -17,14 +17,21 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         take: waits for the next delivery. Between its arrival and the return there must be no
             checkpoint.
         ack: whether asking for the next delivery acknowledges the one before.
+        leave: called when nothing more is wanted of ``take``, for now at least.
     """
 
     def __init__(
-        self, in_flight: InFlight, take: Callable[[], Awaitable[D]], *, ack: bool = True
+        self,
+        in_flight: InFlight,
+        take: Callable[[], Awaitable[D]],
+        *,
+        ack: bool = True,
+        leave: Callable[[], object] | None = None,
     ) -> None:
         self._in_flight = in_flight
         self._take = take
         self._ack = ack
+        self._leave = leave
         self._given: list[D] = []
         self._stopped = False
         self._waiting: trio.CancelScope | None = None
@@ -65,6 +72,8 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         self._stopped = True
         if self._waiting is not None:
             self._waiting.cancel()
+        if self._leave is not None:
+            self._leave()
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
@@ -72,6 +81,8 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
 
         Errors are not raised: the server delivers it again when its time is over.
         """
+        if self._leave is not None:
+            self._leave()
         given, self._given = self._given, []
         left = [delivery for delivery in given if not delivery.settled]
         if left:
@@ -80,8 +91,8 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
     def __del__(self) -> None:
         # An abandoned loop must not keep its deliveries from everybody else for ever.
         left = [delivery for delivery in self._given if not delivery.settled]
-        if left:
-            self._in_flight.abandon(left)
+        if left or self._leave is not None:
+            self._in_flight.abandon(left, self._leave)
 
 
 async def run_handlers(

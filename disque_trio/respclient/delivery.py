@@ -29,6 +29,20 @@ class Message(Protocol):
     def body(self) -> bytes: ...
 
 
+class Source(Protocol):
+    """Where deliveries come from, if there is something to be done before it can be closed."""
+
+    async def run(self) -> None:
+        """Serve it, until it was retired and its deliveries are settled."""
+
+    def retire(self) -> None:
+        """Take nothing more from it."""
+
+    @property
+    def ended(self) -> trio.Event:
+        """Set when ``run`` is over."""
+
+
 class Delivery(ABC):
     """A message that this client works on, until it is settled.
 
@@ -48,6 +62,7 @@ class Delivery(ABC):
         self._grace = grace
         self._on_settled = on_settled
         self._heartbeats = trio.CancelScope()
+        self._pause: trio.CancelScope | None = None
         self._settling = trio.Lock()
         self._settled = False
         self._lost = False
@@ -87,6 +102,15 @@ class Delivery(ABC):
         The caller takes care of it by its id, or the server delivers it again when its time is
         over.
         """
+        self.end()
+
+    def hurry(self) -> None:
+        """Send the next heartbeat now, unless one is under way."""
+        if self._pause is not None:
+            self._pause.cancel()
+
+    def end(self) -> None:
+        """Send nothing more for it: it was settled, or could not be."""
         if not self._settled:
             self._settled = True
             self._heartbeats.cancel()
@@ -109,7 +133,8 @@ class Delivery(ABC):
         with self._heartbeats:
             pause: float | None = self._grace
             while pause is not None:
-                await trio.sleep(pause)
+                with trio.move_on_after(pause) as self._pause:
+                    await trio.sleep_forever()
                 pause = await self._heartbeat()
 
     async def _settle(self, send: Callable[[], Awaitable[object]], *, back: bool = False) -> None:
@@ -121,7 +146,7 @@ class Delivery(ABC):
                     # A heartbeat behind it would take it back.
                     self._heartbeats.cancel()
                 await send()
-                self.release()
+                self.end()
 
 
 D = TypeVar("D", bound=Delivery)
@@ -140,6 +165,7 @@ class InFlight:
         self._log = log
         self._token = trio.lowlevel.current_trio_token()  # for finalisers, which may run anywhere
         self._deliveries: set[Delivery] = set()
+        self._sources: set[Source] = set()
 
     def add(self, delivery: Delivery) -> None:
         """Keep a delivery until it is settled."""
@@ -149,6 +175,11 @@ class InFlight:
     def discard(self, delivery: Delivery) -> None:
         """Forget a delivery, which is settled."""
         self._deliveries.discard(delivery)
+
+    def serve(self, source: Source) -> None:
+        """Run a source of deliveries, in the background."""
+        self._sources.add(source)
+        self._nursery.start_soon(self._serve, source)
 
     async def finish(self, deliveries: Iterable[Delivery]) -> None:
         """Settle deliveries as their loops were left, shielded, within a short time; never raises.
@@ -161,12 +192,17 @@ class InFlight:
                 for delivery in deliveries:
                     nursery.start_soon(self._finish, delivery)
         for delivery in deliveries:
-            delivery.release()
+            delivery.end()
 
-    def abandon(self, deliveries: Iterable[Delivery]) -> None:
-        """Settle deliveries in the background. Safe to call from a finaliser, at any point."""
+    def abandon(
+        self, deliveries: Iterable[Delivery], leave: Callable[[], object] | None = None
+    ) -> None:
+        """Settle deliveries in the background, after ``leave``, which says that their loop is left.
+        Safe to call from a finaliser, at any point."""
 
         def start() -> None:
+            if leave is not None:
+                leave()
             left = [delivery for delivery in deliveries if delivery in self._deliveries]
             if left:
                 self._nursery.start_soon(self.finish, left)
@@ -177,9 +213,21 @@ class InFlight:
             pass
 
     async def close(self) -> None:
-        """Settle all."""
+        """Settle all, and close all sources."""
+        sources = list(self._sources)
+        for source in sources:
+            source.retire()
         if self._deliveries:
             await self.finish(self._deliveries)
+        with trio.move_on_after(_SETTLE_SECONDS, shield=True):
+            for source in sources:
+                await source.ended.wait()
+
+    async def _serve(self, source: Source) -> None:
+        try:
+            await source.run()
+        finally:
+            self._sources.discard(source)
 
     async def _finish(self, delivery: Delivery) -> None:
         try:

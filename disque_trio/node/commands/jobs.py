@@ -269,6 +269,7 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone "
             "the next delivery."
         )
+    node.consumers.keep(job)
     client.out.append(integer(node.requeue.work_on(job)))
 
 

@@ -233,6 +233,10 @@ class Consumers:
         elif not consumer.in_hand:
             self.by_client.pop(consumer.client, None)
 
+    def keep(self, job: Job) -> None:
+        """Somebody works on ``job``: it is not lost if the connection that it came on broke."""
+        self._lost.pop(job.id, None)
+
     def _open_for(self, consumer: Consumer) -> None:
         """``consumer`` may get more jobs."""
         if not consumer.waits:

@@ -213,6 +213,22 @@ def test_a_broken_connection_has_its_jobs_queued_again_at_once(bench: Bench) -> 
     assert bench.number(ids[0], b"additional-deliveries") == 1
 
 
+def test_a_worker_that_says_it_works_on_keeps_its_job(bench: Bench) -> None:
+    """Before the node came to queue it again, and after that."""
+    client = consumer(bench, "q", "CREDIT", 5)
+    ids = [bench.add("q", "b", "RETRY", 100) for _ in range(3)]
+    assert pushed(bench, client) == ids
+    bench.disconnect(client)
+    assert bench("WORKING", ids[0]) == 100
+    bench.advance(0.001)
+    assert bench("WORKING", ids[1]) == 100
+    assert bench.get_all() == [ids[2]]
+    bench.advance(99)
+    assert bench.get() is None
+    bench.advance(2)
+    assert {*bench.get_all()} == {*ids}
+
+
 def test_or_after_their_retry_time(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "retry")
     id = bench.add("q", "b", "RETRY", 100)

@@ -1,0 +1,96 @@
+"""The jobs of a worker: pushed by whichever node serves, or fetched where a node cannot push."""
+
+import trio
+
+from disque_trio.client.feed import Feed
+from disque_trio.client.fetch import take
+from disque_trio.client.jobs import HeldJob
+from disque_trio.client.router import Router
+from disque_trio.client.session import Session
+from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.errors import ConnectionLost, LeavingError
+from disque_trio.respclient.values import Name
+
+
+class Supply:
+    """The jobs of some queues, for any number of tasks. It begins when the first one takes a job.
+
+    Args:
+        router: finds the node.
+        in_flight: the jobs that are not settled.
+        queues: names; those that come first are preferred.
+        withheaders: the jobs come with their headers.
+
+    Raises:
+        ValueError: there are no queues.
+    """
+
+    def __init__(
+        self, router: Router, in_flight: InFlight, queues: tuple[Name, ...], withheaders: bool
+    ) -> None:
+        if not queues:
+            raise ValueError("at least one queue is needed")
+        self._router = router
+        self._in_flight = in_flight
+        self._queues = queues
+        self._withheaders = withheaders
+        self._feed: Feed | None = None
+        self._opening = trio.Lock()
+
+    async def take(self) -> HeldJob:
+        """Wait for a job and keep hold of it. Raises what ``Client.get`` raises.
+
+        There is no checkpoint between its arrival and the return.
+        """
+        job: HeldJob | None = None
+        # Jobs that are released take credit, so whoever releases them fetches the others.
+        if self._feed is None or not self._feed.let_go:
+            retry = self._router.retry()
+
+            async def attempt() -> HeldJob | None:
+                return await self._pushed(await self._router.session(retry))
+
+            job = await retry.run(
+                attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
+            )
+        if job is None:
+            job = await take(self._router, self._in_flight, self._queues, self._withheaders)
+        return job
+
+    def pause(self) -> None:
+        """Take no jobs until a task wants one; those in hand can be settled."""
+        if self._feed is not None:
+            self._feed.retire()
+
+    async def _pushed(self, session: Session) -> HeldJob | None:
+        """The next job that this node pushes; None if it cannot."""
+        try:
+            feed = self._feed
+            if feed is None or feed.over or feed.session is not session:
+                feed = await self._open(session)
+            return None if feed is None else await feed.take()
+        except LeavingError:
+            self._router.leave(session)
+            raise
+
+    async def _open(self, session: Session) -> Feed | None:
+        """A feed at this node; None if it cannot push."""
+        async with self._opening:
+            feed = self._feed
+            if feed is not None:
+                if feed.session is session and not feed.over:
+                    return feed
+                feed.retire()
+                if feed.let_go:
+                    return None
+            if not session.pushes:
+                return None
+            connection = await session.open_for_pushes()
+            if connection is None:
+                return None
+            feed = Feed(connection, self._router, session, self._in_flight, self._queues)
+            self._in_flight.serve(feed)
+            if not await feed.begin(self._withheaders):
+                return None
+            self._feed = feed
+            return feed

@@ -1,0 +1,230 @@
+"""The worker loops over push, against real nodes: who gets which job, and when."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from disque_trio.client import Client, HeldJob, connect
+from tests.support.harness import LiveNode
+from tests.support.live_cluster import live_cluster
+
+pytestmark = pytest.mark.trio
+
+HOLDER = """
+import sys, trio
+from disque_trio.client import connect
+
+async def main():
+    async with connect([sys.argv[1]]) as client:
+        async for job in client.jobs("q"):
+            print(job.id, flush=True)
+            await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+def at(node: LiveNode) -> list[str]:
+    return [f"{node.host}:{node.port}"]
+
+
+async def pushed(client: Client, *, consuming: int | None = None, in_hand: int) -> None:
+    """Wait until the node counts that many clients that consume, and jobs that they have."""
+    with trio.fail_after(15):
+        while True:
+            info = await client.info("clients") | await client.info("jobs")
+            clients = int(info["consuming_clients"])
+            if int(info["jobs_pushed_in_hand"]) == in_hand and consuming in (None, clients):
+                return
+            await trio.sleep(0.02)
+
+
+async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        id = await client.add("q", "b", retry=300)
+        command = [sys.executable, "-c", HOLDER, *at(shared_node)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+            assert worker.stdout is not None
+            assert (await trio.to_thread.run_sync(worker.stdout.readline)).strip() == id.encode()
+            worker.kill()
+            with trio.fail_after(15):
+                async for job in client.jobs("q"):
+                    assert (job.id, job.additional_deliveries, job.nacks) == (id, 1, 0)
+                    await job.ack()
+                    break
+        assert await client.show(id) is None
+
+
+async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveNode) -> None:
+    async with connect(at(shared_node)) as client:
+        await client.add_many("q", [b"%d" % n for n in range(20)])
+        most = trio.Semaphore(0)
+        go_on = trio.Event()
+        done: list[bytes] = []
+
+        async def handler(job: HeldJob) -> None:
+            most.release()
+            await go_on.wait()
+            done.append(job.body)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
+            with trio.fail_after(15):
+                for _ in range(3):
+                    await most.acquire()
+            await pushed(client, consuming=1, in_hand=3)
+            assert await client.qlen("q") == 17
+            go_on.set()
+            await pushed(client, consuming=1, in_hand=0)
+            nursery.cancel_scope.cancel()
+        assert sorted(done, key=int) == [b"%d" % n for n in range(20)]
+        await pushed(client, consuming=0, in_hand=0)
+
+
+@pytest.mark.parametrize("how", ["break", "stop", "cancel", "raise"])
+async def test_a_loop_that_is_left_takes_no_more(shared_node: LiveNode, how: str) -> None:
+    async with connect(at(shared_node)) as client:
+        ids = await client.add_many("q", ["b"] * 3, retry=300)
+
+        async def leave() -> None:
+            async with client.jobs("q") as jobs:
+                async for job in jobs:
+                    assert job.id == ids[0]
+                    if how == "stop":
+                        await jobs.stop()
+                    elif how == "cancel":
+                        scope.cancel()
+                        await trio.sleep_forever()
+                    elif how == "raise":
+                        raise KeyError
+                    else:
+                        break
+
+        with trio.CancelScope() as scope:
+            if how == "raise":
+                with pytest.raises(KeyError):
+                    await leave()
+            else:
+                await leave()
+        await pushed(client, consuming=0, in_hand=0)
+        assert await client.qlen("q") == (2 if how == "stop" else 3)
+        jobs = await client.get("q", count=3)
+        assert {job.id: job.nacks for job in jobs} == (
+            dict.fromkeys(ids[1:], 0) if how == "stop" else {ids[0]: 1, ids[1]: 0, ids[2]: 0}
+        )
+
+
+async def test_a_released_job_stays_with_whoever_has_it(shared_node: LiveNode) -> None:
+    async with connect(at(shared_node)) as other:
+        async with connect(at(shared_node)) as client:
+            ids = await other.add_many("q", ["b"] * 3, retry=300)
+            async for job in client.jobs("q"):
+                job.release()
+                if job.id == ids[-1]:
+                    break
+        await pushed(other, consuming=0, in_hand=0)
+        assert await other.qlen("q") == 0
+        assert await other.ack(*ids) == 3
+
+
+async def test_no_job_is_lost_or_given_twice_when_loops_are_cancelled_all_the_time(
+    shared_node: LiveNode,
+) -> None:
+    total = 300
+    got: list[str] = []
+    async with connect(at(shared_node)) as client:
+
+        async def impatient() -> None:
+            async with client.jobs("q") as jobs:
+                job: HeldJob | None = None
+                while len({*got}) < total:
+                    with trio.move_on_after(random.uniform(0, 0.01)):
+                        job = await anext(jobs)
+                        assert job.nacks == 0
+                        got.append(job.id)
+                        if random.random() < 0.3:
+                            await job.ack()
+                if job is not None:
+                    await job.ack()
+
+        async def produce() -> None:
+            for _ in range(total):
+                await client.add("q", "b", retry=3600)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(produce)
+                for _ in range(4):
+                    nursery.start_soon(impatient)
+        assert len(got) == len({*got}) == total
+        await pushed(client, consuming=0, in_hand=0)
+
+
+async def test_a_job_in_hand_is_kept_when_its_connection_breaks(shared_node: LiveNode) -> None:
+    async with connect(at(shared_node)) as client:
+        id, other = await client.add_many("q", ["b"] * 2, retry=300)
+        async with client.jobs("q") as jobs:
+            job = await anext(jobs)
+            for line in str(await client.execute("CLIENT", "LIST")).split("\\n"):
+                if "cmd=consume" in line:
+                    number = line.split("id=")[1].split()[0]
+                    assert await client.execute("CLIENT", "KILL", "ID", number) == 1
+            await pushed(client, consuming=0, in_hand=0)
+            with trio.fail_after(15):
+                while (shown := await client.show(id)) and shown["state"] != "active":
+                    await trio.sleep(0.02)
+            assert not job.lost
+            assert (await anext(jobs)).id == other
+            assert await client.show(id) is None
+
+
+async def test_loops_that_wait_go_on_at_another_node_when_theirs_leaves(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 2) as cluster:
+        async with connect([f"{n.host}:{n.port}" for n in cluster]) as client:
+            got: list[bytes] = []
+
+            async def handler(job: HeldJob) -> None:
+                got.append(job.body)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
+                await pushed(client, consuming=1, in_hand=0)
+                used = client.address
+                [leaver] = [n for n in cluster if f"{n.host}:{n.port}" == used]
+                [stays] = [n for n in cluster if n is not leaver]
+                await trio.to_thread.run_sync(leaver.ask, "CLUSTER", "LEAVING", "yes")
+                async with connect(at(stays)) as producer:
+                    await producer.add_many("q", [b"%d" % n for n in range(10)], replicate=1)
+                    await pushed(producer, consuming=1, in_hand=0)
+                    with trio.fail_after(15):
+                        while len(got) < 10:
+                            await trio.sleep(0.02)
+                nursery.cancel_scope.cancel()
+            assert client.address != used
+
+
+async def test_a_loop_outlives_the_death_of_its_node(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 3) as cluster:
+        async with connect([f"{n.host}:{n.port}" for n in cluster]) as client:
+            [used] = [n for n in cluster if f"{n.host}:{n.port}" == client.address]
+            got: set[bytes] = set()
+
+            async def work() -> None:
+                async for job in client.jobs("q"):
+                    got.add(job.body)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(work)
+                await pushed(client, consuming=1, in_hand=0)
+                await trio.to_thread.run_sync(used.kill)
+                with trio.fail_after(30):
+                    await client.add("q", "b", replicate=2, unique=True)
+                    while not got:
+                        await trio.sleep(0.02)
+                nursery.cancel_scope.cancel()

@@ -1,0 +1,279 @@
+"""The worker loop over push, against a scripted node: what credit it asks for, and what becomes of
+jobs that come although nobody waits."""
+
+import gc
+
+import pytest
+import trio
+import trio.testing
+
+from disque_trio.client import ConnectionLost, HeldJob, LeavingError, connect
+from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, fake_nodes, job
+
+pytestmark = pytest.mark.trio
+
+
+def push(number: int) -> bytes:
+    """The push message with that job."""
+    return job(number).replace(b"*1\r\n*7\r\n", b">8\r\n$3\r\njob\r\n")
+
+
+def pushing(node: FakeNode, *first: int) -> None:
+    """Let the node know CONSUME, and push these jobs with the answer."""
+    node.answers |= {
+        "CONSUME": _consume(b"".join(map(push, first))),
+        "CREDIT": b"+OK\r\n",
+        "WORKING": b":300\r\n",
+        "ACKJOB": b":1\r\n",
+        "NACK": b":1\r\n",
+        "ENQUEUE": b":1\r\n",
+        "GETJOB": FakeNode.HANG,
+    }
+
+
+def _consume(pushed: bytes) -> object:
+    return lambda command: b":0\r\n" if command[1] == b"STOP" else b"+OK\r\n" + pushed
+
+
+def seen(node: FakeNode, *without: str) -> list[str]:
+    """Commands but WORKING, with the number of their job or what else they are about."""
+    words = []
+    for command in node.seen:
+        name = command[0].decode()
+        if name in ("HELLO", "WORKING", *without):
+            continue
+        about = command[1].decode()
+        words.append(f"{name} {int(about[11:35]) if about.startswith('D-') else about}")
+    return words
+
+
+async def test_a_job_costs_one_command_and_the_next_comes_with_its_answer() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["ACKJOB"] = [b":1\r\n" + push(n) for n in (1, 2, 3)]
+        async with client.jobs("q", "r", withheaders=True) as jobs:
+            ids = [(await anext(jobs)).id for _ in range(4)]
+        assert ids == [JOB_ID.format(n) for n in range(4)]
+        [consume] = [c for c in node.seen if c[0] == b"CONSUME" and c[1] != b"STOP"]
+        assert consume[1:] == [b"q", b"r", b"CREDIT", b"1", b"WITHCOUNTERS", b"WITHHEADERS"]
+        assert seen(node)[:4] == ["CONSUME q", "ACKJOB 0", "ACKJOB 1", "ACKJOB 2"]
+        assert sorted(seen(node)[4:]) == ["CONSUME STOP", "NACK 3"]
+
+
+async def test_a_job_that_comes_before_the_task_is_there_is_its_job() -> None:
+    """The answer and the job are read in one go, before the task that waits can run."""
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["ACKJOB"] = [b":1\r\n" + push(1), b":1\r\n"]
+        async with client.jobs("q") as jobs:
+            await anext(jobs)
+            assert (await anext(jobs)).id == JOB_ID.format(1)
+        assert "ENQUEUE 1" not in seen(node)
+
+
+async def test_a_job_that_is_settled_by_hand_gives_its_credit_up_before() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            await held.ack()
+            assert seen(node) == ["CONSUME q", "CREDIT 0", "ACKJOB 0"]
+            node.answers["CREDIT"] = b"+OK\r\n" + push(1)
+            assert (await anext(jobs)).id == JOB_ID.format(1)
+            assert seen(node)[3:] == ["CREDIT 1"]
+
+
+async def test_a_task_that_is_cancelled_gives_its_credit_up_and_a_late_job_is_put_back() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node)
+        node.answers["CREDIT"] = push(5) + b"+OK\r\n"
+        jobs = client.jobs("q")
+        with trio.move_on_after(0.05):
+            await anext(jobs)
+        await node.wait_for(lambda: "ENQUEUE 5" in seen(node))
+        assert seen(node) == ["CONSUME q", "CREDIT 0", "ENQUEUE 5"]
+        node.answers["CREDIT"] = b"+OK\r\n" + push(6)
+        assert (await anext(jobs)).id == JOB_ID.format(6)
+        assert seen(node)[3:] == ["CREDIT 1"]
+
+
+async def test_a_job_that_arrives_with_the_cancellation_is_put_back() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node)
+        jobs = client.jobs("q")
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(anext, jobs)
+                await node.wait_for(lambda: seen(node) == ["CONSUME q"])
+                await trio.testing.wait_all_tasks_blocked(0.02)
+                [feed] = client._in_flight._sources
+                scope.cancel()
+                feed._pushed([b"job", b"q", JOB_ID.format(7).encode(), b"body"])  # type: ignore[attr-defined]
+        await node.wait_for(lambda: "ENQUEUE 7" in seen(node))
+        assert seen(node) == ["CONSUME q", "CREDIT 0", "ENQUEUE 7"]
+
+
+async def test_a_job_that_is_taken_away_meanwhile_makes_no_other_one_come_and_go() -> None:
+    """The node queued it again when its time was over, so it has credit for another."""
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["WORKING"] = b":300\r\n"
+        async with client.jobs("q") as jobs:
+            await anext(jobs)
+            [feed] = client._in_flight._sources
+            feed._pushed([b"job", b"q", JOB_ID.format(1).encode(), b"body"])  # type: ignore[attr-defined]
+            await node.wait_for(lambda: "ENQUEUE 1" in seen(node))
+            assert seen(node) == ["CONSUME q", "CREDIT 0", "ENQUEUE 1"]
+            node.answers["ACKJOB"] = b":1\r\n" + push(2)
+            assert (await anext(jobs)).id == JOB_ID.format(2)
+            assert seen(node)[3:] == ["CREDIT 1", "ACKJOB 0"]
+
+
+async def test_a_loop_that_is_disposed_of_stops_the_pushes_and_hangs_up() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        async for held in client.jobs("q"):
+            assert node.open_connections == 2
+            await held.ack()
+            break
+        gc.collect()
+        await node.wait_for(lambda: node.open_connections == 1)
+        assert seen(node)[-1] == "CONSUME STOP"
+
+
+async def test_a_loop_that_is_stopped_keeps_its_connection_until_its_job_is_done() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        async for _ in (jobs := client.jobs("q")):
+            await jobs.stop()
+            await node.wait_for(lambda: "CONSUME STOP" in seen(node))
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            assert node.open_connections == 2
+        assert seen(node) == ["CONSUME q", "CONSUME STOP", "ACKJOB 0"]
+        await node.wait_for(lambda: node.open_connections == 1)
+
+
+async def test_handlers_share_a_connection_and_its_credit_is_their_number() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node)
+        node.answers["CREDIT"] = [b"+OK\r\n", b"+OK\r\n" + push(0) + push(1) + push(2), b"+OK\r\n"]
+        running = trio.Semaphore(0)
+
+        async def handler(held: HeldJob) -> None:
+            running.release()
+            await trio.sleep_forever()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
+            with trio.fail_after(5):
+                for _ in range(3):
+                    await running.acquire()
+            nursery.cancel_scope.cancel()
+        assert seen(node, "NACK")[:3] == ["CONSUME q", "CREDIT 2", "CREDIT 3"]
+        assert {f"NACK {n}" for n in range(3)} <= {*seen(node)}
+        assert node.connections == 2
+
+
+async def test_a_handler_that_fails_does_not_get_its_job_right_back() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+
+        async def handler(held: HeldJob) -> None:
+            raise ValueError
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.work, handler, "q")
+            await node.wait_for(lambda: len(seen(node)) == 4)
+            nursery.cancel_scope.cancel()
+        assert seen(node)[:4] == ["CONSUME q", "CREDIT 0", "NACK 0", "CREDIT 1"]
+
+
+@pytest.mark.parametrize("unknown", ["HELLO", "CONSUME"])
+async def test_a_node_that_cannot_push_is_asked_once(unknown: str) -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node)
+        if unknown == "HELLO":
+            node.answers["HELLO"] = b"-ERR wrong number of arguments for 'hello' command\r\n"
+        else:
+            del node.answers["CONSUME"]
+        node.answers["GETJOB"] = [job(0), job(1), job(2), job(3)]
+        for _ in range(2):
+            async with client.jobs("q") as jobs:
+                await anext(jobs)
+                await anext(jobs)
+        assert node.count("GETJOB") == 4
+        assert [c for c in node.seen if c[0] == b"HELLO"][1:] == [[b"HELLO", b"3"]]
+        assert node.count("CONSUME") == (unknown == "CONSUME")
+
+
+@pytest.mark.parametrize("how", ["stopped", "-LEAVING"])
+async def test_loops_go_on_elsewhere_when_the_node_leaves(how: str) -> None:
+    async with fake_nodes(2) as [leaver, other]:
+        pushing(leaver)
+        leaver.others = [(other.id, "127.0.0.1", other.port, 5)]
+        pushing(other, 1)
+        if how == "stopped":
+            leaver.answers["CONSUME"] = _consume(b">2\r\n$7\r\nstopped\r\n$7\r\nLEAVING\r\n")  # type: ignore[assignment]
+        else:
+            leaver.answers["CONSUME"] = b"-LEAVING bye\r\n"
+        async with connect([leaver.address]) as client, client.jobs("q") as jobs:
+            assert (await anext(jobs)).id == JOB_ID.format(1)
+            assert client.address == other.address
+            await leaver.wait_for(lambda: leaver.open_connections == 0)
+
+
+async def test_a_node_that_leaves_and_has_no_other_is_told() -> None:
+    async with fake_node() as node, connect([node.address], retry_for=0.1) as client:
+        pushing(node)
+        node.answers["CONSUME"] = b"-LEAVING bye\r\n"
+        with pytest.raises(LeavingError):
+            await anext(client.jobs("q"))
+
+
+async def test_loops_end_with_an_exception_when_the_node_is_gone() -> None:
+    async with fake_node() as node, connect([node.address], retry_for=0.1) as client:
+        pushing(node)
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def stop() -> None:
+                await node.wait_for(lambda: "CREDIT 4" in seen(node))
+                await node.stop()
+
+            async def handler(held: HeldJob) -> None: ...
+
+            with trio.fail_after(5), pytest.raises(ConnectionLost):
+                await client.work(handler, "q", concurrency=4)
+
+
+async def test_working_is_sent_at_once_when_the_connection_of_a_job_is_lost() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            await node.wait_for(lambda: node.count("WORKING") == 1)
+            pushing(node)
+            [feed] = client._in_flight._sources
+            feed._connection.close()  # type: ignore[attr-defined]
+            await node.wait_for(lambda: node.count("WORKING") == 2)
+            await held.ack()
+            assert seen(node)[-1] == "ACKJOB 0"
+
+
+async def test_a_released_job_is_not_queued_again_by_the_end_of_its_connection() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["GETJOB"] = [job(1), FakeNode.HANG]
+        async for held in client.jobs("q"):
+            if held.id == JOB_ID.format(1):
+                await held.ack()
+                break
+            held.release()
+        await node.wait_for(lambda: node.count("CONSUME") == 4)
+        consumes = [command[1:] for command in node.seen if command[0] == b"CONSUME"]
+        assert consumes[1:] == [
+            [b"STOP"],
+            [b"q", b"CREDIT", b"1", b"ONLOSS", b"retry"],
+            [b"STOP"],
+        ]
+        assert node.count("GETJOB") == 1

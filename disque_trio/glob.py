@@ -36,6 +36,13 @@ def glob_literals(pattern: bytes) -> int:
     return sum(1 for *_, literal in _ELEMENT.findall(pattern) if literal)
 
 
+def glob_prefix(pattern: bytes) -> bytes:
+    """What all that ``pattern`` matches begins with: its characters up to the first that means more
+    than itself."""
+    special = _SPECIAL.search(pattern)
+    return pattern if special is None else pattern[: special.start()]
+
+
 def glob_expression(pattern: bytes) -> bytes:
     """The regular expression (with DOTALL) that the whole of what ``pattern`` matches, matches."""
     segments = [b""]  # regular expressions of what is between the stars

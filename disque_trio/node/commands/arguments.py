@@ -6,6 +6,8 @@ from disque_trio.node.core.bindings import topic_problem
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
+from disque_trio.node.core.watch import pattern_problem
+from disque_trio.node.core.watches import MAX_WATCHES
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.ints import parse_int
@@ -13,6 +15,7 @@ from disque_trio.respserver.command import CommandError
 
 BAD_ID: Final = "BADID Invalid Job ID format."
 PAUSED: Final = "PAUSED Queue paused in input, try later"
+MAX_PATTERNS: Final = 1_000  # of a client
 BAD_DELAY: Final = "ERR DELAY time must be a non negative number"
 
 
@@ -30,6 +33,17 @@ def check_topic(topic: bytes) -> None:
     problem = topic_problem(topic)
     if problem:
         raise CommandError(f"ERR {problem}")
+
+
+def check_patterns(node: Node, patterns: list[bytes]) -> None:
+    """Raise CommandError unless clients can want jobs by ``patterns``."""
+    if len(patterns) > MAX_PATTERNS:
+        raise CommandError(f"ERR a client may have {MAX_PATTERNS} patterns")
+    for pattern in patterns:
+        if problem := pattern_problem(pattern):
+            raise CommandError(f"ERR {problem}")
+    if not node.deliveries.watches.make_room(patterns):
+        raise CommandError(f"ERR clients use {MAX_WATCHES} patterns already, which is the most")
 
 
 def check_ids(ids: list[bytes]) -> None:

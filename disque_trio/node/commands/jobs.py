@@ -5,7 +5,13 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.commands.arguments import BAD_ID, check_ids, find_job, find_jobs
+from disque_trio.node.commands.arguments import (
+    BAD_ID,
+    check_ids,
+    check_patterns,
+    find_job,
+    find_jobs,
+)
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.core.contents import first_due, is_delivered
 from disque_trio.node.core.entries import (
@@ -32,10 +38,12 @@ _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again
 
 
 def getjob(node: Node, client: Client, args: list[bytes]) -> None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] FROM queue ...."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] FROM queue
+    ...."""
     timeout = 0
     count = 1
     nohang = False
+    by_patterns = False
     details = 0
     last = len(args) - 1
     i = 1
@@ -55,6 +63,8 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
             details |= WITH_COUNTERS
         elif option == b"withheaders":
             details |= WITH_HEADERS
+        elif option == b"pattern":
+            by_patterns = True
         elif option == b"timeout":
             timeout = parse_timeout(args[i])
             i += 1
@@ -67,7 +77,11 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         else:
             raise CommandError(SYNTAX)
     names = args[i:]
-    jobs = node.deliveries.take(names, count)
+    if by_patterns:
+        check_patterns(node, names)
+        jobs = node.deliveries.watches.take(names, count)
+    else:
+        jobs = node.deliveries.take(names, count)
     if jobs:
         queues = node.queues.by_name
         client.out.append(b"*1\r\n" if len(jobs) == 1 else b"*%d\r\n" % len(jobs))
@@ -78,6 +92,8 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
                 client.out.append(entry)
             else:
                 client.out.append(job_entry(job, queues[job.queue]))
+    elif by_patterns:
+        _wait_by_patterns(node, client, names, -1 if nohang else timeout, details)
     elif nohang and (node.in_group or not node.limits.is_asking(names)):
         client.out.append(null_array(client.resp))
     elif node.peers.leaving:
@@ -86,11 +102,33 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
         client.out.append(null_array(client.resp))
     else:
         node.deliveries.wait(client, names, ASKING_TIME if nohang else timeout, details)
-    if not jobs and node.peers.size > 1:
+    if not jobs and node.peers.size > 1 and not by_patterns:
         for name in names:
             queue = node.queues.by_name[name]
             if not queue.deliverable() or queue.paused:  # else a limit holds back what there is
                 node.federation.need_jobs(queue)
+
+
+def _wait_by_patterns(
+    node: Node, client: Client, patterns: list[bytes], timeout: int, details: int
+) -> None:
+    """Let ``client`` wait for jobs of queues that match ``patterns``, ``timeout`` ms (0: for ever;
+    negative: no longer than it takes to know that there are none)."""
+    watches = node.deliveries.watches
+    if node.in_group:
+        client.out.append(null_array(client.resp))
+    elif timeout >= 0:
+        if node.peers.leaving:
+            client.out.append(LEAVING)
+        else:
+            watches.wait(client, patterns, timeout, details, False)
+    elif watches.is_undecided(patterns):
+        watches.wait(client, patterns, 0, details, True)
+    elif watches.is_asking(patterns):
+        watches.wait(client, patterns, ASKING_TIME, details, False)
+    else:
+        watches.tell(patterns)
+        client.out.append(null_array(client.resp))
 
 
 def ackjob(node: Node, client: Client, args: list[bytes]) -> None:

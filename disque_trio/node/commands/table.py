@@ -35,7 +35,7 @@ _ADDJOB: Final = (
     "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
 )
 _GETJOB: Final = (
-    "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] "
+    "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] "
     "FROM queue [queue ...]"
 )
 _CONSUME: Final = (

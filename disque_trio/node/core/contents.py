@@ -79,6 +79,8 @@ class ContentsSetter:
                 queue = queues.create(name)
             queue.push(job)
             queue.atime = store.machine.now
+            if queues.watches is not None:
+                queues.watches.note(queue)
             if queue.waiters:
                 queues.ready.append(queue)
 

@@ -1,14 +1,18 @@
 """Gives jobs to clients: at once where there are some, else as soon as one comes."""
 
-from disque_trio.node.core.agenda import Agenda
+from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.entries import PUSHED, job_entry, job_entry_with
 from disque_trio.node.core.federation import Federation
 from disque_trio.node.core.job import Job
+from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.timers import sooner
+from disque_trio.node.core.watch import STANDS_IN
+from disque_trio.node.core.watches import Watches
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
@@ -21,10 +25,11 @@ class Deliveries:
         store: the jobs.
         federation: is told where jobs run low.
         requeue, dead_letters: get those that a client lost.
-        agenda: when there is something to do.
+        questions: tell other nodes, and have the agenda.
+        peers: the rest of the cluster.
 
     Attributes:
-        consumers: get theirs pushed.
+        consumers: get theirs pushed. watches: want theirs by patterns.
     """
 
     def __init__(
@@ -34,9 +39,12 @@ class Deliveries:
         federation: Federation,
         requeue: Requeue,
         dead_letters: DeadLetters,
-        agenda: Agenda,
+        questions: Questions,
+        peers: Peers,
     ) -> None:
+        agenda = questions.agenda
         self.consumers = Consumers(machine, store, requeue, dead_letters, federation, agenda)
+        self.watches = Watches(machine, store, federation, questions, peers)
         self._machine = machine
         self._store = store
         self._queues = store.queues
@@ -80,12 +88,16 @@ class Deliveries:
 
     def stop_waiting(self, client: Client) -> None:
         """Strike ``client`` off the queues that it waits for."""
+        if client in self.watches.by_client:
+            self.watches.forget(client)
+            return
         for name in client.waits_for:
             self._queues.by_name[name].waiters.pop(client, None)
 
     def waiting(self) -> list[Client]:
         """All clients that wait, one that waits for several queues as often."""
-        return [client for queue in self._queues.index.values() for client in queue.waiters]
+        waiting = [client for queue in self._queues.index.values() for client in queue.waiters]
+        return [*waiting, *self.watches.by_client]
 
     def serve_waiting(self) -> None:
         """Give jobs of the queues that got some to the clients that wait for them."""
@@ -98,6 +110,11 @@ class Deliveries:
                 if self._limits.needed and self._limits.holds_back(queue, True):
                     break
                 client = next(iter(queue.waiters))
+                if client.details & STANDS_IN:
+                    first = self.watches.first(client, queue)
+                    if first is None:
+                        continue
+                    client = first
                 machine.client = client
                 job = store.take_job(queue)
                 machine.client = None
@@ -112,6 +129,8 @@ class Deliveries:
                 if machine.journaling and job.retry == 0 and client.out:
                     last = len(client.out)
                     machine.uncommitted.append((client, last - 1, last))
+            if self._queues.watches is not None:
+                self.watches.served(queue)
             if queue.groups is not None and not queue.waiters:
                 self._federation.offer(queue)
             imports = queue.imports
@@ -119,3 +138,18 @@ class Deliveries:
                 self._federation.runs_low(queue, imports)
         if self.consumers.open:
             self.consumers.fill(self.take)
+
+    @property
+    def due(self) -> int:
+        """When ``go_on`` has something to do, ms; 0: never."""
+        return sooner(self.consumers.due, self.watches.due)
+
+    def go_on(self, now: int) -> None:
+        """Do some of what is due at ``now``."""
+        self.consumers.go_on(now)
+        self.watches.go_on(now)
+
+    def flush(self) -> None:
+        """All jobs and queues are forgotten."""
+        self.consumers.flush()
+        self.watches.flush()

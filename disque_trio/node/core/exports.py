@@ -112,6 +112,16 @@ class Exports:
             return queue.deliverable()
         return queue.deliverable() - queue.imports.left(self._machine.now, queue.jobs_out)
 
+    def give(self, id: bytes, queue: Queue, count: int) -> int:
+        """Send up to ``count`` jobs of ``queue`` to the node ``id``, unless they are needed here;
+        returns how many."""
+        spare = self._spare(queue)
+        if spare <= 0 or not self._peers.linked(id):
+            return 0
+        count = self._portion(queue, count, spare)
+        self._give(id, queue, count)
+        return count
+
     def _remember(self, name: bytes, sender: bytes, count: int) -> None:
         """Reserve the next job of the queue ``name`` for ``sender``, unless a client of this node
         wants it. Otherwise ``sender`` would have to wait until it asks again."""

@@ -38,6 +38,7 @@ class Federation:
         peers: the rest of the cluster.
 
     Attributes:
+        exports: as given.
         questions: heap of the queues for which clients wait: when to ask again (ms), a number, the
             queue.
     """
@@ -61,7 +62,7 @@ class Federation:
         self._replicas = store.replicas
         self._aof_codec = aof_codec
         self._codec = codec
-        self._exports = exports
+        self.exports = exports
         self._tombstones = tombstones
         self._updates = updates
         self._notices = notices
@@ -80,7 +81,7 @@ class Federation:
         """Ask nodes that may have jobs of ``queue``, which is empty here, for some, no more often
         than the pacing allows. Repeats itself while clients wait."""
         queue.wanted = self._machine.now
-        if not self._may_ask():
+        if not self.may_ask():
             return  # cron comes when it may
         imports = queue.imports
         if imports is None:
@@ -91,22 +92,24 @@ class Federation:
         if queue.waiters:
             self._ask_later(queue, imports)
 
-    def _may_ask(self) -> bool:
+    def may_ask(self) -> bool:
         """Whether this node may ask others for jobs now."""
         return self._peers.size > 1 and not self._peers.leaving and not self._machine.write_problem
 
     def cron(self, now: int) -> None:
         """Run the periodic work, a few times a second."""
-        may_ask = self._may_ask()
+        may_ask = self.may_ask()
         if may_ask and not self._asks:
             # It met others, or can take jobs again.
             for queue in self._queues.index.values():
                 if queue.waiters and not queue.length:
                     self.need_jobs(queue)
+            if self._queues.watches is not None:
+                self._queues.watches.ask_again()
         self._asks = may_ask
         if now >= self._sweep_at:
             self._sweep_at = now + ASKED_ALL
-            self._exports.forget_old(now)
+            self.exports.forget_old(now)
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         """Ask the nodes that gave jobs of ``queue`` lately for more, if it is time to."""
@@ -118,13 +121,13 @@ class Federation:
 
     def offer(self, queue: Queue) -> None:
         """Give jobs of ``queue`` to nodes that wait for some."""
-        if self._exports.asked_for:
-            self._exports.offer(queue.name)
+        if self.exports.asked_for:
+            self.exports.offer(queue.name)
 
     def runs_low(self, queue: Queue, imports: Imports) -> None:
         """Ask for more when the last job of ``queue``, or nearly the last, was taken while jobs
         stream in, before the next client finds it empty."""
-        if not self._may_ask():
+        if not self.may_ask():
             return
         if queue.length:
             if imports.asks_ahead(self._machine.now):
@@ -179,6 +182,8 @@ class Federation:
             if queue.imports is None:
                 queue.imports = Imports()
             queue.imports.received(sender, self._machine.now, queue.jobs_out, count)
+            if self._queues.watches is not None:
+                self._queues.watches.received(sender, queue, count)
 
     def _take_in(self, sender: bytes, new: Job) -> bool:
         """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended; returns
@@ -232,8 +237,8 @@ class Federation:
     def pause(self, name: bytes, paused: int) -> None:
         """Set the pause bits of the queue ``name`` here."""
         self._queues.pause(name, paused)
-        if not paused & PAUSED_OUT and name in self._exports.asked_for:
-            self._exports.offer(name)
+        if not paused & PAUSED_OUT and name in self.exports.asked_for:
+            self.exports.offer(name)
 
     def tell_paused(self, name: bytes, paused: int) -> None:
         """Set the pause bits of the queue ``name`` on all other nodes."""
@@ -247,5 +252,5 @@ class Federation:
 
     def flush(self) -> None:
         """Forget everything: all jobs and queues are gone."""
-        self._exports.flush()
+        self.exports.flush()
         self.questions.clear()

@@ -1,8 +1,8 @@
 """The figures of a node's jobs and queues that INFO shows."""
 
 from disque_trio.node.core.claims import Claims
-from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
+from disque_trio.node.core.deliveries import Deliveries
 from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.ticks import Ticks
@@ -13,7 +13,7 @@ class Figures:
     """The figures of one node.
 
     Args:
-        store, dead_letters, claims, ticks, topics, consumers: what is counted.
+        store, dead_letters, claims, ticks, topics, deliveries: what is counted.
     """
 
     def __init__(
@@ -23,14 +23,15 @@ class Figures:
         claims: Claims,
         ticks: Ticks,
         topics: Topics,
-        consumers: Consumers,
+        deliveries: Deliveries,
     ) -> None:
         self._store = store
         self._dead_letters = dead_letters
         self._claims = claims
         self._ticks = ticks
         self._topics = topics
-        self._consumers = consumers
+        self._consumers = deliveries.consumers
+        self._watches = deliveries.watches
 
     def sections(self) -> "dict[str, dict[str, str | int | float]]":
         """The sections of INFO and their fields."""
@@ -40,6 +41,7 @@ class Figures:
             "clients": {
                 "consuming_clients": self._consumers.count,
                 "jobs_pushed_in_hand": self._consumers.in_hand,
+                "patterns": len(self._watches.by_pattern),
             },
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {

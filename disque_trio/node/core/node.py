@@ -139,7 +139,7 @@ class Node(Machine):
         federation = self.federation = Federation(
             store, aof, codec, exports, tombstones, updates, notices, peers
         )
-        self.deliveries = Deliveries(self, store, federation, requeue, letters, questions.agenda)
+        self.deliveries = Deliveries(self, store, federation, requeue, letters, questions, peers)
         self.consumers = self.deliveries.consumers
         self.sweeps = Sweeps(self, store, ack_gc, letters, updates, questions, peers)
         votes = Votes(store, uniques, tombstones, questions)
@@ -153,7 +153,7 @@ class Node(Machine):
         self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, commons)
         self.topics = Topics(self, questions.agenda, peers, packets, commons)
         self._figures = Figures(
-            store, letters, self.claims, self.ticks, self.topics, self.consumers
+            store, letters, self.claims, self.ticks, self.topics, self.deliveries
         )
         self.bad_packets = 0
         self._entropy = entropy
@@ -228,10 +228,10 @@ class Node(Machine):
         self.ticks.go_on(now)
         self.topics.go_on(now)
         self.limits.go_on(now)
-        self.consumers.go_on(now)
+        self.deliveries.go_on(now)
         for due in (self.questions.next_due(), self.claims.next_due(), self.job_waits.due):
             agenda.call(due)
-        for due in (self.updates.due, self.ticks.due, self.limits.due, self.consumers.due):
+        for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
             agenda.call(due)
 
     def _job_due(self, job: Job) -> None:
@@ -398,7 +398,7 @@ class Node(Machine):
         self.updates.flush()
         self.ticks.flush()
         self.topics.flush()
-        self.consumers.flush()
+        self.deliveries.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

@@ -25,6 +25,7 @@ MOVE: Final = 10  # move the jobs of a queue to another one
 # News, to which there is no answer.
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here
+WISH: Final = 11  # clients here wait for jobs of queues that match these patterns
 
 _TICKET: Final = 1  # the type of the field with number and kind; those of what is asked are higher
 

@@ -122,6 +122,7 @@ class Queue:
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
         jobs_expired: jobs of this queue that this node held until their time to live was over.
         waiters: clients blocked on this queue, first come first.
+        found_by: numbers of the patterns whose clients know that it has, or had, jobs.
         wanted: when a client of this node last took a job or asked for one in vain, ms.
         imports: what this node knows of jobs of this queue elsewhere; None: never asked.
         groups: the jobs that stand in groups; None: there are none.
@@ -137,6 +138,7 @@ class Queue:
         "_urgent",
         "atime",
         "ctime",
+        "found_by",
         "grouped",
         "groups",
         "imports",
@@ -164,6 +166,7 @@ class Queue:
         self._counted = False
         self.wanted = 0
         self.waiters: dict[Client, None] = {}
+        self.found_by: tuple[int, ...] = ()
         self.imports: Imports | None = None
         self.groups: Groups | None = None
         self.grouped = False

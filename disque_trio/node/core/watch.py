@@ -1,0 +1,164 @@
+"""A pattern of queue names that clients want jobs of, and the index of all that are in use.
+
+A queue has jobs for a pattern if its name matches (Redis's globs). What is new, or has jobs again,
+is compared with the patterns that begin as its name does, so a thousand that begin differently cost
+no more than one.
+"""
+
+import re
+from bisect import insort
+from collections import deque
+from typing import Final
+
+from disque_trio.glob import compile_glob, glob_prefix
+from disque_trio.node.core.need_jobs import Imports
+from disque_trio.node.core.queue import Queue
+from disque_trio.respserver.client import Client
+
+MAX_PATTERN: Final = 255  # bytes, as of a topic
+MAX_JOKERS: Final = 32  # stars and classes of a pattern: each makes it dearer
+MAX_NAME: Final = 1_000  # bytes; longer names match stars only
+
+STANDS_IN: Final = 8  # of a client's ``details``: it is the one of a pattern
+
+
+class Wish:
+    """What another node wants of a pattern.
+
+    Attributes:
+        jobs: how many more. until: when that is forgotten, ms.
+    """
+
+    __slots__ = ("jobs", "until")
+
+    def __init__(self, jobs: int, until: int) -> None:
+        self.jobs = jobs
+        self.until = until
+
+
+class Watch:
+    """A pattern that is in use on this node.
+
+    Attributes:
+        pattern: as clients say it. number: never used again.
+        alone: its number, for queues that only it has found.
+        expression: None: it is not compiled yet, and matches nothing.
+        found: matching queues that have jobs, or had some when they were looked at last; the one
+            that is to be served next comes first.
+        left: how many of these have to be looked at, because clients began to wait, or do no more.
+        complete_at: the step of the search for queues after which all have been found.
+        clients: those that wait, first come first. stand_in: waits for them in the queues whose
+            jobs cannot be delivered now.
+        dropped: it is in use no more.
+        used: when it was wanted last, ms.
+        imports: what this node knows of such jobs elsewhere; None: never asked.
+        asks_at: when other nodes are asked again, ms; 0: they are not.
+        emptied: names of queues that had jobs, some of them.
+        wishes: what other nodes want, by their ids.
+    """
+
+    def __init__(self, pattern: bytes, number: int) -> None:
+        self.pattern = pattern
+        self.number = number
+        self.alone: tuple[int, ...] = (number,)
+        self.expression: re.Pattern[bytes] | None = None
+        self.found: deque[Queue] = deque()
+        self.left = 0
+        self.complete_at = 0
+        self.clients: dict[Client, None] = {}
+        self.stand_in = Client(number)
+        self.stand_in.details = STANDS_IN
+        self.dropped = False
+        self.used = 0
+        self.imports: Imports | None = None
+        self.asks_at = 0
+        self.emptied: dict[bytes, None] = {}
+        self.wishes: dict[bytes, Wish] = {}
+
+    def put(self, queue: Queue) -> None:
+        """``queue``, which matches, has jobs."""
+        if not queue.found_by:
+            queue.found_by = self.alone
+        elif self.number in queue.found_by:
+            return
+        else:
+            queue.found_by = (*queue.found_by, self.number)
+        self.found.append(queue)
+
+    def drop(self, queue: Queue) -> None:
+        """``queue`` was taken out of ``found``."""
+        if len(queue.found_by) == 1:
+            queue.found_by = ()
+        else:
+            queue.found_by = tuple([number for number in queue.found_by if number != self.number])
+
+    def since(self) -> int:
+        """The number of the first wait."""
+        for client in self.clients:
+            return client.wait_number
+        return 0
+
+
+class WatchIndex:
+    """Finds the patterns that a name matches."""
+
+    def __init__(self) -> None:
+        self._by_prefix: dict[bytes, list[Watch]] = {}
+        self._lengths: list[int] = []  # of the prefixes, each once, rising
+        self._counts: dict[int, int] = {}  # of the prefixes of a length
+
+    def add(self, watch: Watch) -> None:
+        """Compile its pattern, and find it from now on."""
+        watch.expression = compile_glob(watch.pattern)
+        prefix = glob_prefix(watch.pattern)
+        watches = self._by_prefix.get(prefix)
+        if watches is not None:
+            watches.append(watch)
+            return
+        self._by_prefix[prefix] = [watch]
+        length = len(prefix)
+        if length not in self._counts:
+            insort(self._lengths, length)
+            self._counts[length] = 0
+        self._counts[length] += 1
+
+    def remove(self, watch: Watch) -> None:
+        """Find ``watch`` no more."""
+        if watch.expression is None:
+            return
+        prefix = glob_prefix(watch.pattern)
+        watches = self._by_prefix[prefix]
+        watches.remove(watch)
+        if watches:
+            return
+        del self._by_prefix[prefix]
+        length = len(prefix)
+        self._counts[length] -= 1
+        if not self._counts[length]:
+            del self._counts[length]
+            self._lengths.remove(length)
+
+    def matching(self, name: bytes) -> list[Watch]:
+        """The watches whose patterns ``name`` matches."""
+        found: list[Watch] = []
+        size = len(name)
+        if size > MAX_NAME:
+            watches = self._by_prefix.get(b"", [])
+            return [watch for watch in watches if not watch.pattern.strip(b"*")]
+        for length in self._lengths:
+            if length > size:
+                break
+            for watch in self._by_prefix.get(name[:length], ()):
+                expression = watch.expression
+                if expression is not None and expression.fullmatch(name) is not None:
+                    found.append(watch)
+        return found
+
+
+def pattern_problem(pattern: bytes) -> str:
+    """Why ``pattern`` cannot be one of GETJOB; empty: it can."""
+    if not 0 < len(pattern) <= MAX_PATTERN:
+        return f"a pattern must have 1 to {MAX_PATTERN} bytes"
+    if pattern.count(b"*") + pattern.count(b"[") > MAX_JOKERS:
+        return f"a pattern may have {MAX_JOKERS} stars and classes"
+    return ""

@@ -1,0 +1,313 @@
+"""Jobs by patterns of queue names (GETJOB PATTERN): who wants them, and which queues have some.
+
+Nothing is kept of patterns as long as nobody uses any. A pattern that is new is compared with all
+queues that have jobs, and from then on with each queue that gets some; so it knows where there may
+be jobs (``Watch.found``), and serves these queues in turn. A pattern that nobody has used for a
+minute is forgotten. All that takes long is done in slices: a client waits meanwhile, with NOHANG
+too.
+
+A queue whose jobs cannot be delivered now (it is paused, or at its limit) gets the stand-in of a
+pattern among those that wait for it, so all that holds for clients that wait holds here. Whoever
+else waits for jobs by patterns may use ``wait``, ``forget`` and ``take`` as GETJOB does: what
+``Deliveries`` gives to a stand-in goes to the first of its clients.
+"""
+
+from itertools import islice
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.job import Job
+from disque_trio.node.core.lookout import Lookout
+from disque_trio.node.core.questions import WISH, Questions
+from disque_trio.node.core.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.queues import QueueWatches
+from disque_trio.node.core.store import JobStore
+from disque_trio.node.core.timers import sooner
+from disque_trio.node.core.watch import Watch, Wish
+from disque_trio.node.core.wishes import Wishes, read_wishes
+from disque_trio.protocol.fields import Field
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.machine import Machine
+
+MAX_WATCHES: Final = 10_000  # patterns in use
+KEPT: Final = 60_000  # ms that one is known which nobody uses
+SWEEP: Final = 30_000  # ms between looks for these
+SLICE: Final = 1_000  # queues with jobs that a turn looks at, about: some 1 ms
+LOOKS: Final = 500  # queues with jobs that cannot be delivered, and that a GETJOB looks at
+_ASKING: Final = 100  # queues of a pattern that may be asking other nodes about their limits
+
+
+class Watches(QueueWatches):
+    """The patterns in use on one node.
+
+    Args:
+        machine: whose clients they are.
+        store: the jobs.
+        federation: gets jobs from other nodes.
+        questions: tell other nodes, and have the agenda.
+        peers: the rest of the cluster.
+
+    Attributes:
+        by_pattern: all.
+        by_client: the clients that wait, with their patterns.
+        due: when there is something to do, ms; 0: never.
+        cut_short: the last ``take`` did not look at all queues that have jobs.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        store: JobStore,
+        federation: Federation,
+        questions: Questions,
+        peers: Peers,
+    ) -> None:
+        self.by_pattern: dict[bytes, Watch] = {}
+        self.by_client: dict[Client, list[Watch]] = {}
+        self.due = 0
+        self.cut_short = False
+        self._machine = machine
+        self._store = store
+        self._queues = store.queues
+        self._limits = store.limits
+        self._federation = federation
+        self._agenda = questions.agenda
+        self._wishes = Wishes(machine, federation, store.queues, questions, peers)
+        self._lookout = Lookout(store.queues, peers)
+        self._by_number: dict[int, Watch] = {}
+        self._number = 0
+        self._hasty: dict[Client, None] = {}  # want to know whether there are jobs
+        self._sweep_at = 0
+        questions.answerers[WISH] = self._on_wish
+
+    # ---- patterns ---------------------------------------------------------------------------
+
+    def make_room(self, patterns: list[bytes]) -> bool:
+        """Whether ``patterns`` can be used besides those that are."""
+        known = self.by_pattern
+        if len(known) + len(patterns) > MAX_WATCHES:
+            new = sum([pattern not in known for pattern in set(patterns)])
+            if len(known) + new > MAX_WATCHES:
+                self._sweep(0)
+                return len(known) + new <= MAX_WATCHES
+        return True
+
+    def _use(self, pattern: bytes) -> Watch:
+        """The watch of ``pattern``; there must be room for it."""
+        watch = self.by_pattern.get(pattern)
+        if watch is None:
+            self._number += 1
+            watch = Watch(pattern, self._number)
+            self.by_pattern[pattern] = self._by_number[self._number] = watch
+            self._lookout.add(watch)
+            if self._queues.watches is None:
+                self._queues.watches = self
+                self._sweep_at = self._machine.now + SWEEP
+            self._call()
+        watch.used = self._machine.now
+        return watch
+
+    def _sweep(self, kept: int) -> None:
+        """Forget what nobody has used for ``kept`` ms, and queues that have no jobs any more."""
+        now = self._machine.now
+        self._sweep_at = now + SWEEP
+        for watch in list(self.by_pattern.values()):
+            for id in [id for id, wish in watch.wishes.items() if wish.until <= now]:
+                del watch.wishes[id]
+            if watch.clients:
+                self._lookout.look_again(watch)
+            elif not watch.wishes and now - watch.used >= kept:
+                del self.by_pattern[watch.pattern]
+                del self._by_number[watch.number]
+                self._lookout.remove(watch)
+        if not self.by_pattern:
+            self._queues.watches = None
+
+    # ---- clients ----------------------------------------------------------------------------
+
+    def take(self, patterns: list[bytes], count: int) -> list[Job]:
+        """Deliver up to ``count`` jobs: one of a queue of each pattern, left to right, and again
+        until enough. There must be room for ``patterns``."""
+        watches = [self._use(pattern) for pattern in patterns]
+        if any(map(self._lookout.is_searching, watches)):
+            self._lookout.work(SLICE)
+        found: list[Job] = []
+        looks = LOOKS
+        self.cut_short = False
+        while True:
+            before = len(found)
+            for watch in watches:
+                if watch.clients and not self._lookout.is_searching(watch):
+                    continue  # others wait in vain
+                looks = self._take_one(watch, found, looks)
+                if len(found) == count:
+                    return found
+                if looks <= 0:
+                    self.cut_short = True
+                    return found
+            if len(found) == before:
+                return found
+
+    def _take_one(self, watch: Watch, found: list[Job], looks: int) -> int:
+        """Deliver a job of the queue of ``watch`` whose turn it is, if there is one, and look at
+        ``looks`` queues at most; returns how many of these are left."""
+        queues = watch.found
+        for _ in range(len(queues)):
+            if looks <= 0:
+                break
+            queue = queues.popleft()
+            if not queue.length:
+                self._lookout.emptied(watch, queue)
+                continue
+            queues.append(queue)
+            if queue.paused & PAUSED_OUT or (
+                self._limits.needed and self._limits.holds_back(queue, False)
+            ):
+                looks -= 1
+                continue
+            found.append(self._store.take_job(queue))
+            imports = queue.imports
+            if imports is not None and queue.length <= imports.low:
+                self._federation.runs_low(queue, imports)
+            break
+        return looks
+
+    def is_undecided(self, patterns: list[bytes]) -> bool:
+        """Whether there may be jobs although ``take`` found none."""
+        return self.cut_short or any(map(self._lookout.is_searching, map(self._use, patterns)))
+
+    def is_asking(self, patterns: list[bytes]) -> bool:
+        """Whether other nodes are being asked about limits of queues that have jobs."""
+        if self._limits.needed:
+            for pattern in patterns:
+                queues = islice(self._use(pattern).found, _ASKING)
+                if self._limits.is_asking([queue.name for queue in queues]):
+                    return True
+        return False
+
+    def wait(
+        self, client: Client, patterns: list[bytes], timeout: int, details: int, hasty: bool
+    ) -> None:
+        """Block ``client`` until a queue that matches one of ``patterns`` has a job, ``timeout`` ms
+        (0: for ever). ``details`` as of ``job_entry_with``. ``hasty``: only until it is known that
+        there is none."""
+        self._machine.begin_wait(client, patterns, timeout)
+        client.details = details
+        watches = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
+        self.by_client[client] = watches
+        for watch in watches:
+            watch.clients[client] = None
+            if len(watch.clients) == 1:
+                self._lookout.look_again(watch)
+        if hasty:
+            self._hasty[client] = None
+        self._wishes.ask(watches, True)
+        self._call()
+
+    def tell(self, patterns: list[bytes]) -> None:
+        """A client wanted a job in vain, and does not wait: other nodes may have some."""
+        self._wishes.ask([self._use(pattern) for pattern in dict.fromkeys(patterns)], False)
+        self._call()
+
+    def forget(self, client: Client) -> None:
+        """``client``, which waited, does not any more."""
+        self._hasty.pop(client, None)
+        for watch in self.by_client.pop(client):
+            del watch.clients[client]
+            watch.used = self._machine.now
+            if not watch.clients:
+                self._lookout.look_again(watch)
+        self._call()
+
+    # ---- queues -----------------------------------------------------------------------------
+
+    def note(self, queue: Queue) -> None:
+        self._lookout.note(queue)
+
+    def first(self, stand_in: Client, queue: Queue) -> Client | None:
+        """The client for which ``stand_in`` waits in ``queue``; others that wait there come before
+        its next one. None: there is none any more."""
+        del queue.waiters[stand_in]
+        watch = self._by_number.get(stand_in.id)
+        if watch is not None:
+            for client in watch.clients:
+                queue.waiters[stand_in] = None
+                return client
+        return None
+
+    def served(self, queue: Queue) -> None:
+        """All that can be delivered of ``queue`` to clients that wait has been."""
+        if not queue.length:
+            for number in queue.found_by:
+                watch = self._by_number.get(number)
+                if watch is not None:
+                    queue.waiters.pop(watch.stand_in, None)
+        elif not queue.waiters:
+            wanted = [watch for watch in self._lookout.matching(queue.name) if watch.wishes]
+            if wanted:
+                self._wishes.grant(queue, wanted)
+
+    # ---- time -------------------------------------------------------------------------------
+
+    def _call(self) -> None:
+        """Plan when to go on."""
+        if self._hasty or self._lookout.has_work():
+            self.due = self._machine.now
+        elif self.by_pattern:
+            self.due = sooner(self._sweep_at, self._wishes.due)
+        else:
+            self.due = 0
+        self._agenda.call(self.due)
+
+    def go_on(self, now: int) -> None:
+        """Do some of what is due at ``now``."""
+        if not self.due or self.due > now:
+            return
+        # What was found last time has been delivered meanwhile.
+        for client in list(self._hasty):
+            if not any(map(self._lookout.is_searching, self.by_client[client])):
+                self._machine.time_out(client)
+        self._lookout.work(SLICE)
+        self._wishes.go_on(now)
+        if self.by_pattern and self._sweep_at <= now:
+            self._sweep(KEPT)
+        self._call()
+
+    # ---- other nodes ------------------------------------------------------------------------
+
+    def received(self, sender: bytes, queue: Queue, count: int) -> None:
+        for watch in self._lookout.matching(queue.name):
+            if watch.imports is not None:
+                watch.imports.received(sender, self._machine.now, 0, count)
+                if len(watch.clients) > count:
+                    self._wishes.ask([watch], True)
+
+    def ask_again(self) -> None:
+        waiting = [watch for watch in self.by_pattern.values() if watch.clients]
+        self._wishes.ask(waiting, True)
+        self._call()
+
+    def _on_wish(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
+        """Clients of another node wait by patterns. Raises FieldsError."""
+        time, wanted = read_wishes(fields)
+        if not self.make_room(list(wanted)):
+            return None
+        until = self._machine.now + time
+        for pattern, jobs in wanted.items():
+            watch = self._use(pattern)
+            before = watch.wishes.get(sender)
+            if before is not None:
+                jobs = max(jobs, before.jobs)
+                watch.wishes[sender] = Wish(jobs, max(until, before.until))
+            else:
+                watch.wishes[sender] = Wish(jobs, until)
+            self._lookout.look_again(watch)
+        self._call()
+        return None
+
+    # ---- the rest ---------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """All jobs and queues are forgotten, and no client waits."""
+        self._lookout.flush(list(self.by_pattern.values()))

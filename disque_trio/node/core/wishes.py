@@ -1,0 +1,171 @@
+"""Jobs of other nodes for clients that wait by patterns, and jobs for those of other nodes.
+
+A node tells the others which patterns its clients wait with (WISH), as often as it would ask for
+the jobs of one queue (see ``need_jobs``). Whoever has matching jobs gives some, or the next ones
+that come, as long as no client of its own wants them. C nodes know no patterns: they are asked for
+queues of which this node knows that they match.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.exports import ASKED_ALL, ASKED_SOURCES
+from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.lookout import knows_only_extended
+from disque_trio.node.core.need_jobs import COUNT_MAX, Imports
+from disque_trio.node.core.questions import WISH, Questions
+from disque_trio.node.core.queue import Queue
+from disque_trio.node.core.queues import Queues
+from disque_trio.node.core.watch import Watch, pattern_problem
+from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
+from disque_trio.respserver.machine import Machine
+
+AT_ONCE: Final = 500  # patterns of which a packet, or a turn, tells
+MOST_NAMES: Final = 100  # of all patterns together
+
+# Types of fields. Those of a pattern follow it.
+_PATTERN: Final = 2
+_JOBS: Final = 3
+_TIME: Final = 4  # ms for which it holds
+
+
+class Wishes:
+    """What a node's clients want by patterns of other nodes, and the other way round.
+
+    Args:
+        machine: whose time it is.
+        federation: knows whether other nodes can be asked. queues: all.
+        questions: make the packets.
+        peers: the rest of the cluster.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        federation: Federation,
+        queues: Queues,
+        questions: Questions,
+        peers: Peers,
+    ) -> None:
+        self._machine = machine
+        self._federation = federation
+        self._exports = federation.exports
+        self._queues = queues
+        self._questions = questions
+        self._peers = peers
+        self._dues: list[tuple[int, int, Watch]] = []  # heap: when to ask again for which
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def ask(self, watches: list[Watch], at_once: bool) -> None:
+        """Tell other nodes that clients wait by ``watches``, no more often than the pacing allows,
+        and again while they do. ``at_once``: they have just begun to."""
+        if not self._federation.may_ask():
+            return  # ``ask_again`` comes when it may
+        now = self._machine.now
+        all: list[tuple[Watch, int]] = []
+        some: dict[bytes, list[tuple[Watch, int]]] = {}
+        for watch in watches:
+            imports = watch.imports
+            if imports is None:
+                imports = watch.imports = Imports()
+            if imports.ask_all(now):
+                all.append((watch, 1))
+            count = min(imports.ask_sources(now, at_once), COUNT_MAX)
+            if count:
+                for id in imports.sources:
+                    some.setdefault(id, []).append((watch, count))
+            self._plan(watch, max(imports.next_question(), now + 1))
+        if all:
+            self._tell(self._peers.everyone(), all, ASKED_ALL)
+            if not knows_only_extended(self._peers):
+                self._ask_by_names(all)
+        for id, wanted in some.items():
+            self._tell([id], wanted, ASKED_SOURCES)
+
+    def _plan(self, watch: Watch, due: int) -> None:
+        if watch.asks_at == 0 or due < watch.asks_at:
+            watch.asks_at = due
+            heappush(self._dues, (due, watch.number, watch))
+
+    def _tell(self, nodes: list[bytes], wanted: list[tuple[Watch, int]], time: int) -> None:
+        """Tell ``nodes`` how many jobs of which patterns are ``wanted``, for so many ms."""
+        nodes = [id for id in nodes if self._peers.understands(id)]
+        for at in range(0, len(wanted) if nodes else 0, AT_ONCE):
+            fields: list[Field] = [(_TIME, pack_number(time))]
+            for watch, count in wanted[at : at + AT_ONCE]:
+                fields += [(_PATTERN, watch.pattern), (_JOBS, pack_number(count))]
+            packet = self._questions.news(WISH, fields)
+            for id in nodes:
+                self._peers.send(id, packet)
+
+    def _ask_by_names(self, wanted: list[tuple[Watch, int]]) -> None:
+        """Ask for the jobs of queues that are known to match."""
+        left = MOST_NAMES
+        for watch, _ in wanted:
+            for name in watch.emptied:
+                queue = self._queues.by_name.get(name)
+                if left and queue is not None and not queue.length:
+                    left -= 1
+                    self._federation.need_jobs(queue)
+
+    @property
+    def due(self) -> int:
+        """When ``go_on`` has something to do, ms; 0: never."""
+        return self._dues[0][0] if self._dues else 0
+
+    def go_on(self, now: int) -> None:
+        """Ask again where it is time to."""
+        watches: list[Watch] = []
+        while self._dues and self._dues[0][0] <= now and len(watches) < AT_ONCE:
+            due, _, watch = heappop(self._dues)
+            if watch.asks_at == due:
+                watch.asks_at = 0
+                if watch.clients:
+                    watches.append(watch)
+        if watches:
+            self.ask(watches, False)
+
+    # ---- giving -----------------------------------------------------------------------------
+
+    def grant(self, queue: Queue, watches: list[Watch]) -> None:
+        """Give jobs of ``queue``, for which no client waits, to nodes that want some by
+        ``watches``."""
+        now = self._machine.now
+        for watch in watches:
+            for id, wish in list(watch.wishes.items()):
+                if wish.until <= now or id not in self._peers.reachable:
+                    del watch.wishes[id]
+                    continue
+                # Of each of the queues as many.
+                share = max(wish.jobs // max(len(watch.found), 1), 1)
+                given = self._exports.give(id, queue, share)
+                if given:
+                    del watch.wishes[id]
+                    wish.jobs -= given
+                    if wish.jobs > 0:
+                        watch.wishes[id] = wish  # others come before it
+                elif not queue.deliverable():
+                    return
+
+    def flush(self) -> None:
+        """Forget when to ask."""
+        self._dues.clear()
+
+
+def read_wishes(fields: list[Field]) -> tuple[int, dict[bytes, int]]:
+    """For how many ms which patterns are wanted, and how many jobs of each. Raises FieldsError."""
+    time = 0
+    wanted: dict[bytes, int] = {}
+    pattern = b""
+    for type, value in fields:
+        if type == _TIME:
+            time = min(unpack_number(value), ASKED_ALL)
+        elif type == _PATTERN:
+            if pattern_problem(value):
+                raise FieldsError("a pattern that is none")
+            pattern = value
+        elif type == _JOBS and pattern:
+            wanted[pattern] = min(unpack_number(value), COUNT_MAX)
+    return time, wanted

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulator.events import MS, SECOND
+from tests.simulator.patterns import PATTERNS
 from tests.simulator.plan import DEAD, LIVENESS, QUEUES, TOPICS
 from tests.simulator.records import JobRecord, expected_group, expected_headers, expected_priority
 
@@ -228,8 +229,11 @@ def consumer(actor: Actor) -> Program:
             request += [b"COUNT", b"%d" % rng.choice((1, 1, 3, 10))]
             if world.plan.attempts and rng.random() < 0.3:
                 request += DETAILS
-            queues = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
-            replies = yield line.ask([*request, b"FROM", *queues])
+            names = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
+            if world.plan.attempts and rng.random() < 0.3:
+                request.append(b"PATTERN")
+                names = rng.sample(PATTERNS, rng.randrange(1, 3))
+            replies = yield line.ask([*request, b"FROM", *names])
             if replies is None:
                 break
             entries = replies[0]
@@ -315,8 +319,11 @@ def _ack_elsewhere(actor: Actor, id: bytes) -> Generator[int | Line, Replies, No
 def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
     """Takes all there is on one node and acknowledges it, until that moment or the end."""
     world = actor.world
-    queues = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
+    queues: tuple[bytes, ...] = (*QUEUES, DEAD) if world.plan.attempts else QUEUES
     more = DETAILS if world.plan.attempts else []
+    if world.plan.by_pattern:
+        queues = (b"[a-c]", b"dea?")
+        more = [*DETAILS, b"PATTERN"]
     while not world.drained and world.loop.now < until:
         line = Line(actor, machine)
         while line.session is not None:

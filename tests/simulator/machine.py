@@ -293,6 +293,9 @@ class Machine:
 
         def gone(now: int) -> None:
             if self.incarnation == incarnation:
+                consumer = self.node.consumers.by_client.get(session.client)
+                if consumer in self.node.consumers.pushed:
+                    self.world.oracle.unsent.update(consumer.in_hand)
                 self.node.forget_client(session.client)
                 if session in self.sessions:
                     self.sessions.remove(session)

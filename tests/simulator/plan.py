@@ -51,6 +51,7 @@ class Plan:
         backoff: the bounds of pauses, ms; 0: none.
         active, rate: limits of each queue, in extended mode: jobs in hand, and a second; 0: none.
         groups: how each queue serves its groups, in extended mode; empty: not in turn.
+        by_pattern: the last consumers take what is left by a pattern, in extended mode.
         gentle: extended mode without faults: only clients are careless.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut.
     """
@@ -82,6 +83,7 @@ class Plan:
     active: int
     rate: int
     groups: str
+    by_pattern: bool
     gentle: bool
     minority: list[int]
     minority_dies: bool
@@ -153,6 +155,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         active=(0, 0, 5, 2)[seed // 24 % 4] if mode == EXTENDED else 0,
         rate=(0, 20)[seed // 96 % 2] if mode == EXTENDED else 0,
         groups=("", "fifo", "fair")[seed // 5 % 3] if mode == EXTENDED else "",
+        by_pattern=mode == EXTENDED and seed // 3 % 2 == 1,
         gentle=gentle,
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,

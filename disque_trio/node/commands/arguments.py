@@ -3,11 +3,11 @@
 from typing import Final
 
 from disque_trio.node.core.bindings import topic_problem
+from disque_trio.node.core.interest import pattern_problem
+from disque_trio.node.core.interests import MAX_INTERESTS
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.node.core.watch import pattern_problem
-from disque_trio.node.core.watches import MAX_WATCHES
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.ints import parse_int
@@ -42,8 +42,8 @@ def check_patterns(node: Node, patterns: list[bytes]) -> None:
     for pattern in patterns:
         if problem := pattern_problem(pattern):
             raise CommandError(f"ERR {problem}")
-    if not node.deliveries.watches.make_room(patterns):
-        raise CommandError(f"ERR clients use {MAX_WATCHES} patterns already, which is the most")
+    if not node.deliveries.interests.make_room(patterns):
+        raise CommandError(f"ERR clients use {MAX_INTERESTS} patterns already, which is the most")
 
 
 def check_ids(ids: list[bytes]) -> None:

@@ -79,7 +79,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     names = args[i:]
     if by_patterns:
         check_patterns(node, names)
-        jobs = node.deliveries.watches.take(names, count)
+        jobs = node.deliveries.interests.take(names, count)
     else:
         jobs = node.deliveries.take(names, count)
     if jobs:
@@ -114,20 +114,20 @@ def _wait_by_patterns(
 ) -> None:
     """Let ``client`` wait for jobs of queues that match ``patterns``, ``timeout`` ms (0: for ever;
     negative: no longer than it takes to know that there are none)."""
-    watches = node.deliveries.watches
+    interests = node.deliveries.interests
     if node.in_group:
         client.out.append(null_array(client.resp))
     elif timeout >= 0:
         if node.peers.leaving:
             client.out.append(LEAVING)
         else:
-            watches.wait(client, patterns, timeout, details, False)
-    elif watches.is_undecided(patterns):
-        watches.wait(client, patterns, 0, details, True)
-    elif watches.is_asking(patterns):
-        watches.wait(client, patterns, ASKING_TIME, details, False)
+            interests.wait(client, patterns, timeout, details, False)
+    elif interests.is_undecided(patterns):
+        interests.wait(client, patterns, 0, details, True)
+    elif interests.is_asking(patterns):
+        interests.wait(client, patterns, ASKING_TIME, details, False)
     else:
-        watches.tell(patterns)
+        interests.tell(patterns)
         client.out.append(null_array(client.resp))
 
 

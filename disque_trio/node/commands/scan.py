@@ -20,9 +20,9 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 DEFAULT_COUNT: Final = 100
 MAX_COUNT: Final = 1 << 30
-# COUNT is a hint: one step must not stop the node for long.
-MAX_IDS: Final = 10_000
-MAX_WHOLE_JOBS: Final = 1_000
+# COUNT is a hint: one step must not stop the node for long, some 4 ms compiled.
+MAX_IDS: Final = 1_500
+MAX_WHOLE_JOBS: Final = 500
 MAX_PATTERN: Final = 4_096  # bytes
 
 _BAD_OPTION: Final = "ERR invalid cursor or option name"

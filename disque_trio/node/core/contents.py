@@ -79,8 +79,8 @@ class ContentsSetter:
                 queue = queues.create(name)
             queue.push(job)
             queue.atime = store.machine.now
-            if queues.watches is not None:
-                queues.watches.note(queue)
+            if queues.interests is not None:
+                queues.interests.note(queue)
             if queue.waiters:
                 queues.ready.append(queue)
 

@@ -5,14 +5,14 @@ from disque_trio.node.core.consumers import Consumers
 from disque_trio.node.core.dead_letters import DeadLetters
 from disque_trio.node.core.entries import PUSHED, job_entry, job_entry_with
 from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.interest import STANDS_IN
+from disque_trio.node.core.interests import Interests
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.queue import PAUSED_OUT
 from disque_trio.node.core.requeue import Requeue
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.timers import sooner
-from disque_trio.node.core.watch import STANDS_IN
-from disque_trio.node.core.watches import Watches
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
@@ -29,7 +29,7 @@ class Deliveries:
         peers: the rest of the cluster.
 
     Attributes:
-        consumers: get theirs pushed. watches: want theirs by patterns.
+        consumers: get theirs pushed. interests: want theirs by patterns.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Deliveries:
     ) -> None:
         agenda = questions.agenda
         self.consumers = Consumers(machine, store, requeue, dead_letters, federation, agenda)
-        self.watches = Watches(machine, store, federation, questions, peers)
+        self.interests = Interests(machine, store, federation, questions, peers)
         self._machine = machine
         self._store = store
         self._queues = store.queues
@@ -88,8 +88,8 @@ class Deliveries:
 
     def stop_waiting(self, client: Client) -> None:
         """Strike ``client`` off the queues that it waits for."""
-        if client in self.watches.by_client:
-            self.watches.forget(client)
+        if client in self.interests.by_client:
+            self.interests.forget(client)
             return
         for name in client.waits_for:
             self._queues.by_name[name].waiters.pop(client, None)
@@ -97,7 +97,7 @@ class Deliveries:
     def waiting(self) -> list[Client]:
         """All clients that wait, one that waits for several queues as often."""
         waiting = [client for queue in self._queues.index.values() for client in queue.waiters]
-        return [*waiting, *self.watches.by_client]
+        return [*waiting, *self.interests.by_client]
 
     def serve_waiting(self) -> None:
         """Give jobs of the queues that got some to the clients that wait for them."""
@@ -111,7 +111,7 @@ class Deliveries:
                     break
                 client = next(iter(queue.waiters))
                 if client.details & STANDS_IN:
-                    first = self.watches.first(client, queue)
+                    first = self.interests.first(client, queue)
                     if first is None:
                         continue
                     client = first
@@ -129,8 +129,8 @@ class Deliveries:
                 if machine.journaling and job.retry == 0 and client.out:
                     last = len(client.out)
                     machine.uncommitted.append((client, last - 1, last))
-            if self._queues.watches is not None:
-                self.watches.served(queue)
+            if self._queues.interests is not None:
+                self.interests.served(queue)
             if queue.groups is not None and not queue.waiters:
                 self._federation.offer(queue)
             imports = queue.imports
@@ -142,14 +142,14 @@ class Deliveries:
     @property
     def due(self) -> int:
         """When ``go_on`` has something to do, ms; 0: never."""
-        return sooner(self.consumers.due, self.watches.due)
+        return sooner(self.consumers.due, self.interests.due)
 
     def go_on(self, now: int) -> None:
         """Do some of what is due at ``now``."""
         self.consumers.go_on(now)
-        self.watches.go_on(now)
+        self.interests.go_on(now)
 
     def flush(self) -> None:
         """All jobs and queues are forgotten."""
         self.consumers.flush()
-        self.watches.flush()
+        self.interests.flush()

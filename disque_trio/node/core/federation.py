@@ -104,8 +104,8 @@ class Federation:
             for queue in self._queues.index.values():
                 if queue.waiters and not queue.length:
                     self.need_jobs(queue)
-            if self._queues.watches is not None:
-                self._queues.watches.ask_again()
+            if self._queues.interests is not None:
+                self._queues.interests.ask_again()
         self._asks = may_ask
         if now >= self._sweep_at:
             self._sweep_at = now + ASKED_ALL
@@ -182,8 +182,8 @@ class Federation:
             if queue.imports is None:
                 queue.imports = Imports()
             queue.imports.received(sender, self._machine.now, queue.jobs_out, count)
-            if self._queues.watches is not None:
-                self._queues.watches.received(sender, queue, count)
+            if self._queues.interests is not None:
+                self._queues.interests.received(sender, queue, count)
 
     def _take_in(self, sender: bytes, new: Job) -> bool:
         """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended; returns

@@ -31,7 +31,7 @@ class Figures:
         self._ticks = ticks
         self._topics = topics
         self._consumers = deliveries.consumers
-        self._watches = deliveries.watches
+        self._interests = deliveries.interests
 
     def sections(self) -> "dict[str, dict[str, str | int | float]]":
         """The sections of INFO and their fields."""
@@ -41,7 +41,7 @@ class Figures:
             "clients": {
                 "consuming_clients": self._consumers.count,
                 "jobs_pushed_in_hand": self._consumers.in_hand,
-                "patterns": len(self._watches.by_pattern),
+                "patterns": len(self._interests.by_pattern),
             },
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {

@@ -7,10 +7,10 @@ from collections import deque
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.interest import Interest, InterestIndex
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import SHARDS
-from disque_trio.node.core.watch import Watch, WatchIndex
 
 NAMES: Final = 20  # queues without jobs that are remembered for a pattern
 # What counts as one queue with jobs that is looked at: so many (``>>``) without; and compiling a
@@ -30,108 +30,113 @@ class Lookout:
     def __init__(self, queues: Queues, peers: Peers) -> None:
         self._queues = queues
         self._peers = peers
-        self._index = WatchIndex()
-        self._new: deque[Watch] = deque()  # to be compiled
-        self._looking: dict[Watch, None] = {}  # those that have some ``left``
+        self._index = InterestIndex()
+        self._new: deque[Interest] = deque()  # to be compiled
+        self._looking: dict[Interest, None] = {}  # those that have some ``left``
         self._searched = 0  # shards of the queues, again and again
         self._search_end = 0
-        self._closing: deque[Watch] = deque()  # removed, but known to queues
+        self._closing: deque[Interest] = deque()  # removed, but known to queues
 
-    def add(self, watch: Watch) -> None:
-        """Find queues for ``watch``, from the next ``work`` on."""
-        self._new.append(watch)
+    def add(self, interest: Interest) -> None:
+        """Find queues for ``interest``, from the next ``work`` on."""
+        self._new.append(interest)
 
-    def remove(self, watch: Watch) -> None:
-        """Find none for ``watch`` any more."""
-        watch.dropped = True
-        self._index.remove(watch)
-        self._looking.pop(watch, None)
-        self._closing.append(watch)
+    def remove(self, interest: Interest) -> None:
+        """Find none for ``interest`` any more."""
+        interest.dropped = True
+        self._index.remove(interest)
+        self._looking.pop(interest, None)
+        self._closing.append(interest)
 
-    def matching(self, name: bytes) -> list[Watch]:
-        """The watches that the name of a queue matches."""
+    def matching(self, name: bytes) -> list[Interest]:
+        """The interests that the name of a queue matches."""
         return self._index.matching(name)
 
-    def is_searching(self, watch: Watch) -> bool:
-        """Whether queues with jobs may match ``watch`` that it does not know, or has to look at."""
-        return watch.expression is None or watch.complete_at > self._searched or watch.left > 0
+    def is_searching(self, interest: Interest) -> bool:
+        """Whether queues with jobs may match ``interest`` that it does not know, or has to look
+        at."""
+        return (
+            interest.expression is None
+            or interest.complete_at > self._searched
+            or interest.left > 0
+        )
 
     def note(self, queue: Queue) -> None:
         if not queue.length:
             return
         found = self.matching(queue.name)
         if len(found) > 1:
-            found.sort(key=Watch.since)
-        for watch in found:
-            watch.put(queue)
-            if watch.clients:
-                queue.waiters[watch.stand_in] = None
-            elif watch.wishes:
+            found.sort(key=Interest.since)
+        for interest in found:
+            interest.put(queue)
+            if interest.clients:
+                queue.waiters[interest.stand_in] = None
+            elif interest.wishes:
                 self._queues.ready.append(queue)
 
-    def emptied(self, watch: Watch, queue: Queue) -> None:
-        """``queue``, which was taken out of those that ``watch`` found, has no jobs any more."""
-        watch.drop(queue)
-        queue.waiters.pop(watch.stand_in, None)
-        self._remember(watch, queue.name)
+    def emptied(self, interest: Interest, queue: Queue) -> None:
+        """``queue``, which was taken out of those that ``interest`` found, has no jobs any more."""
+        interest.drop(queue)
+        queue.waiters.pop(interest.stand_in, None)
+        self._remember(interest, queue.name)
 
-    def _remember(self, watch: Watch, name: bytes) -> None:
+    def _remember(self, interest: Interest, name: bytes) -> None:
         """The queue ``name`` matches, but has no jobs."""
-        watch.emptied.pop(name, None)
-        if len(watch.emptied) >= NAMES:
-            del watch.emptied[next(iter(watch.emptied))]
-        watch.emptied[name] = None
+        interest.emptied.pop(name, None)
+        if len(interest.emptied) >= NAMES:
+            del interest.emptied[next(iter(interest.emptied))]
+        interest.emptied[name] = None
 
-    def look_again(self, watch: Watch) -> None:
-        """Look at all queues that ``watch`` found: who waits by it has changed."""
-        watch.left = len(watch.found)
-        if watch.left:
-            self._looking[watch] = None
+    def look_again(self, interest: Interest) -> None:
+        """Look at all queues that ``interest`` found: who waits by it has changed."""
+        interest.left = len(interest.found)
+        if interest.left:
+            self._looking[interest] = None
 
     def work(self, left: int) -> None:
         """Do some of what is to be done, as much as ``left`` queues take."""
         while self._new and left > 0:
-            watch = self._new.popleft()
-            if not watch.dropped:
-                self._index.add(watch)
-                self._search_end = watch.complete_at = self._searched + SHARDS
+            interest = self._new.popleft()
+            if not interest.dropped:
+                self._index.add(interest)
+                self._search_end = interest.complete_at = self._searched + SHARDS
                 left -= _COMPILING
         while self._looking and left > 0:
-            watch = next(iter(self._looking))
-            while watch.left > 0 and left > 0:
+            interest = next(iter(self._looking))
+            while interest.left > 0 and left > 0:
                 left -= 1
-                watch.left -= 1
-                self._look(watch)
-            if watch.left <= 0:
-                del self._looking[watch]
+                interest.left -= 1
+                self._look(interest)
+            if interest.left <= 0:
+                del self._looking[interest]
         if self._searched < self._search_end and left > 0:
             by_names = not knows_only_extended(self._peers)
             while self._searched < self._search_end and left > 0:
                 left -= self._search(by_names)
         while self._closing and left > 0:
-            watch = self._closing[0]
-            while watch.found and left > 0:
+            interest = self._closing[0]
+            while interest.found and left > 0:
                 left -= 1
-                queue = watch.found.popleft()
-                watch.drop(queue)
-                queue.waiters.pop(watch.stand_in, None)
-            if not watch.found:
+                queue = interest.found.popleft()
+                interest.drop(queue)
+                queue.waiters.pop(interest.stand_in, None)
+            if not interest.found:
                 self._closing.popleft()
 
-    def _look(self, watch: Watch) -> None:
-        """Look at the next queue that ``watch`` found."""
-        if not watch.found:
+    def _look(self, interest: Interest) -> None:
+        """Look at the next queue that ``interest`` found."""
+        if not interest.found:
             return
-        queue = watch.found.popleft()
+        queue = interest.found.popleft()
         if not queue.length:
-            self.emptied(watch, queue)
+            self.emptied(interest, queue)
             return
-        watch.found.append(queue)
-        if watch.clients:
-            queue.waiters[watch.stand_in] = None
+        interest.found.append(queue)
+        if interest.clients:
+            queue.waiters[interest.stand_in] = None
         else:
-            queue.waiters.pop(watch.stand_in, None)
-            if not watch.wishes:
+            queue.waiters.pop(interest.stand_in, None)
+            if not interest.wishes:
                 return
         self._queues.ready.append(queue)
 
@@ -149,8 +154,8 @@ class Lookout:
                     self._queues.ready.append(queue)
             elif by_names:
                 count += 1
-                for watch in self.matching(queue.name):
-                    self._remember(watch, queue.name)
+                for interest in self.matching(queue.name):
+                    self._remember(interest, queue.name)
         return count
 
     def has_work(self) -> bool:
@@ -159,11 +164,11 @@ class Lookout:
             self._new or self._looking or self._searched < self._search_end or self._closing
         )
 
-    def flush(self, watches: list[Watch]) -> None:
-        """All queues are forgotten; ``watches`` stay."""
-        for watch in watches:
-            watch.found.clear()
-            watch.left = 0
+    def flush(self, interests: list[Interest]) -> None:
+        """All queues are forgotten; ``interests`` stay."""
+        for interest in interests:
+            interest.found.clear()
+            interest.left = 0
         self._looking.clear()
         self._closing.clear()
 

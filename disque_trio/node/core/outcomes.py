@@ -19,6 +19,7 @@ from disque_trio.node.core.job import (
     Job,
     id_minutes,
 )
+from disque_trio.node.core.registry import Registry
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol import trailer as endings
 from disque_trio.respserver.machine import Machine
@@ -61,12 +62,12 @@ class Kept:
         machine: whose memory account counts them.
 
     Attributes:
-        by_id: the outcomes.
+        by_id: the outcomes, which may be so many that one dict would stop the node when it grows.
         size: bytes that they take.
     """
 
     def __init__(self, machine: Machine) -> None:
-        self.by_id: dict[bytes, Outcome] = {}
+        self.by_id: Registry[Outcome] = Registry()
         self.size = 0
         self._memory = machine.memory
         self._ends: list[tuple[int, int, bytes]] = []  # heap: until when, ms, a number, the id
@@ -74,7 +75,7 @@ class Kept:
 
     def add(self, id: bytes, outcome: Outcome, until: int) -> None:
         """Keep ``outcome`` of the job ``id`` until ``until`` (ms), if there is none yet."""
-        if id in self.by_id:
+        if self.by_id.get(id) is not None:
             return
         size = _size(outcome)
         memory = self._memory
@@ -83,18 +84,23 @@ class Kept:
             return
         while self.size + size > limit:
             self._drop_first()
-        self.by_id[id] = outcome
+        self.by_id.put(id, outcome)
         self._number += 1
         heappush(self._ends, (until, self._number, id))
         self.size += size
         memory.used += size
+
+    def of(self, id: bytes) -> Outcome | None:
+        """The outcome of the job ``id``; None: there is none."""
+        return self.by_id.get(id) if self.by_id.count else None
 
     def forget_old(self, now: int) -> list[bytes]:
         """Forget what need not be kept any longer; returns the jobs that were acknowledged."""
         acked: list[bytes] = []
         while self._ends and self._ends[0][0] <= now:
             id = self._ends[0][2]
-            if self.by_id[id].kind == endings.ACKED:
+            outcome = self.by_id.get(id)
+            if outcome is not None and outcome.kind == endings.ACKED:
                 acked.append(id)
             self._drop_first()
         return acked
@@ -107,13 +113,14 @@ class Kept:
     def _drop_first(self) -> None:
         """Forget what would be forgotten first."""
         _, _, id = heappop(self._ends)
-        size = _size(self.by_id.pop(id))
+        size = _size(self.by_id.shard_of(id)[id])
+        self.by_id.drop(id)
         self.size -= size
         self._memory.used -= size
 
     def clear(self) -> None:
         """Forget all, after the memory account was reset."""
-        self.by_id = {}
+        self.by_id = Registry()
         self._ends = []
         self.size = 0
 
@@ -244,7 +251,7 @@ class Outcomes:
 
     def is_cancelled(self, id: bytes) -> bool:
         """Whether the job ``id``, which this node does not hold, is known to be cancelled."""
-        return id in self.cancelled.by_id
+        return self.cancelled.of(id) is not None
 
     def of_held(self, job: Job) -> Outcome | None:
         """How ``job``, which this node still has, ended; None: it has not, or nobody said how."""
@@ -264,7 +271,7 @@ class Outcomes:
     def of(self, id: bytes, recent: "Recent") -> Outcome | None:
         """How the job ``id`` ended, which this node does not have any more; None: that is not
         known. ``recent`` is what ``recent()`` gave."""
-        outcome = self.kept.by_id.get(id) or self.cancelled.by_id.get(id)
+        outcome = self.kept.of(id) or self.cancelled.of(id)
         return outcome or recent.of(id)
 
     # ---- the rest ---------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from disque_trio.respserver.machine import LONGEST_REST, Machine
 _MANY_NAMES: Final = 1_000
 
 
-class QueueWatches:
-    """The interface to those who want jobs of queues by patterns (see ``watches``)."""
+class QueueInterests:
+    """The interface to those who want jobs of queues by patterns (see ``interests``)."""
 
     def note(self, queue: Queue) -> None:
         """A job came into ``queue``, or may be taken now: let those wait there who want it."""
@@ -36,7 +36,7 @@ class Queues:
         by_name: the queues.
         index: the same, to walk over them.
         ready: queues that may have both jobs and waiting clients.
-        watches: those who want jobs by patterns; None: nobody does.
+        interests: those who want jobs by patterns; None: nobody does.
         max_idle: ms that an empty queue is kept which nobody uses.
     """
 
@@ -44,7 +44,7 @@ class Queues:
         self.by_name: dict[bytes, Queue] = {}
         self.index: Registry[Queue] = Registry()
         self.ready: list[Queue] = []
-        self.watches: QueueWatches | None = None
+        self.interests: QueueInterests | None = None
         self.max_idle = 300_000
         self._machine = machine
         self._bell = Queue(b"", 0)
@@ -97,8 +97,8 @@ class Queues:
             machine.journal.append(paused_queue(name, paused))
         queue.paused = paused
         queue.atime = machine.now
-        if self.watches is not None:
-            self.watches.note(queue)
+        if self.interests is not None:
+            self.interests.note(queue)
         if queue.waiters:
             self.ready.append(queue)
 

@@ -229,8 +229,8 @@ class JobStore:
             queue = queues.create(job.queue)
         queue.push(job)
         queue.atime = self.machine.now
-        if queues.watches is not None:
-            queues.watches.note(queue)
+        if queues.interests is not None:
+            queues.interests.note(queue)
         if queue.waiters:
             queues.ready.append(queue)
 

@@ -36,7 +36,7 @@ class Tombstones:
     def refuse(self, sender: bytes, id: bytes) -> bool:
         """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; tells
         ``sender`` so."""
-        if id in self._cancelled.by_id:
+        if self._cancelled.by_id.count and self._cancelled.of(id) is not None:
             return self.refuse_cancelled(sender, id)
         ended = self.ended
         if id not in ended.latest and id not in ended.older:  # not by a call more

@@ -12,12 +12,12 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.exports import ASKED_ALL, ASKED_SOURCES
 from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.interest import Interest, pattern_problem
 from disque_trio.node.core.lookout import knows_only_extended
 from disque_trio.node.core.need_jobs import COUNT_MAX, Imports
 from disque_trio.node.core.questions import WISH, Questions
 from disque_trio.node.core.queue import Queue
 from disque_trio.node.core.queues import Queues
-from disque_trio.node.core.watch import Watch, pattern_problem
 from disque_trio.protocol.fields import Field, FieldsError, pack_number, unpack_number
 from disque_trio.respserver.machine import Machine
 
@@ -54,29 +54,29 @@ class Wishes:
         self._queues = queues
         self._questions = questions
         self._peers = peers
-        self._dues: list[tuple[int, int, Watch]] = []  # heap: when to ask again for which
+        self._dues: list[tuple[int, int, Interest]] = []  # heap: when to ask again for which
 
     # ---- asking -----------------------------------------------------------------------------
 
-    def ask(self, watches: list[Watch], at_once: bool) -> None:
-        """Tell other nodes that clients wait by ``watches``, no more often than the pacing allows,
-        and again while they do. ``at_once``: they have just begun to."""
+    def ask(self, interests: list[Interest], at_once: bool) -> None:
+        """Tell other nodes that clients wait by ``interests``, no more often than the pacing
+        allows, and again while they do. ``at_once``: they have just begun to."""
         if not self._federation.may_ask():
             return  # ``ask_again`` comes when it may
         now = self._machine.now
-        all: list[tuple[Watch, int]] = []
-        some: dict[bytes, list[tuple[Watch, int]]] = {}
-        for watch in watches:
-            imports = watch.imports
+        all: list[tuple[Interest, int]] = []
+        some: dict[bytes, list[tuple[Interest, int]]] = {}
+        for interest in interests:
+            imports = interest.imports
             if imports is None:
-                imports = watch.imports = Imports()
+                imports = interest.imports = Imports()
             if imports.ask_all(now):
-                all.append((watch, 1))
+                all.append((interest, 1))
             count = min(imports.ask_sources(now, at_once), COUNT_MAX)
             if count:
                 for id in imports.sources:
-                    some.setdefault(id, []).append((watch, count))
-            self._plan(watch, max(imports.next_question(), now + 1))
+                    some.setdefault(id, []).append((interest, count))
+            self._plan(interest, max(imports.next_question(), now + 1))
         if all:
             self._tell(self._peers.everyone(), all, ASKED_ALL)
             if not knows_only_extended(self._peers):
@@ -84,27 +84,27 @@ class Wishes:
         for id, wanted in some.items():
             self._tell([id], wanted, ASKED_SOURCES)
 
-    def _plan(self, watch: Watch, due: int) -> None:
-        if watch.asks_at == 0 or due < watch.asks_at:
-            watch.asks_at = due
-            heappush(self._dues, (due, watch.number, watch))
+    def _plan(self, interest: Interest, due: int) -> None:
+        if interest.asks_at == 0 or due < interest.asks_at:
+            interest.asks_at = due
+            heappush(self._dues, (due, interest.number, interest))
 
-    def _tell(self, nodes: list[bytes], wanted: list[tuple[Watch, int]], time: int) -> None:
+    def _tell(self, nodes: list[bytes], wanted: list[tuple[Interest, int]], time: int) -> None:
         """Tell ``nodes`` how many jobs of which patterns are ``wanted``, for so many ms."""
         nodes = [id for id in nodes if self._peers.understands(id)]
         for at in range(0, len(wanted) if nodes else 0, AT_ONCE):
             fields: list[Field] = [(_TIME, pack_number(time))]
-            for watch, count in wanted[at : at + AT_ONCE]:
-                fields += [(_PATTERN, watch.pattern), (_JOBS, pack_number(count))]
+            for interest, count in wanted[at : at + AT_ONCE]:
+                fields += [(_PATTERN, interest.pattern), (_JOBS, pack_number(count))]
             packet = self._questions.news(WISH, fields)
             for id in nodes:
                 self._peers.send(id, packet)
 
-    def _ask_by_names(self, wanted: list[tuple[Watch, int]]) -> None:
+    def _ask_by_names(self, wanted: list[tuple[Interest, int]]) -> None:
         """Ask for the jobs of queues that are known to match."""
         left = MOST_NAMES
-        for watch, _ in wanted:
-            for name in watch.emptied:
+        for interest, _ in wanted:
+            for name in interest.emptied:
                 queue = self._queues.by_name.get(name)
                 if left and queue is not None and not queue.length:
                     left -= 1
@@ -117,35 +117,35 @@ class Wishes:
 
     def go_on(self, now: int) -> None:
         """Ask again where it is time to."""
-        watches: list[Watch] = []
-        while self._dues and self._dues[0][0] <= now and len(watches) < AT_ONCE:
-            due, _, watch = heappop(self._dues)
-            if watch.asks_at == due:
-                watch.asks_at = 0
-                if watch.clients:
-                    watches.append(watch)
-        if watches:
-            self.ask(watches, False)
+        interests: list[Interest] = []
+        while self._dues and self._dues[0][0] <= now and len(interests) < AT_ONCE:
+            due, _, interest = heappop(self._dues)
+            if interest.asks_at == due:
+                interest.asks_at = 0
+                if interest.clients:
+                    interests.append(interest)
+        if interests:
+            self.ask(interests, False)
 
     # ---- giving -----------------------------------------------------------------------------
 
-    def grant(self, queue: Queue, watches: list[Watch]) -> None:
+    def grant(self, queue: Queue, interests: list[Interest]) -> None:
         """Give jobs of ``queue``, for which no client waits, to nodes that want some by
-        ``watches``."""
+        ``interests``."""
         now = self._machine.now
-        for watch in watches:
-            for id, wish in list(watch.wishes.items()):
+        for interest in interests:
+            for id, wish in list(interest.wishes.items()):
                 if wish.until <= now or id not in self._peers.reachable:
-                    del watch.wishes[id]
+                    del interest.wishes[id]
                     continue
                 # Of each of the queues as many.
-                share = max(wish.jobs // max(len(watch.found), 1), 1)
+                share = max(wish.jobs // max(len(interest.found), 1), 1)
                 given = self._exports.give(id, queue, share)
                 if given:
-                    del watch.wishes[id]
+                    del interest.wishes[id]
                     wish.jobs -= given
                     if wish.jobs > 0:
-                        watch.wishes[id] = wish  # others come before it
+                        interest.wishes[id] = wish  # others come before it
                 elif not queue.deliverable():
                     return
 

@@ -170,7 +170,7 @@ def test_results_make_room_for_jobs(bench: Bench) -> None:
     assert small.node.memory.used > 90_000
     while not isinstance(small("ADDJOB", "q", bytes(10_000), 0), Exception):
         pass
-    assert not small.node.store.outcomes.kept.by_id
+    assert not len(small.node.store.outcomes.kept.by_id)
     assert small.node.memory.used == small.counted_memory()
 
 

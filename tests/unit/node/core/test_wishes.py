@@ -2,8 +2,8 @@
 
 import pytest
 
+from disque_trio.node.core.interest import MAX_PATTERN
 from disque_trio.node.core.questions import WISH
-from disque_trio.node.core.watch import MAX_PATTERN
 from disque_trio.node.core.wishes import read_wishes
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
@@ -171,11 +171,11 @@ def test_wishes_are_forgotten(mesh: Mesh) -> None:
     waiting = wait(mesh[1], timeout=100)
     mesh.advance(0.2)
     assert mesh[1].replies(waiting) == [None]
-    assert mesh[0].node.deliveries.watches.by_pattern
+    assert mesh[0].node.deliveries.interests.by_pattern
     mesh.advance(200)
     for bench in mesh.nodes:
-        assert bench.node.deliveries.watches.by_pattern == {}
-        assert bench.node.queues.watches is None
+        assert bench.node.deliveries.interests.by_pattern == {}
+        assert bench.node.queues.interests is None
 
 
 def test_a_thousand_patterns_are_told_in_few_packets(mesh: Mesh) -> None:

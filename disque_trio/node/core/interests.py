@@ -2,7 +2,7 @@
 
 Nothing is kept of patterns as long as nobody uses any. A pattern that is new is compared with all
 queues that have jobs, and from then on with each queue that gets some; so it knows where there may
-be jobs (``Watch.found``), and serves these queues in turn. A pattern that nobody has used for a
+be jobs (``Interest.found``), and serves these queues in turn. A pattern that nobody has used for a
 minute is forgotten. All that takes long is done in slices: a client waits meanwhile, with NOHANG
 too.
 
@@ -17,20 +17,20 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.federation import Federation
+from disque_trio.node.core.interest import Interest, Wish
 from disque_trio.node.core.job import Job
 from disque_trio.node.core.lookout import Lookout
 from disque_trio.node.core.questions import WISH, Questions
 from disque_trio.node.core.queue import PAUSED_OUT, Queue
-from disque_trio.node.core.queues import QueueWatches
+from disque_trio.node.core.queues import QueueInterests
 from disque_trio.node.core.store import JobStore
 from disque_trio.node.core.timers import sooner
-from disque_trio.node.core.watch import Watch, Wish
 from disque_trio.node.core.wishes import Wishes, read_wishes
 from disque_trio.protocol.fields import Field
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
-MAX_WATCHES: Final = 10_000  # patterns in use
+MAX_INTERESTS: Final = 10_000  # patterns in use
 KEPT: Final = 60_000  # ms that one is known which nobody uses
 SWEEP: Final = 30_000  # ms between looks for these
 SLICE: Final = 1_000  # queues with jobs that a turn looks at, about: some 1 ms
@@ -38,7 +38,7 @@ LOOKS: Final = 500  # queues with jobs that cannot be delivered, and that a GETJ
 _ASKING: Final = 100  # queues of a pattern that may be asking other nodes about their limits
 
 
-class Watches(QueueWatches):
+class Interests(QueueInterests):
     """The patterns in use on one node.
 
     Args:
@@ -63,8 +63,8 @@ class Watches(QueueWatches):
         questions: Questions,
         peers: Peers,
     ) -> None:
-        self.by_pattern: dict[bytes, Watch] = {}
-        self.by_client: dict[Client, list[Watch]] = {}
+        self.by_pattern: dict[bytes, Interest] = {}
+        self.by_client: dict[Client, list[Interest]] = {}
         self.due = 0
         self.cut_short = False
         self._machine = machine
@@ -75,7 +75,7 @@ class Watches(QueueWatches):
         self._agenda = questions.agenda
         self._wishes = Wishes(machine, federation, store.queues, questions, peers)
         self._lookout = Lookout(store.queues, peers)
-        self._by_number: dict[int, Watch] = {}
+        self._by_number: dict[int, Interest] = {}
         self._number = 0
         self._hasty: dict[Client, None] = {}  # want to know whether there are jobs
         self._sweep_at = 0
@@ -86,61 +86,61 @@ class Watches(QueueWatches):
     def make_room(self, patterns: list[bytes]) -> bool:
         """Whether ``patterns`` can be used besides those that are."""
         known = self.by_pattern
-        if len(known) + len(patterns) > MAX_WATCHES:
+        if len(known) + len(patterns) > MAX_INTERESTS:
             new = sum([pattern not in known for pattern in set(patterns)])
-            if len(known) + new > MAX_WATCHES:
+            if len(known) + new > MAX_INTERESTS:
                 self._sweep(0)
-                return len(known) + new <= MAX_WATCHES
+                return len(known) + new <= MAX_INTERESTS
         return True
 
-    def _use(self, pattern: bytes) -> Watch:
-        """The watch of ``pattern``; there must be room for it."""
-        watch = self.by_pattern.get(pattern)
-        if watch is None:
+    def _use(self, pattern: bytes) -> Interest:
+        """The interest of ``pattern``; there must be room for it."""
+        interest = self.by_pattern.get(pattern)
+        if interest is None:
             self._number += 1
-            watch = Watch(pattern, self._number)
-            self.by_pattern[pattern] = self._by_number[self._number] = watch
-            self._lookout.add(watch)
-            if self._queues.watches is None:
-                self._queues.watches = self
+            interest = Interest(pattern, self._number)
+            self.by_pattern[pattern] = self._by_number[self._number] = interest
+            self._lookout.add(interest)
+            if self._queues.interests is None:
+                self._queues.interests = self
                 self._sweep_at = self._machine.now + SWEEP
             self._call()
-        watch.used = self._machine.now
-        return watch
+        interest.used = self._machine.now
+        return interest
 
     def _sweep(self, kept: int) -> None:
         """Forget what nobody has used for ``kept`` ms, and queues that have no jobs any more."""
         now = self._machine.now
         self._sweep_at = now + SWEEP
-        for watch in list(self.by_pattern.values()):
-            for id in [id for id, wish in watch.wishes.items() if wish.until <= now]:
-                del watch.wishes[id]
-            if watch.clients:
-                self._lookout.look_again(watch)
-            elif not watch.wishes and now - watch.used >= kept:
-                del self.by_pattern[watch.pattern]
-                del self._by_number[watch.number]
-                self._lookout.remove(watch)
+        for interest in list(self.by_pattern.values()):
+            for id in [id for id, wish in interest.wishes.items() if wish.until <= now]:
+                del interest.wishes[id]
+            if interest.clients:
+                self._lookout.look_again(interest)
+            elif not interest.wishes and now - interest.used >= kept:
+                del self.by_pattern[interest.pattern]
+                del self._by_number[interest.number]
+                self._lookout.remove(interest)
         if not self.by_pattern:
-            self._queues.watches = None
+            self._queues.interests = None
 
     # ---- clients ----------------------------------------------------------------------------
 
     def take(self, patterns: list[bytes], count: int) -> list[Job]:
         """Deliver up to ``count`` jobs: one of a queue of each pattern, left to right, and again
         until enough. There must be room for ``patterns``."""
-        watches = [self._use(pattern) for pattern in patterns]
-        if any(map(self._lookout.is_searching, watches)):
+        interests = [self._use(pattern) for pattern in patterns]
+        if any(map(self._lookout.is_searching, interests)):
             self._lookout.work(SLICE)
         found: list[Job] = []
         looks = LOOKS
         self.cut_short = False
         while True:
             before = len(found)
-            for watch in watches:
-                if watch.clients and not self._lookout.is_searching(watch):
+            for interest in interests:
+                if interest.clients and not self._lookout.is_searching(interest):
                     continue  # others wait in vain
-                looks = self._take_one(watch, found, looks)
+                looks = self._take_one(interest, found, looks)
                 if len(found) == count:
                     return found
                 if looks <= 0:
@@ -149,16 +149,16 @@ class Watches(QueueWatches):
             if len(found) == before:
                 return found
 
-    def _take_one(self, watch: Watch, found: list[Job], looks: int) -> int:
-        """Deliver a job of the queue of ``watch`` whose turn it is, if there is one, and look at
+    def _take_one(self, interest: Interest, found: list[Job], looks: int) -> int:
+        """Deliver a job of the queue of ``interest`` whose turn it is, if there is one, and look at
         ``looks`` queues at most; returns how many of these are left."""
-        queues = watch.found
+        queues = interest.found
         for _ in range(len(queues)):
             if looks <= 0:
                 break
             queue = queues.popleft()
             if not queue.length:
-                self._lookout.emptied(watch, queue)
+                self._lookout.emptied(interest, queue)
                 continue
             queues.append(queue)
             if queue.paused & PAUSED_OUT or (
@@ -177,6 +177,10 @@ class Watches(QueueWatches):
         """Whether there may be jobs although ``take`` found none."""
         return self.cut_short or any(map(self._lookout.is_searching, map(self._use, patterns)))
 
+    def in_work(self) -> bool:
+        """Whether there are queues to be looked at for those who wait."""
+        return self._lookout.has_work()
+
     def is_asking(self, patterns: list[bytes]) -> bool:
         """Whether other nodes are being asked about limits of queues that have jobs."""
         if self._limits.needed:
@@ -194,15 +198,15 @@ class Watches(QueueWatches):
         there is none."""
         self._machine.begin_wait(client, patterns, timeout)
         client.details = details
-        watches = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
-        self.by_client[client] = watches
-        for watch in watches:
-            watch.clients[client] = None
-            if len(watch.clients) == 1:
-                self._lookout.look_again(watch)
+        interests = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
+        self.by_client[client] = interests
+        for interest in interests:
+            interest.clients[client] = None
+            if len(interest.clients) == 1:
+                self._lookout.look_again(interest)
         if hasty:
             self._hasty[client] = None
-        self._wishes.ask(watches, True)
+        self._wishes.ask(interests, True)
         self._call()
 
     def tell(self, patterns: list[bytes]) -> None:
@@ -213,11 +217,11 @@ class Watches(QueueWatches):
     def forget(self, client: Client) -> None:
         """``client``, which waited, does not any more."""
         self._hasty.pop(client, None)
-        for watch in self.by_client.pop(client):
-            del watch.clients[client]
-            watch.used = self._machine.now
-            if not watch.clients:
-                self._lookout.look_again(watch)
+        for interest in self.by_client.pop(client):
+            del interest.clients[client]
+            interest.used = self._machine.now
+            if not interest.clients:
+                self._lookout.look_again(interest)
         self._call()
 
     # ---- queues -----------------------------------------------------------------------------
@@ -229,9 +233,9 @@ class Watches(QueueWatches):
         """The client for which ``stand_in`` waits in ``queue``; others that wait there come before
         its next one. None: there is none any more."""
         del queue.waiters[stand_in]
-        watch = self._by_number.get(stand_in.id)
-        if watch is not None:
-            for client in watch.clients:
+        interest = self._by_number.get(stand_in.id)
+        if interest is not None:
+            for client in interest.clients:
                 queue.waiters[stand_in] = None
                 return client
         return None
@@ -240,11 +244,13 @@ class Watches(QueueWatches):
         """All that can be delivered of ``queue`` to clients that wait has been."""
         if not queue.length:
             for number in queue.found_by:
-                watch = self._by_number.get(number)
-                if watch is not None:
-                    queue.waiters.pop(watch.stand_in, None)
+                interest = self._by_number.get(number)
+                if interest is not None:
+                    queue.waiters.pop(interest.stand_in, None)
         elif not queue.waiters:
-            wanted = [watch for watch in self._lookout.matching(queue.name) if watch.wishes]
+            wanted = [
+                interest for interest in self._lookout.matching(queue.name) if interest.wishes
+            ]
             if wanted:
                 self._wishes.grant(queue, wanted)
 
@@ -277,14 +283,14 @@ class Watches(QueueWatches):
     # ---- other nodes ------------------------------------------------------------------------
 
     def received(self, sender: bytes, queue: Queue, count: int) -> None:
-        for watch in self._lookout.matching(queue.name):
-            if watch.imports is not None:
-                watch.imports.received(sender, self._machine.now, 0, count)
-                if len(watch.clients) > count:
-                    self._wishes.ask([watch], True)
+        for interest in self._lookout.matching(queue.name):
+            if interest.imports is not None:
+                interest.imports.received(sender, self._machine.now, 0, count)
+                if len(interest.clients) > count:
+                    self._wishes.ask([interest], True)
 
     def ask_again(self) -> None:
-        waiting = [watch for watch in self.by_pattern.values() if watch.clients]
+        waiting = [interest for interest in self.by_pattern.values() if interest.clients]
         self._wishes.ask(waiting, True)
         self._call()
 
@@ -295,14 +301,14 @@ class Watches(QueueWatches):
             return None
         until = self._machine.now + time
         for pattern, jobs in wanted.items():
-            watch = self._use(pattern)
-            before = watch.wishes.get(sender)
+            interest = self._use(pattern)
+            before = interest.wishes.get(sender)
             if before is not None:
                 jobs = max(jobs, before.jobs)
-                watch.wishes[sender] = Wish(jobs, max(until, before.until))
+                interest.wishes[sender] = Wish(jobs, max(until, before.until))
             else:
-                watch.wishes[sender] = Wish(jobs, until)
-            self._lookout.look_again(watch)
+                interest.wishes[sender] = Wish(jobs, until)
+            self._lookout.look_again(interest)
         self._call()
         return None
 

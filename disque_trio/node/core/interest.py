@@ -36,7 +36,7 @@ class Wish:
         self.until = until
 
 
-class Watch:
+class Interest:
     """A pattern that is in use on this node.
 
     Attributes:
@@ -99,37 +99,37 @@ class Watch:
         return 0
 
 
-class WatchIndex:
+class InterestIndex:
     """Finds the patterns that a name matches."""
 
     def __init__(self) -> None:
-        self._by_prefix: dict[bytes, list[Watch]] = {}
+        self._by_prefix: dict[bytes, list[Interest]] = {}
         self._lengths: list[int] = []  # of the prefixes, each once, rising
         self._counts: dict[int, int] = {}  # of the prefixes of a length
 
-    def add(self, watch: Watch) -> None:
+    def add(self, interest: Interest) -> None:
         """Compile its pattern, and find it from now on."""
-        watch.expression = compile_glob(watch.pattern)
-        prefix = glob_prefix(watch.pattern)
-        watches = self._by_prefix.get(prefix)
-        if watches is not None:
-            watches.append(watch)
+        interest.expression = compile_glob(interest.pattern)
+        prefix = glob_prefix(interest.pattern)
+        interests = self._by_prefix.get(prefix)
+        if interests is not None:
+            interests.append(interest)
             return
-        self._by_prefix[prefix] = [watch]
+        self._by_prefix[prefix] = [interest]
         length = len(prefix)
         if length not in self._counts:
             insort(self._lengths, length)
             self._counts[length] = 0
         self._counts[length] += 1
 
-    def remove(self, watch: Watch) -> None:
-        """Find ``watch`` no more."""
-        if watch.expression is None:
+    def remove(self, interest: Interest) -> None:
+        """Find ``interest`` no more."""
+        if interest.expression is None:
             return
-        prefix = glob_prefix(watch.pattern)
-        watches = self._by_prefix[prefix]
-        watches.remove(watch)
-        if watches:
+        prefix = glob_prefix(interest.pattern)
+        interests = self._by_prefix[prefix]
+        interests.remove(interest)
+        if interests:
             return
         del self._by_prefix[prefix]
         length = len(prefix)
@@ -138,20 +138,20 @@ class WatchIndex:
             del self._counts[length]
             self._lengths.remove(length)
 
-    def matching(self, name: bytes) -> list[Watch]:
-        """The watches whose patterns ``name`` matches."""
-        found: list[Watch] = []
+    def matching(self, name: bytes) -> list[Interest]:
+        """The interests whose patterns ``name`` matches."""
+        found: list[Interest] = []
         size = len(name)
         if size > MAX_NAME:
-            watches = self._by_prefix.get(b"", [])
-            return [watch for watch in watches if not watch.pattern.strip(b"*")]
+            interests = self._by_prefix.get(b"", [])
+            return [interest for interest in interests if not interest.pattern.strip(b"*")]
         for length in self._lengths:
             if length > size:
                 break
-            for watch in self._by_prefix.get(name[:length], ()):
-                expression = watch.expression
+            for interest in self._by_prefix.get(name[:length], ()):
+                expression = interest.expression
                 if expression is not None and expression.fullmatch(name) is not None:
-                    found.append(watch)
+                    found.append(interest)
         return found
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from disque_trio.node.core import lookout, watches
-from disque_trio.node.core.watch import MAX_JOKERS, MAX_NAME, MAX_PATTERN
+from disque_trio.node.core import interests, lookout
+from disque_trio.node.core.interest import MAX_JOKERS, MAX_NAME, MAX_PATTERN
 from disque_trio.respserver.client import Client
 from tests.support.node_bench import Bench
 from tests.support.policies import set_policy
@@ -344,7 +344,7 @@ def test_words_that_are_missing_or_wrong_are_errors(bench: Bench, words: list[st
 def test_patterns_that_cost_too_much_are_errors(bench: Bench, patterns: list[str]) -> None:
     bench.add("mail.1")
     assert bench.error("GETJOB", "NOHANG", "PATTERN", "FROM", *patterns).startswith("ERR ")
-    assert bench.node.deliveries.watches.by_pattern == {}
+    assert bench.node.deliveries.interests.by_pattern == {}
     assert bench.number_queued("mail.1") == 1
 
 
@@ -360,7 +360,7 @@ def test_a_thousand_patterns_can_be_used(bench: Bench) -> None:
 def test_more_than_a_node_has_room_for_is_an_error(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "MAX_WATCHES", 3)
+    monkeypatch.setattr(interests, "MAX_INTERESTS", 3)
     kept = wait(bench, "a.*", "b.*")
     assert take(bench, "c.*") == []
     assert take(bench, "d.*") == []  # nobody uses c.* any more
@@ -374,8 +374,8 @@ def test_more_than_a_node_has_room_for_is_an_error(
 
 @pytest.fixture
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "SLICE", 4)
-    monkeypatch.setattr(watches, "LOOKS", 3)
+    monkeypatch.setattr(interests, "SLICE", 4)
+    monkeypatch.setattr(interests, "LOOKS", 3)
     monkeypatch.setattr(lookout, "_COMPILING", 2)
 
 
@@ -413,7 +413,7 @@ def test_patterns_that_nobody_uses_are_forgotten(bench: Bench) -> None:
     bench.advance(100)
     assert bench.replies(waiting) == [None]
     assert bench.info("clients")["patterns"] == "0"
-    assert bench.node.queues.watches is None
+    assert bench.node.queues.interests is None
     queue = bench.node.queues.by_name[b"mail.1"]
     assert queue.found_by == ()
     assert not queue.waiters

@@ -1,0 +1,43 @@
+"""What clients that take jobs by patterns are promised."""
+
+from typing import TYPE_CHECKING
+
+from disque_trio.glob import glob_match
+from disque_trio.node.core.queue import PAUSED_OUT
+
+if TYPE_CHECKING:
+    from tests.simulator.machine import Machine
+    from tests.simulator.world import World
+
+PATTERNS = (b"[ab]", b"?", b"c*", b"[^a]")
+
+
+def check_queues(world: "World", request: list[bytes], entries: list[list[bytes]]) -> None:
+    """The GETJOB ``request`` was answered with ``entries``: are they of queues that it named?"""
+    start = request.index(b"FROM")
+    names = request[start + 1 :]
+    for entry in entries:
+        if b"PATTERN" not in request[:start]:
+            named = entry[0] in names
+        else:
+            named = any(glob_match(pattern, entry[0]) for pattern in names)
+        if not named:
+            world.oracle.problem(f"a job of the queue {entry[0]!r} for {names}", entry[1])
+
+
+def check_waits(world: "World", machine: "Machine") -> None:
+    """A turn of ``machine`` is over: does a client wait by a pattern while there is a job?"""
+    plan = world.plan
+    interests = machine.node.deliveries.interests
+    if not interests.by_client or interests.in_work():
+        return
+    limited = plan.active or plan.rate or plan.groups
+    for client, its_interests in interests.by_client.items():
+        for queue in machine.node.queues.by_name.values():
+            matches = any(glob_match(interest.pattern, queue.name) for interest in its_interests)
+            if matches and queue.length:
+                stands = any(interest.stand_in in queue.waiters for interest in its_interests)
+                if not (limited or queue.paused & PAUSED_OUT) or not stands:
+                    world.oracle.problem(
+                        f"node {machine.index} lets client {client.id} wait for {queue.name!r}"
+                    )

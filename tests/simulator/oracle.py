@@ -281,9 +281,10 @@ class Oracle:
             wanted = 1 if record.is_async else record.repl
             if len(record.promised_to) >= wanted:
                 continue
-            # A copy may be queued, delivered and acknowledged before the producer is told, and the
-            # only copy of an at-most-once job may be on its way to where its consumer is.
-            if record.sent or self._expired(record):
+            # A copy may be queued, delivered and acknowledged before the producer is told, or be
+            # cancelled by a producer with the same key, who was told its id before. And the only
+            # copy of an at-most-once job may be on its way to where its consumer is.
+            if record.sent or self._expired(record) or self.ended(record.id):
                 continue
             if record.retry == 0 and record.id in self.promises.given:
                 continue

@@ -227,9 +227,10 @@ class Promises:
         id, body = entry[1], entry[2]
         assert isinstance(id, bytes)
         assert isinstance(body, bytes)
-        # A node that is short of memory may have forgotten it.
-        limited = self.world.plan.memories[machine.index]
-        if machine.index in self._cancelled.get(id, ()) and not limited:
+        # A node that is short of memory may have forgotten it, and so has any when the time to live
+        # is over there: a copy may come from a node whose clock is behind, or have been under way.
+        forgot = self.world.plan.memories[machine.index] or self._may_be_expired(record)
+        if machine.index in self._cancelled.get(id, ()) and not forgot:
             self._complain(f"node {machine.index} knew that the job was cancelled", id)
         if len(entry) > 3:
             details = dict(zip(entry[3::2], entry[4::2], strict=True))

@@ -387,6 +387,5 @@ def version_of(body: bytes) -> int:
 
 def live_job(machine: "Machine", id: bytes) -> Job | None:
     """The copy that ``machine`` would deliver, or will when it runs again."""
-    if machine.live_copy(id) or (not machine.up and id in machine.held_at_death):
-        return machine.node.store.jobs.get(id)
-    return None
+    dead = not machine.up and machine.held_at_death.get(id) in (ACTIVE, QUEUED)
+    return machine.node.store.jobs.get(id) if dead or machine.live_copy(id) else None

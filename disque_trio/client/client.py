@@ -231,6 +231,7 @@ class Client(Commands):
         nohang: bool = False,
         withcounters: bool = True,
         withheaders: bool = False,
+        pattern: bool = False,
     ) -> list[Job]:
         """Fetch jobs (GETJOB) from the queues, those named first preferred.
 
@@ -246,6 +247,8 @@ class Client(Commands):
             withcounters: fill the job's ``nacks``, ``additional_deliveries``, ``priority`` and
                 ``letter``.
             withheaders: fill its ``headers``. C nodes do not know that.
+            pattern: the names are patterns (``mail.*``), and jobs come from all queues that match,
+                also from those that are made only while it waits. C nodes do not know that.
 
         Returns:
             The jobs, none when there was none in time. The caller must ``ack`` each.
@@ -258,13 +261,14 @@ class Client(Commands):
             nohang=nohang,
             withcounters=withcounters,
             withheaders=withheaders,
+            pattern=pattern,
         )
         return jobs
 
-    def jobs(self, *queues: Name, withheaders: bool = False) -> Jobs:
+    def jobs(self, *queues: Name, withheaders: bool = False, pattern: bool = False) -> Jobs:
         """The worker loop over the jobs of the queues, with their headers if wanted: see
-        ``Jobs``."""
-        supply = Supply(self._router, self._in_flight, queues, withheaders)
+        ``Jobs``. ``pattern``: as of ``get``."""
+        supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
         return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
     async def work(
@@ -273,9 +277,10 @@ class Client(Commands):
         *queues: Name,
         concurrency: int = 1,
         withheaders: bool = False,
+        pattern: bool = False,
     ) -> None:
         """Run ``handler`` on each job of the queues, for ever, ``concurrency`` jobs at a time, with
-        their headers if wanted.
+        their headers if wanted. ``pattern``: as of ``get``.
 
         A job is acknowledged when the handler returns and given back with NACK, with a line in the
         log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
@@ -284,7 +289,7 @@ class Client(Commands):
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
         """
-        supply = Supply(self._router, self._in_flight, queues, withheaders)
+        supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
         loops = [Jobs(self._in_flight, supply.take) for _ in range(concurrency)]
         try:
             failure = await run_handlers(loops, handler, _failed)

@@ -29,6 +29,7 @@ async def fetch(
     nohang: bool = False,
     withcounters: bool = True,
     withheaders: bool = False,
+    pattern: bool = False,
 ) -> tuple[Session, list[Job]]:
     """Fetch jobs, and say which node gave them. Arguments and errors as for ``Client.get``.
 
@@ -51,6 +52,8 @@ async def fetch(
             command.append("WITHCOUNTERS")
         if withheaders:
             command.append("WITHHEADERS")
+        if pattern:
+            command.append("PATTERN")
         command += ["FROM", *queues]
         try:
             reply = await session.blocking.execute(command, partial(_put_back, router, session))
@@ -65,11 +68,17 @@ async def fetch(
 
 
 async def take(
-    router: Router, in_flight: InFlight, queues: tuple[Name, ...], withheaders: bool = False
+    router: Router,
+    in_flight: InFlight,
+    queues: tuple[Name, ...],
+    withheaders: bool = False,
+    pattern: bool = False,
 ) -> HeldJob:
     """Wait for a job and keep hold of it. No checkpoint between its arrival and the return."""
     while True:
-        session, jobs = await fetch(router, queues, timeout=None, withheaders=withheaders)
+        session, jobs = await fetch(
+            router, queues, timeout=None, withheaders=withheaders, pattern=pattern
+        )
         if jobs:
             session.job_taken()
             held = HeldJob(router, session, jobs[0], partial(_settled, in_flight, session))

@@ -20,13 +20,19 @@ class Supply:
         in_flight: the jobs that are not settled.
         queues: names; those that come first are preferred.
         withheaders: the jobs come with their headers.
+        pattern: the names are patterns. No node pushes by these: the jobs are fetched.
 
     Raises:
         ValueError: there are no queues.
     """
 
     def __init__(
-        self, router: Router, in_flight: InFlight, queues: tuple[Name, ...], withheaders: bool
+        self,
+        router: Router,
+        in_flight: InFlight,
+        queues: tuple[Name, ...],
+        withheaders: bool,
+        pattern: bool,
     ) -> None:
         if not queues:
             raise ValueError("at least one queue is needed")
@@ -34,6 +40,7 @@ class Supply:
         self._in_flight = in_flight
         self._queues = queues
         self._withheaders = withheaders
+        self._pattern = pattern
         self._feed: Feed | None = None
         self._opening = trio.Lock()
 
@@ -44,7 +51,7 @@ class Supply:
         """
         job: HeldJob | None = None
         # Jobs that are released take credit, so whoever releases them fetches the others.
-        if self._feed is None or not self._feed.let_go:
+        if not self._pattern and (self._feed is None or not self._feed.let_go):
             retry = self._router.retry()
 
             async def attempt() -> HeldJob | None:
@@ -54,7 +61,9 @@ class Supply:
                 attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
             )
         if job is None:
-            job = await take(self._router, self._in_flight, self._queues, self._withheaders)
+            job = await take(
+                self._router, self._in_flight, self._queues, self._withheaders, self._pattern
+            )
         return job
 
     def pause(self) -> None:

@@ -370,6 +370,7 @@ class Node(Machine):
 
     def make_room(self, command: AnyCommand) -> bool:
         self.store.evict(self.memory.evict_above)
+        self.after_command()  # who had what was evicted may have credit again
         return super().make_room(command)
 
     def noted(self) -> int:

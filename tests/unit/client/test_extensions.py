@@ -146,6 +146,24 @@ async def test_jobs_come_with_their_headers_if_these_are_wanted() -> None:
                 break
 
 
+async def test_jobs_come_from_queues_that_match_a_pattern() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        entry = b"*3\r\n$6\r\nmail.1\r\n$40\r\n%b\r\n$1\r\nb\r\n" % ID.encode()
+        node.answers["GETJOB"] = array(entry)
+        [found] = await client.get("mail.*", withcounters=False, nohang=True, pattern=True)
+        assert found.queue == "mail.1"
+        wanted = [b"GETJOB", b"NOHANG", b"COUNT", b"1", b"PATTERN", b"FROM", b"mail.*"]
+        assert node.seen[-1] == wanted
+        node.answers["GETJOB"] = [array(entry), FakeNode.HANG]
+        node.answers["ACKJOB"] = b":1\r\n"
+        async with client.jobs("mail.*", pattern=True) as jobs:
+            async for held in jobs:
+                assert held.queue == "mail.1"
+                await held.ack()
+                break
+        assert [b"PATTERN", b"FROM", b"mail.*"] in [seen[-3:] for seen in node.seen]
+
+
 async def test_old_nodes_are_not_asked_for_headers_unless_they_are_wanted() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["GETJOB"] = job(0)

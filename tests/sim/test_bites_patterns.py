@@ -1,0 +1,43 @@
+"""The checks of jobs by patterns see what is wrong: each property broken on purpose."""
+
+import pytest
+
+from disque_trio.node.core import interests, lookout
+from disque_trio.node.core.interest import Interest, InterestIndex
+from disque_trio.node.core.lookout import Lookout
+from disque_trio.node.core.queue import Queue
+from tests.simulator.plan import EXTENDED
+from tests.simulator.spoiled import found
+from tests.simulator.world import World
+
+if not interests.__file__.endswith(".py"):
+    pytest.skip("a compiled node cannot be made worse", allow_module_level=True)
+
+
+class ForgetfulLookout(Lookout):
+    """Does not notice that a queue has jobs again."""
+
+    def note(self, queue: Queue) -> None:
+        if queue.length > 1:
+            super().note(queue)
+
+
+class GenerousIndex(InterestIndex):
+    """Takes all queues for ``a``."""
+
+    def matching(self, name: bytes) -> list[Interest]:
+        return super().matching(b"a")
+
+
+def as_it_is(world: World) -> None:
+    """Nothing more is spoiled."""
+
+
+def test_a_client_that_waits_while_there_is_a_job_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interests, "Lookout", ForgetfulLookout)
+    assert found(as_it_is, EXTENDED, "lets client", seeds=5)
+
+
+def test_a_job_of_a_queue_that_was_not_named_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "InterestIndex", GenerousIndex)
+    assert found(as_it_is, EXTENDED, "a job of the queue", seeds=5)

@@ -23,6 +23,7 @@ RUNS: Final = {
     "latency": "how long a job's life takes at a given load, and how long a node pauses",
     "memory": "what jobs take of a node's memory, and how long it stops to free them",
     "push": "what a job costs that is pushed, beside one that is asked for",
+    "turns": "how long the longest turns are of commands about many jobs or queues",
     "trailers": "what jobs take of memory that have more than C Disque has fields for",
     "cores": "what two nodes gain on the cores of one machine",
     "cluster": "what a job with copies costs a whole cluster",

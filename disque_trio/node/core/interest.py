@@ -92,6 +92,12 @@ class Interest:
         else:
             queue.found_by = tuple([number for number in queue.found_by if number != self.number])
 
+    def is_unused(self, now: int) -> bool:
+        """Whether nobody wants jobs by it at ``now`` (ms)."""
+        for id in [id for id, wish in self.wishes.items() if wish.until <= now]:
+            del self.wishes[id]
+        return not self.clients and not self.wishes
+
     def since(self) -> int:
         """The number of the first wait."""
         for client in self.clients:
@@ -103,7 +109,7 @@ class InterestIndex:
     """Finds the patterns that a name matches."""
 
     def __init__(self) -> None:
-        self._by_prefix: dict[bytes, list[Interest]] = {}
+        self._by_prefix: dict[bytes, dict[Interest, None]] = {}
         self._lengths: list[int] = []  # of the prefixes, each once, rising
         self._counts: dict[int, int] = {}  # of the prefixes of a length
 
@@ -113,9 +119,9 @@ class InterestIndex:
         prefix = glob_prefix(interest.pattern)
         interests = self._by_prefix.get(prefix)
         if interests is not None:
-            interests.append(interest)
+            interests[interest] = None
             return
-        self._by_prefix[prefix] = [interest]
+        self._by_prefix[prefix] = {interest: None}
         length = len(prefix)
         if length not in self._counts:
             insort(self._lengths, length)
@@ -128,7 +134,7 @@ class InterestIndex:
             return
         prefix = glob_prefix(interest.pattern)
         interests = self._by_prefix[prefix]
-        interests.remove(interest)
+        del interests[interest]
         if interests:
             return
         del self._by_prefix[prefix]
@@ -143,12 +149,12 @@ class InterestIndex:
         found: list[Interest] = []
         size = len(name)
         if size > MAX_NAME:
-            interests = self._by_prefix.get(b"", [])
+            interests = self._by_prefix.get(b"", {})
             return [interest for interest in interests if not interest.pattern.strip(b"*")]
         for length in self._lengths:
             if length > size:
                 break
-            for interest in self._by_prefix.get(name[:length], ()):
+            for interest in self._by_prefix.get(name[:length], {}):
                 expression = interest.expression
                 if expression is not None and expression.fullmatch(name) is not None:
                     found.append(interest)

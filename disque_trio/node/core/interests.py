@@ -12,6 +12,7 @@ else waits for jobs by patterns may use ``wait``, ``forget`` and ``take`` as GET
 ``Deliveries`` gives to a stand-in goes to the first of its clients.
 """
 
+from collections import deque
 from itertools import islice
 from typing import Final
 
@@ -33,6 +34,9 @@ from disque_trio.respserver.machine import Machine
 MAX_INTERESTS: Final = 10_000  # patterns in use
 KEPT: Final = 60_000  # ms that one is known which nobody uses
 SWEEP: Final = 30_000  # ms between looks for these
+SWEPT: Final = 500  # patterns that a turn looks at
+CLEARING: Final = 1_000  # ms between looks for those that can make room
+HASTE: Final = 10_000  # ms that it may take at most to know whether there are jobs
 SLICE: Final = 1_000  # queues with jobs that a turn looks at, about: some 1 ms
 LOOKS: Final = 500  # queues with jobs that cannot be delivered, and that a GETJOB looks at
 _ASKING: Final = 100  # queues of a pattern that may be asking other nodes about their limits
@@ -79,6 +83,8 @@ class Interests(QueueInterests):
         self._number = 0
         self._hasty: dict[Client, None] = {}  # want to know whether there are jobs
         self._sweep_at = 0
+        self._swept: deque[Interest] = deque()  # to be looked at
+        self._cleared = 0  # when there was no room, ms
         questions.answerers[WISH] = self._on_wish
 
     # ---- patterns ---------------------------------------------------------------------------
@@ -86,12 +92,19 @@ class Interests(QueueInterests):
     def make_room(self, patterns: list[bytes]) -> bool:
         """Whether ``patterns`` can be used besides those that are."""
         known = self.by_pattern
-        if len(known) + len(patterns) > MAX_INTERESTS:
-            new = sum([pattern not in known for pattern in set(patterns)])
-            if len(known) + new > MAX_INTERESTS:
-                self._sweep(0)
-                return len(known) + new <= MAX_INTERESTS
-        return True
+        if len(known) + len(patterns) <= MAX_INTERESTS:
+            return True
+        wanted = set(patterns)
+        new = len(wanted.difference(known))
+        now = self._machine.now
+        if len(known) + new > MAX_INTERESTS and now - self._cleared >= CLEARING:
+            self._cleared = now
+            for interest in list(known.values()):
+                if interest.is_unused(now) and interest.pattern not in wanted:
+                    self._drop(interest)
+                    if len(known) + new <= MAX_INTERESTS:
+                        break
+        return len(known) + new <= MAX_INTERESTS
 
     def _use(self, pattern: bytes) -> Interest:
         """The interest of ``pattern``; there must be room for it."""
@@ -108,21 +121,25 @@ class Interests(QueueInterests):
         interest.used = self._machine.now
         return interest
 
-    def _sweep(self, kept: int) -> None:
-        """Forget what nobody has used for ``kept`` ms, and queues that have no jobs any more."""
-        now = self._machine.now
-        self._sweep_at = now + SWEEP
-        for interest in list(self.by_pattern.values()):
-            for id in [id for id, wish in interest.wishes.items() if wish.until <= now]:
-                del interest.wishes[id]
-            if interest.clients:
-                self._lookout.look_again(interest)
-            elif not interest.wishes and now - interest.used >= kept:
-                del self.by_pattern[interest.pattern]
-                del self._by_number[interest.number]
-                self._lookout.remove(interest)
+    def _drop(self, interest: Interest) -> None:
+        """Forget ``interest``, which nobody uses."""
+        del self.by_pattern[interest.pattern]
+        del self._by_number[interest.number]
+        self._lookout.remove(interest)
         if not self.by_pattern:
             self._queues.interests = None
+
+    def _sweep(self, now: int) -> None:
+        """Forget what nobody has used for long, and queues that have no jobs any more."""
+        if self._sweep_at <= now:
+            self._sweep_at = now + SWEEP
+            self._swept = deque(self.by_pattern.values())
+        for _ in range(min(SWEPT, len(self._swept))):
+            interest = self._swept.popleft()
+            if interest.clients:
+                self._lookout.look_again(interest)
+            elif not interest.dropped and now - interest.used >= KEPT and interest.is_unused(now):
+                self._drop(interest)
 
     # ---- clients ----------------------------------------------------------------------------
 
@@ -196,7 +213,7 @@ class Interests(QueueInterests):
         """Block ``client`` until a queue that matches one of ``patterns`` has a job, ``timeout`` ms
         (0: for ever). ``details`` as of ``job_entry_with``. ``hasty``: only until it is known that
         there is none."""
-        self._machine.begin_wait(client, patterns, timeout)
+        self._machine.begin_wait(client, patterns, HASTE if hasty else timeout)
         client.details = details
         interests = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
         self.by_client[client] = interests
@@ -258,7 +275,7 @@ class Interests(QueueInterests):
 
     def _call(self) -> None:
         """Plan when to go on."""
-        if self._hasty or self._lookout.has_work():
+        if self._hasty or self._swept or self._lookout.has_work():
             self.due = self._machine.now
         elif self.by_pattern:
             self.due = sooner(self._sweep_at, self._wishes.due)
@@ -276,8 +293,8 @@ class Interests(QueueInterests):
                 self._machine.time_out(client)
         self._lookout.work(SLICE)
         self._wishes.go_on(now)
-        if self.by_pattern and self._sweep_at <= now:
-            self._sweep(KEPT)
+        if self.by_pattern or self._swept:
+            self._sweep(now)
         self._call()
 
     # ---- other nodes ------------------------------------------------------------------------

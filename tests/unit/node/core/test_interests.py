@@ -364,6 +364,7 @@ def test_more_than_a_node_has_room_for_is_an_error(
     kept = wait(bench, "a.*", "b.*")
     assert take(bench, "c.*") == []
     assert take(bench, "d.*") == []  # nobody uses c.* any more
+    bench.advance(1)
     assert "patterns" in bench.error("GETJOB", "NOHANG", "PATTERN", "FROM", "e.*", "f.*")
     id = bench.add("a.1")
     assert bench.got(kept) == id

@@ -8,8 +8,8 @@ too.
 
 A queue whose jobs cannot be delivered now (it is paused, or at its limit) gets the stand-in of a
 pattern among those that wait for it, so all that holds for clients that wait holds here. Whoever
-else waits for jobs by patterns may use ``wait``, ``forget`` and ``take`` as GETJOB does: what
-``Deliveries`` gives to a stand-in goes to the first of its clients.
+else wants jobs by patterns may ``take`` some, and ``enter`` and ``forget`` a client: what
+``Deliveries`` would give to a stand-in goes to the first of its clients.
 """
 
 from collections import deque
@@ -215,14 +215,18 @@ class Interests(QueueInterests):
         there is none."""
         self._machine.begin_wait(client, patterns, HASTE if hasty else timeout)
         client.details = details
+        if hasty:
+            self._hasty[client] = None
+        self.enter(client, patterns)
+
+    def enter(self, client: Client, patterns: list[bytes]) -> None:
+        """Let ``client`` be among those who get jobs of queues that match ``patterns``."""
         interests = [self._use(pattern) for pattern in dict.fromkeys(patterns)]
         self.by_client[client] = interests
         for interest in interests:
             interest.clients[client] = None
             if len(interest.clients) == 1:
                 self._lookout.look_again(interest)
-        if hasty:
-            self._hasty[client] = None
         self._wishes.ask(interests, True)
         self._call()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import beside_c
+from tools.bench import beside_c, tenants
 from tools.bench.callgrind import Counted
 from tools.bench.cores import Part, drive
 from tools.bench.dialects import encode
@@ -123,6 +123,20 @@ def test_rewrites_and_the_loading_of_the_file_are_measured() -> None:
     assert done.returncode == 0, done.stderr
     for begin in ("5000 jobs of 100 bytes", "without a rewrite:", "during ", "loading: "):
         assert f"\n{begin}" in done.stdout
+
+
+def test_the_jobs_of_both_tenants_are_all_delivered_with_groups_and_without(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    done = bench("tenants", "--quick", "--jobs", "200", "--json", str(output))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())["results"]
+    assert [one["way"] for one in results] == [tenants.AGE, tenants.FAIR]
+    for one in results:
+        waits = one["result"]["quiet"]
+        assert waits
+        assert all(job["wait"] > 0 and 0 <= job["overtaken"] <= 200 for job in waits)
+        assert f"\n| {one['way']} |" in done.stdout
+    assert "written: build/tenants.svg" in done.stderr
 
 
 def test_the_steps_of_a_command_are_printed() -> None:

@@ -22,6 +22,7 @@ RUNS: Final = {
     "throughput": "what a command costs a node, beside redis-server",
     "latency": "how long a job's life takes at a given load, and how long a node pauses",
     "tenants": "how long a quiet tenant's jobs wait beside a noisy one, with and without groups",
+    "queues": "what taking a job costs in queues of several kinds, with few jobs and with many",
     "memory": "what jobs take of a node's memory, and how long it stops to free them",
     "push": "what a job costs that is pushed, beside one that is asked for",
     "turns": "how long the longest turns are of commands about many jobs or queues",

@@ -80,7 +80,7 @@ def known_as(python: str) -> str:
     Raises:
         CountError: there is none.
     """
-    done = _run_there(python, [], "tools.bench.guard", "print_circumstances")
+    done = run_there(python, [], "tools.bench.guard", "print_circumstances")
     return done.strip()
 
 
@@ -89,8 +89,9 @@ def print_circumstances() -> None:
     print(circumstances())
 
 
-def count(python: str) -> Counts:
-    """Count the instructions of all paths, in the form that this Python has.
+def count(python: str, module: str = "tools.bench.guard_paths", *arguments: str) -> Counts:
+    """Count the instructions of all paths that ``main`` of a module takes, in the form that this
+    Python has. It is called with the library that tells callgrind what to count, and ``arguments``.
 
     Raises:
         CountError: that is not possible.
@@ -106,11 +107,11 @@ def count(python: str) -> Counts:
             "--collect-atstart=no",
             f"--callgrind-out-file={directory}/counts",
         ]
-        _run_there(python, command, "tools.bench.guard_paths", "main", str(marks))
+        run_there(python, command, module, "main", str(marks), *arguments)
         return read_counts([path.read_text() for path in Path(directory).glob("counts.*")])
 
 
-def _run_there(python: str, under: list[str], module: str, function: str, *arguments: str) -> str:
+def run_there(python: str, under: list[str], module: str, function: str, *arguments: str) -> str:
     """What ``function`` of a module prints in the environment of another Python, ``under`` a
     command. Raises CountError when it fails."""
     command = [*under, *child(module, *arguments, function=function, python=python)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.bench import beside_c, tenants
+from tools.bench import beside_c, queues, queues_paths, tenants
 from tools.bench.callgrind import Counted
 from tools.bench.cores import Part, drive
 from tools.bench.dialects import encode
@@ -137,6 +137,22 @@ def test_the_jobs_of_both_tenants_are_all_delivered_with_groups_and_without(tmp_
         assert all(job["wait"] > 0 and 0 <= job["overtaken"] <= 200 for job in waits)
         assert f"\n| {one['way']} |" in done.stdout
     assert "written: build/tenants.svg" in done.stderr
+
+
+def test_queues_of_all_kinds_are_measured_with_few_jobs_and_with_more() -> None:
+    done = bench("queues", "--quick", "--compiled", "/nowhere/python")
+    assert done.returncode == 0, done.stderr
+    assert "form pure Python" in done.stdout
+    for name in queues.NAMES.values():
+        for command in queues_paths.COMMANDS:
+            assert f"\n| {name} | {command} |" in done.stdout
+    for step in ("PROMOTE", "JSCAN", "QSTAT FULL", "QMOVE", "QPURGE"):
+        assert f"\n| {step}" in done.stdout
+
+
+def test_what_a_node_refuses_is_told() -> None:
+    with disque_server() as server, pytest.raises(LoadError, match="QMOVE"):
+        queues.reply_to(server.port, b"QMOVE", b"a")
 
 
 def test_the_steps_of_a_command_are_printed() -> None:

@@ -10,6 +10,7 @@ from disque_trio.eventlog.schema import (
     FIELDS,
     NEW_JOB_FIELDS,
     QUEUED,
+    RARE_FIELDS,
     SEGMENT,
     Event,
 )
@@ -20,6 +21,7 @@ _REASON = FIELDS.index("reason")
 _SIZE = len(FIELDS)
 _CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
 _FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime is another one a line
+_PRIORITY, _GROUP = (_CTIME + 1 + place for place in range(len(RARE_FIELDS)))
 _MOST_TEXTS = 10_000  # remembered; clients without a name come and go
 
 
@@ -102,6 +104,11 @@ class LineWriter:
         time, name, queue, reason, *others = what[:_SIZE]
         begin = self._begin(time, name) + ',"id":"'
         facts = _numbers(_FACTS, what[_SIZE:_CTIME])
+        if len(what) > _GROUP:
+            if what[_PRIORITY]:
+                facts += f',"priority":{what[_PRIORITY]}'
+            if what[_GROUP]:
+                facts += ',"group":' + quote(what[_GROUP].decode("utf-8", "backslashreplace"))
         if not _is_queued(what):
             return begin, _text(queue, reason, client, *others) + facts
         return (

@@ -138,18 +138,20 @@ FIELDS: Final = ("time", "event", "queue", "reason", "peer", "nacks", "deliverie
 # Further fields where the job is new to the node: bytes of the body, copies wanted, copies, retry,
 # time to live and delay in s, and the ctime in ns.
 NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "ctime")
+# Behind them, of a job that has a priority or a group: its priority, and its group (bytes).
+RARE_FIELDS: Final = ("priority", "group")
 # The keys of a line, in their order.
 KEYS: Final = (
     *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
-    *NEW_JOB_FIELDS,
+    *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "ctime"),
 )
 
 # What happens in a row is noted once for many jobs. So a list of events holds three types:
 # - str: a client, on whose behalf all that follows happens; empty: nobody's, as at the beginning;
-# - tuple: what happens: FIELDS, and NEW_JOB_FIELDS where the jobs are new. What does not apply is
-#   empty or -1, and fields behind the reason may be left out. The ctime is that of the first job;
-#   each further one's is higher by one. An "added" with a reason stands for two events: the job
-#   was also queued, for that reason;
+# - tuple: what happens: FIELDS, and where the jobs are new NEW_JOB_FIELDS, and RARE_FIELDS where
+#   they have one of these. What does not apply is empty or -1, and fields behind the reason may be
+#   left out. The ctime is that of the first job; each further one's is higher by one. An "added"
+#   with a reason stands for two events: the job was also queued, for that reason;
 # - bytes: the id of a job to which that happens.
 # A tuple of two or three is of no job: time, one of LOG_KINDS, and how many events ("dropped").
 Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"

@@ -13,16 +13,19 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from disque_trio.eventlog.schema import KEYS
+from disque_trio.eventlog.schema import KEYS, RARE_FIELDS
 from disque_trio.spark.options import arrow_schema, choice, flag, local, number, paths_of
 from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
 
 # A line as nodes write it.
 _TYPES = {
     **dict.fromkeys(("node", "event", "id", "queue", "reason", "client", "peer"), "STRING"),
-    **dict.fromkeys(("nacks", "deliveries", "repl", "copies"), "INT"),
+    **dict.fromkeys(("nacks", "deliveries", "repl", "copies", "priority"), "INT"),
+    "group": "STRING",
 }
-LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in (*KEYS, "count"))
+# What keys were added since stands at the end: programs may know columns by their places.
+_COLUMNS = (*(key for key in KEYS if key not in RARE_FIELDS), "count", *RARE_FIELDS)
+LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS)
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
 PIECE_BYTES = 32 << 20

@@ -5,12 +5,17 @@ true. Mostly the same thing happens to many jobs in a row, as with commands that
 it is noted once, followed by the ids of the jobs.
 """
 
+from typing import Final
+
 from disque_trio.eventlog import schema
 from disque_trio.eventlog.schema import Event, Kind, Reason
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import FLAG_TRAILER, FLAGS_PRIORITY, Job, priority_of
+from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
+
+_RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs of which there is more to say
 
 
 class EventNotes:
@@ -18,6 +23,7 @@ class EventNotes:
 
     Args:
         machine: whose time and client the events are noted with.
+        trailers: say to which group a job belongs.
 
     Attributes:
         eventing: events are noted.
@@ -26,11 +32,12 @@ class EventNotes:
         peer: id of the node that this one reacts to, empty: none.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, trailers: Trailers) -> None:
         self.eventing = False
         self.events: list[Event] = []
         self.peer = b""
         self._machine = machine
+        self._trailers = trailers
         # What was noted last, and of which job. A job's own facts never change.
         self._last: Job | None = None
         self._time = 0
@@ -43,6 +50,8 @@ class EventNotes:
         self._deliveries = 0
         self._size = 0
         self._holders: tuple[bytes, ...] | None = None
+        self._rare = 0
+        self._group = b""
 
     @property
     def now(self) -> int:
@@ -86,6 +95,8 @@ class EventNotes:
                     or job.repl != last.repl
                     or job.delivered is not self._holders
                     or len(job.body or b"") != self._size
+                    or job.flags & _RARE != self._rare
+                    or (self._rare and self._trailers.group(job) != self._group)
                 )
             )
         ):
@@ -111,6 +122,11 @@ class EventNotes:
                 copies = 1 if holders is None else len(holders)
                 ttl = max(job.etime - now // 1000, 0)
                 what += (size, job.repl, copies, job.retry, ttl, job.delay, job.ctime)
+                rare = self._rare = job.flags & _RARE
+                if rare:
+                    group = self._group = self._trailers.group(job)
+                    if group or rare & FLAGS_PRIORITY:
+                        what += (priority_of(job), group)
             events.append(what)
         if label is not self._label:
             self._label = label

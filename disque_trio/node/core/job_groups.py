@@ -105,16 +105,12 @@ class JobGroups(Groups):
 
     def _group_of(self, job: Job) -> Group:
         """The group of ``job``, which is made if need be."""
-        name = self._name_of(job)
+        name = self._trailers.group(job)
         group = self.by_name.get(name)
         if group is None:
             group = self.by_name[name] = Group(name)
             self._memory.used += GROUP_OVERHEAD + len(name)
         return group
-
-    def _name_of(self, job: Job) -> bytes:
-        trailer = self._trailers.of(job)
-        return b"" if trailer is None else trailer.group
 
     def _line_up(self, group: Group) -> None:
         """Give ``group`` a place in the turns, behind the others, if it can be served."""
@@ -169,7 +165,7 @@ class JobGroups(Groups):
             self._hold(self._group_of(job), job, _BEFORE_ALL if here else _place(job), now)
 
     def remove(self, job: Job) -> bool:
-        group = self.by_name.get(self._name_of(job))
+        group = self.by_name.get(self._trailers.group(job))
         if group is None or not group.jobs.has(job):
             return False
         group.jobs.remove(job)

@@ -32,6 +32,11 @@ class Trailers:
         """The trailer of ``job``, if it has one."""
         return self._by_id.get(job.id) if job.flags & FLAG_TRAILER else None
 
+    def group(self, job: Job) -> bytes:
+        """The group of ``job``; empty: it has none."""
+        trailer = self.of(job)
+        return b"" if trailer is None else trailer.group
+
     def want(self, job: Job) -> Trailer:
         """The trailer of ``job``; it gets one if it has none. After a change to it ``recount``."""
         trailer = self.of(job)

@@ -78,6 +78,8 @@ def test_a_line_is_a_row_with_typed_columns(
         "delay": 5,
         "ctime": START * 1_000_000 + 7,
         "count": 9,
+        "priority": 7,
+        "group": "blue",
     }
     segment(tmp_path, line(1, **fields) + line(2, "acked", later="a field of a later release"))
     first, second = events(spark, tmp_path).orderBy("time_ms").collect()
@@ -85,6 +87,7 @@ def test_a_line_is_a_row_with_typed_columns(
     assert (first.node, first.event, first.id, first.time_ms) == (NODE, "queued", "D-1", START + 1)
     assert first.time.astimezone(UTC) == datetime.fromtimestamp((START + 1) / 1000, UTC)
     assert (second.event, second.queue, second.nacks, second.ctime) == ("acked", None, None, None)
+    assert (second.priority, second.group) == (None, None)
 
 
 @both_ways

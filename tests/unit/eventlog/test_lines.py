@@ -5,7 +5,7 @@ import json
 import pytest
 
 from disque_trio.eventlog.lines import LineWriter, count
-from disque_trio.eventlog.schema import Event
+from disque_trio.eventlog.schema import KEYS, Event
 
 NODE = "0123456789abcdef0123456789abcdef01234567"
 PEER = b"f" * 40
@@ -81,6 +81,18 @@ def test_fields_behind_the_reason_that_do_not_apply_may_be_left_out(
     while len(short) > 4 and short[-1] in (b"", -1):
         short.pop()
     assert line(client, tuple(short), ID) == BEGIN + expected + "}\n"
+
+
+def test_a_new_job_with_a_priority_or_a_group_says_so_before_its_ctime() -> None:
+    both = (*event("added", reason="add", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 5)), 7, b"b\xff")
+    text = LineWriter(NODE).lines([both, *OTHERS[:2], (*both[:-2], 0, b"a"), ID])
+    found = [json.loads(line) for line in text.splitlines()]
+    told = [(line["event"], line.get("priority"), line.get("group")) for line in found]
+    queued = ("queued", None, None)
+    twice = [("added", 7, "b\\xff"), queued] * 2
+    assert told == [*twice, ("added", None, "a"), queued]
+    assert list(found[0]) == [key for key in KEYS if key in found[0]]
+    assert [found[0]["ctime"], found[2]["ctime"]] == [5, 6]
 
 
 def test_a_job_that_is_queued_as_it_is_added_has_two_lines() -> None:

@@ -1,12 +1,16 @@
 """What the event log hears of jobs."""
 
+import json
 import random
 
 import pytest
 
 from disque_trio.eventlog.lines import LineWriter
+from disque_trio.eventlog.schema import FIELDS, NEW_JOB_FIELDS
 from disque_trio.node.core.events import EventNotes
-from disque_trio.node.core.job import Job
+from disque_trio.node.core.job import Job, priority_flags
+from disque_trio.node.core.trailers import Trailers
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.machine import Machine
 from tests.support.mesh import Mesh
@@ -84,6 +88,41 @@ def test_numbers_are_given_where_a_job_is_new(mesh: Mesh) -> None:
     assert event[13] == next(iter(mesh[0].node.store.jobs.values())).ctime
 
 
+def test_priority_and_group_are_noted_where_a_job_has_them(mesh: Mesh) -> None:
+    for options in (
+        ["PRIORITY", 7, "GROUP", "blue"],
+        ["PRIORITY", 7, "GROUP", "red"],
+        ["PRIORITY", 7],
+        ["GROUP", b"\xff"],
+        [],
+    ):
+        mesh.add(0, "REPLICATE", 2, *options)
+    expected = [(7, "blue"), (7, "red"), (7, None), (None, "\\xff"), (None, None)]
+    for index, kinds in ((0, ["replicated", "added"]), (1, ["copied"])):
+        text = LineWriter("0" * 40).lines(mesh[index].node.notes.events)
+        lines = [json.loads(line) for line in text.splitlines()]
+        for kind in kinds:
+            new = [line for line in lines if line["event"] == kind]
+            assert [(line.get("priority"), line.get("group")) for line in new] == expected
+        assert not [line for line in lines if line["event"] == "queued" and "group" in line]
+
+
+def test_jobs_in_a_row_with_one_priority_and_group_are_noted_once(mesh: Mesh) -> None:
+    options = ["REPLICATE", 1, "PRIORITY", 2, "GROUP", "blue"]
+    ids = [mesh[0].add("q", "body", *options) for _ in range(3)]
+    added, client, *others = mesh[0].node.notes.events
+    assert (client, *others) == ("worker", *ids)
+    assert added[-2:] == (2, b"blue")
+
+
+def test_jobs_without_priority_and_group_are_noted_as_before(mesh: Mesh) -> None:
+    mesh.add(0, "REPLICATE", 1)
+    assert len(mesh[0].node.notes.events[0]) == len(FIELDS + NEW_JOB_FIELDS)
+    mesh.add(0, "REPLICATE", 1, "HEADERS", 1, "kind", "test")
+    new = [event for event in mesh[0].node.notes.events if isinstance(event, tuple)]
+    assert [len(event) for event in new] == [len(FIELDS + NEW_JOB_FIELDS)] * 2
+
+
 def test_a_job_that_moves_is_noted_on_both_sides(mesh: Mesh) -> None:
     mesh.add(0, "REPLICATE", 1)
     noted(mesh, 0)
@@ -159,6 +198,10 @@ OPTIONS: list[list[str | int]] = [
     ["REPLICATE", 1, "RETRY", 5],
     ["REPLICATE", 1, "TTL", 50],
     ["REPLICATE", 1, "DELAY", 1],
+    ["REPLICATE", 1, "PRIORITY", 3],
+    ["REPLICATE", 1, "PRIORITY", 3, "GROUP", "g"],
+    ["REPLICATE", 1, "GROUP", "h"],
+    ["REPLICATE", 1, "HEADERS", 1, "kind", "test"],
 ]
 
 
@@ -214,6 +257,23 @@ def second(**changed: int) -> Job:
     return Job(b"D-2", b"q", b"body", **facts)
 
 
+def urgent() -> Job:
+    job = second()
+    job.flags = priority_flags(7)
+    return job
+
+
+def notes(*grouped: Job) -> EventNotes:
+    """Notes of nothing yet, of a node where some jobs are of the group ``blue``."""
+    machine = Machine("disque", "jobs", {}, Host(), lambda: 0)
+    trailers = Trailers(machine.memory, Mesh(1)[0].node.peers)
+    for job in grouped:
+        trailer = Trailer()
+        trailer.group = b"blue"
+        trailers.put(job, trailer)
+    return EventNotes(machine, trailers)
+
+
 def shared(*holders: bytes) -> Job:
     job = second()
     job.delivered = holders
@@ -229,6 +289,7 @@ def shared(*holders: bytes) -> Job:
         (second(delay=1), "add", b""),
         (second(retry=8), "add", b""),
         (shared(b"f" * 40, b"e" * 40), "add", b""),
+        (urgent(), "add", b""),
         (Job(b"D-2", b"q", b"longer", **FACTS), "add", b""),
         (Job(b"D-2", b"p", b"body", **FACTS), "add", b""),
         (second(), "", b""),
@@ -238,7 +299,7 @@ def shared(*holders: bytes) -> Job:
 def test_what_differs_between_two_jobs_in_a_row_is_noted(
     job: Job, reason: str, peer: bytes
 ) -> None:
-    source = EventNotes(Machine("disque", "jobs", {}, Host(), lambda: 0))
+    source = notes()
     source.note("added", Job(b"D-1", b"q", b"body", **FACTS | {"ctime": 7}), "add", new=True)
     source.peer = peer
     source.note("added", job, reason, new=True)
@@ -250,8 +311,16 @@ def test_what_differs_between_two_jobs_in_a_row_is_noted(
     assert lines[0] != lines[2].replace(b"D-2", b"D-1")
 
 
+def test_a_job_without_a_group_behind_one_that_has_one_is_noted() -> None:
+    first = Job(b"D-1", b"q", b"body", **FACTS | {"ctime": 7})
+    source = notes(first)
+    source.note("added", first, new=True)
+    source.note("added", second(), new=True)
+    assert [event[14:] for event in source.events if isinstance(event, tuple)] == [(0, b"blue"), ()]
+
+
 def test_a_job_without_copies_behind_one_with_copies_is_noted() -> None:
-    source = EventNotes(Machine("disque", "jobs", {}, Host(), lambda: 0))
+    source = notes()
     source.note("added", shared(b"f" * 40, b"e" * 40), new=True)
     source.note("added", second(ctime=9), new=True)
     assert [event[9] for event in source.events if isinstance(event, tuple)] == [2, 1]

@@ -14,7 +14,8 @@ from disque_trio.eventlog import schema
 from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.trace import Numbers
 
-FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional")
+FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional", "priority")
+NAMES = ("queue", "group")
 _TIME = pa.timestamp("us", tz="UTC")
 _MOMENTS = (
     "added_at",
@@ -59,6 +60,7 @@ JOB_SCHEMA = pa.schema(
         ("id", pa.string()),
         ("queue", pa.string()),
         *((name, pa.int64()) for name in FACTS),
+        ("group", pa.string()),
         *((name, _TIME) for name in _MOMENTS),
         ("ended", pa.string()),
         ("complete", pa.bool_()),  # all nodes that had it have forgotten it
@@ -70,7 +72,9 @@ JOB_SCHEMA = pa.schema(
     ]
 )
 # What is known of a job from some of its events.
-PARTIAL_SCHEMA = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "trace")])
+PARTIAL_SCHEMA = pa.schema(
+    [JOB_SCHEMA.field(name) for name in ("id", "queue", *FACTS, "group", "trace")]
+)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -86,7 +90,8 @@ def fold(rows: pa.Table) -> pa.Table:
     order = np.argsort(job, kind="stable")
     starts = _starts(job, count)
     columns: dict[str, pa.Array] = {"id": encoded.dictionary}
-    columns["queue"] = _first_known(rows.column("queue"), order, starts)
+    for name in NAMES:
+        columns[name] = _first_known(rows.column(name), order, starts)
     for name in FACTS:
         values = pc.fill_null(rows.column(name), -1).to_numpy()[order]
         largest = np.maximum.reduceat(values, starts) if count else values

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from disque_trio.eventlog.schema import DROPPED, LOG_KINDS, SEGMENT, STARTED, STOPPED
 from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
-from disque_trio.spark.audit.jobs import FACTS, fold
+from disque_trio.spark.audit.jobs import FACTS, NAMES, fold
 from disque_trio.spark.segments import Piece, blocks, events_of, grouped, opened, pieces_of
 
 PIECE_BYTES = 4 << 20
@@ -29,8 +29,9 @@ _LINES = pa.schema(
     [
         ("time", pa.int64()),
         *((name, pa.string()) for name in ("node", "event", "id", "queue", "reason", "peer")),
-        *((name, pa.int32()) for name in ("nacks", "deliveries", "repl", "copies")),
+        *((name, pa.int32()) for name in ("nacks", "deliveries", "repl", "copies", "priority")),
         *((name, pa.int64()) for name in ("size", "retry", "ttl", "delay", "ctime", "count")),
+        ("group", pa.string()),
     ]
 )
 
@@ -180,8 +181,7 @@ def _stretch(times: tr.Numbers, events: pa.DictionaryArray) -> Stretch:
 
 _ROWS = pa.schema(
     [
-        ("id", pa.string()),
-        ("queue", pa.string()),
+        *((name, pa.string()) for name in ("id", *NAMES)),
         *((name, pa.int64()) for name in FACTS),
         ("event", pa.int64()),
     ]
@@ -211,7 +211,7 @@ def _rows(
         strange=strange,
     )
     packed = (times << tr.TIME_SHIFT) | (places << tr.CODE_BITS) | codes
-    columns = [lines.column("id"), lines.column("queue")]
+    columns = [lines.column(name) for name in ("id", *NAMES)]
     columns += [lines.column(_COUNTERS.get(name, name)).cast(pa.int64()) for name in FACTS]
     rows = pa.table([*columns, pa.array(packed)], schema=_ROWS)
     good = (codes >= 0) & (places >= 0)

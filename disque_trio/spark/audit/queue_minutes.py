@@ -20,7 +20,8 @@ from disque_trio.spark.audit.stages import hashes_of, packed, scan, unpacked
 from disque_trio.spark.audit.trace import Numbers
 from disque_trio.spark.options import batch_of
 
-MINUTE = 60_000
+SECOND = 1_000
+MINUTE = 60 * SECOND
 _KINDS = {"added": tr.ADDED, "delivered": tr.DELIVERED, "nacked": tr.NACKED}
 _CODES = {
     "requeued_retry": tr.QUEUED_RETRY,
@@ -33,11 +34,18 @@ _SUM_SCHEMA = pa.schema(
     [("queue", pa.string()), *((name, pa.int64()) for name in ("minute", *COUNTS, "change"))]
 )
 _TIMES = ("wait", "processing")
+_DELIVERED = len(_TIMES)  # the kind of when jobs were delivered: ms since the minute began
 _TIME_SCHEMA = pa.schema(
     [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
 )
 _PERCENTILE_COLUMNS = [f"{kind}_p{percent}" for kind in _TIMES for percent in PERCENTILES]
-_MINUTE_SCHEMA = pa.schema([*_SUM_SCHEMA, *((name, pa.float64()) for name in _PERCENTILE_COLUMNS)])
+_MINUTE_SCHEMA = pa.schema(
+    [
+        *_SUM_SCHEMA,
+        *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
+        ("most_in_a_second", pa.int64()),
+    ]
+)
 _BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
 _NEEDED = (
     "queue",
@@ -66,7 +74,8 @@ def queue_minutes(
     """
 
     def bucketed(batch: pa.RecordBatch) -> pa.RecordBatch:
-        recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), since * 1000)
+        needed = (since - SECOND) * 1000  # for what was delivered in one second
+        recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), needed)
         return _bucketed(batch.filter(recent), buckets)
 
     def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,7 +101,7 @@ def queue_minutes(
     start = kept.groupBy("queue").agg(f.max_by("depth", "minute").alias("start"))
     later = rows.withColumn("depth", depth).join(f.broadcast(start), "queue", "left")
     new = _finish(later.withColumn("depth", f.col("depth") + f.coalesce("start", f.lit(0))))
-    return kept.unionByName(new)
+    return kept.unionByName(new, allowMissingColumns=True)
 
 
 def _bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
@@ -146,12 +155,16 @@ def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
             values[row[mine]] = _percentile(ms, starts[mine], lengths[mine], percent / 100)
             column = pa.array(values, mask=np.isnan(values))
             minutes = minutes.append_column(f"{name}_p{percent}", column)
-    return minutes.cast(_MINUTE_SCHEMA)
+    most = np.zeros(len(minutes), np.int64)
+    mine = (kind == _DELIVERED) & (row >= 0)
+    most[row[mine]] = _most_in_a_second(ms, starts[mine], lengths[mine])
+    return minutes.append_column("most_in_a_second", pa.array(most)).cast(_MINUTE_SCHEMA)
 
 
 def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """The times of each minute and kind, sorted: the row of the minute and the kind of each group,
-    where it begins, and the times."""
+    where it begins, and the times. The row is -1 where in the minute nothing happened: only its
+    times of deliveries can be others than those that are counted in it."""
     # Queues get numbers that are the same for both tables.
     names = [table.column("queue").combine_chunks() for table in (minutes, times)]
     queues = _places(pa.concat_arrays(names).dictionary_encode())
@@ -170,8 +183,7 @@ def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numb
     new = np.ones(len(ms), bool)
     new[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     starts = np.flatnonzero(new)
-    # Each time belongs to a minute in which something was counted.
-    row = [rows[queue, minute] for queue, minute, _ in keys[:, starts].T.tolist()]
+    row = [rows.get((queue, minute), -1) for queue, minute, _ in keys[:, starts].T.tolist()]
     return np.array(row, np.int64), keys[2, starts], starts, ms[order]
 
 
@@ -183,6 +195,20 @@ def _percentile(ms: Numbers, starts: Numbers, counts: Numbers, fraction: float) 
     low, high = ms[starts + below], ms[starts + above]
     values: np.ndarray = low + (high - low) * (place - below)
     return values
+
+
+def _most_in_a_second(ms: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
+    """Of each group of sorted moments of a minute, how many are within a second that ends with one
+    of them, at most. Those below 0 are of the minute before: no second ends with them here."""
+    if not len(starts):
+        return starts
+    group = np.repeat(np.arange(len(starts)), counts)
+    first = np.cumsum(counts) - counts
+    moments = ms[np.repeat(starts - first, counts) + np.arange(len(group))]
+    apart = group * (2 * MINUTE) + moments  # no second reaches from one group into the next
+    within = np.arange(len(apart)) - np.searchsorted(apart, apart - SECOND, "right") + 1
+    most: Numbers = np.maximum.reduceat(np.where(moments < 0, 0, within), first)
+    return most
 
 
 def _finish(rows: DataFrame) -> DataFrame:
@@ -197,12 +223,14 @@ def _finish(rows: DataFrame) -> DataFrame:
         f.when(f.col("delivered") > 0, nacks).alias("nack_rate"),
         *_PERCENTILE_COLUMNS,
         "depth",
+        "most_in_a_second",
     )
 
 
 def times_of(jobs: pa.RecordBatch) -> pa.Table:
-    """How long some jobs waited, and were processed; and in which minute that was over."""
-    tables = []
+    """How long some jobs waited, and were processed, in the minute in which that was over; and when
+    they were delivered, in its minute."""
+    tables = [_delivered(jobs)]
     for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
         ms = jobs.column(f"{name}_ms")
         known = pc.is_valid(ms)
@@ -211,6 +239,21 @@ def times_of(jobs: pa.RecordBatch) -> pa.Table:
         rows = pa.table(columns, schema=_TIME_SCHEMA).filter(known)
         tables.append(rows.set_column(2, "kind", pa.array(np.full(len(rows), kind, np.int64))))
     return pa.concat_tables(tables)
+
+
+def _delivered(jobs: pa.RecordBatch) -> pa.Table:
+    """When some jobs were delivered. What is in the last second of a minute is in the next one as
+    well, with a time below 0."""
+    events, job, _ = tr.flat(jobs.column("trace"))
+    codes = tr.codes(events)
+    which = codes - codes % 10 == tr.DELIVERED
+    at, job = tr.times(events[which]), job[which]
+    late = at % MINUTE > MINUTE - SECOND
+    minute = np.concatenate((at, at[late] + MINUTE)) // MINUTE * MINUTE
+    ms = np.concatenate((at, at[late])) - minute
+    queue = jobs.column("queue").take(pa.array(np.concatenate((job, job[late]))))
+    kind = np.full(len(ms), _DELIVERED, np.int64)
+    return pa.table([queue, *map(pa.array, (minute, kind, ms))], schema=_TIME_SCHEMA)
 
 
 def sums_of(batch: pa.RecordBatch) -> pa.Table:

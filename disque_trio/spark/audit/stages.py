@@ -30,6 +30,7 @@ _BUCKETED = pa.schema([("bucket", pa.int32()), ("partial", pa.binary()), *_SEEN]
 # Others have too many values for a dictionary to be of use.
 _WITH_DICTIONARY = [
     "queue",
+    "group",
     "ended",
     *(f"{field.name}.list.element" for field in JOB_SCHEMA if field.type == pa.list_(pa.string())),
 ]
@@ -67,10 +68,19 @@ def partial_of_jobs(spark: SparkSession, files: Iterable[Path], buckets: int) ->
     def task(number: int) -> Iterator[pa.RecordBatch]:
         with pq.ParquetFile(paths[number]) as file:
             for batch in file.iter_batches(ROWS, columns=PARTIAL_SCHEMA.names):
-                rows = pa.Table.from_batches([batch]).select(PARTIAL_SCHEMA.names)
-                yield _bucketed(rows.cast(PARTIAL_SCHEMA), Seen(), None, buckets)
+                rows = _partial(pa.Table.from_batches([batch]))
+                yield _bucketed(rows, Seen(), None, buckets)
 
     return tasks(spark, len(paths), task, _BUCKETED)
+
+
+def _partial(jobs: pa.Table) -> pa.Table:
+    """Jobs of the table as partial jobs. Older versions lack columns that were added since."""
+    columns = [
+        jobs.column(name) if name in jobs.column_names else pa.nulls(len(jobs))
+        for name in PARTIAL_SCHEMA.names
+    ]
+    return pa.table(columns, names=PARTIAL_SCHEMA.names).cast(PARTIAL_SCHEMA)
 
 
 def write_jobs(

@@ -119,6 +119,7 @@ class _Report:
             f.sum("delivered").alias("deliveries"),
             f.sum("requeued_retry").alias("retries"),
             f.sum("nacked").alias("nacks"),
+            f.max("most_in_a_second").alias("most_in_a_second"),
             f.max("depth").alias("most_depth"),
             f.max_by("depth", "minute").alias("last_depth"),
         )

@@ -105,7 +105,8 @@ def page(numbers: Numbers) -> str:
         bar_plot([(_times(str(name)), count) for name, count in numbers["deliveries"]], "jobs"),
         f"<h2>Deliveries by queue and hour</h2><p class=hint>The darker the more{most}.</p>",
         _hours(numbers["hours"]),
-        "<h2>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries.</p>",
+        "<h2>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries; beside them"
+        " is how many there were within a second, at most.</p>",
         _queues(numbers["queues"]),
         _nodes(numbers),
         "</html>\n",
@@ -314,12 +315,13 @@ def _queues(queues: Sequence[Mapping[str, Any]]) -> str:
                 _pair(row, "processing"),
                 _percentage(row["retries"], deliveries),
                 _percentage(row["nacks"], deliveries),
+                number(row["most_in_a_second"] or 0),
                 number(row["most_depth"] or 0),
                 number(row["last_depth"] or 0),
             ]
         )
     heads = ["queue", "#jobs", "#wait p50 / p99", "#processing p50 / p99"]
-    heads += ["#retries", "#NACKs", "#most depth", "#depth at the end"]
+    heads += ["#retries", "#NACKs", "#most in a second", "#most depth", "#depth at the end"]
     if not rows:
         return "<p class=none>None.</p>"
     some = f"<p class=hint>The first {len(rows)} of {len(queues)}.</p>"

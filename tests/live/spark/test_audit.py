@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from disque_trio.spark.audit.jobs import FACTS, fold, jobs_of
+from disque_trio.spark.audit.jobs import FACTS, NAMES, fold, jobs_of
 from disque_trio.spark.audit.partial_jobs import Seen, cut, read
 from disque_trio.spark.audit.queue_minutes import COUNTS, minutes_of, sums_of
 from disque_trio.spark.audit.rules import Rules
@@ -131,7 +132,8 @@ def test_nothing_is_found_in_the_log_of_a_cluster_that_is_well(
 
 def test_the_life_of_a_job_on_all_nodes_is_one_row(spark: SparkSession, tmp_path: Path) -> None:
     log = Lines(tmp_path / "log")
-    log.say(A, "added", size=77, repl=2, retry=30, ttl=3600, delay=0, client="shop", ctime=1)
+    facts = {"size": 77, "repl": 2, "retry": 30, "ttl": 3600, "delay": 0, "ctime": 1}
+    log.say(A, "added", client="shop", priority=7, group="blue", **facts)
     log.say(B, "copied", peer=A, size=77, retry=30, ttl=3600)
     log.say(A, "replicated", copies=2)
     log.say(A, "queued", reason="add")
@@ -150,6 +152,7 @@ def test_the_life_of_a_job_on_all_nodes_is_one_row(spark: SparkSession, tmp_path
     (job,) = table(spark, tmp_path / "audit", "jobs")
     facts = [job[name] for name in ("id", "queue", "size", "repl", "copies", "retry", "ended")]
     assert facts == ["j", "q", 77, 2, 2, 30, "acked"]
+    assert (job["priority"], job["group"]) == (7, "blue")
     counts = [job[name] for name in ("deliveries", "requeues_nack", "requeues_retry", "nacks_said")]
     assert counts == [2, 1, 0, 1]
     assert (job["wait_ms"], job["processing_ms"]) == (230, 500)
@@ -167,6 +170,7 @@ def test_the_life_of_a_job_on_all_nodes_is_one_row(spark: SparkSession, tmp_path
     (minute,) = table(spark, tmp_path / "audit", "queue_minutes")
     shown = [minute[name] for name in ("added", "delivered", "acked", "nacked", "depth")]
     assert shown == [1, 2, 1, 1, 0]
+    assert minute["most_in_a_second"] == 2
     assert (minute["wait_p50"], minute["processing_p99"], minute["nack_rate"]) == (230, 500, 0.5)
 
 
@@ -498,8 +502,13 @@ def event(at: int, node: int, what: str) -> int:
 def rows(events: list[tuple[str, int]]) -> pa.Table:
     ids, numbers = zip(*events, strict=True)
     columns = {"id": list(ids), "queue": ["q"] * len(ids), "event": list(numbers)}
-    nothing = dict.fromkeys(FACTS, pa.nulls(len(ids), pa.int64()))
-    return pa.table({**columns, **nothing})
+    return pa.table({**columns, **nothing(len(ids), columns)})
+
+
+def nothing(count: int, known: Collection[str]) -> dict[str, pa.Array]:
+    """The columns of events of which nothing is known."""
+    types = dict.fromkeys(NAMES, pa.string()) | dict.fromkeys(FACTS, pa.int64())
+    return {name: pa.nulls(count, type) for name, type in types.items() if name not in known}
 
 
 def test_jobs_are_the_same_however_their_events_come_together() -> None:
@@ -525,10 +534,11 @@ def test_jobs_are_the_same_however_their_events_come_together() -> None:
 
 def test_what_some_events_of_a_job_do_not_say_others_do() -> None:
     columns = {"id": ["j", "k", "j", "j"], "queue": [None, None, "q", None], "event": [3, 2, 1, 2]}
-    known = dict.fromkeys(FACTS, pa.nulls(4, pa.int64())) | {"retry": [None, None, 0, 7]}
-    j, k = fold(pa.table({**columns, **known})).to_pylist()
+    columns |= {"retry": [None, None, 0, 7], "group": ["g", None, None, None]}
+    j, k = fold(pa.table({**columns, **nothing(4, columns)})).to_pylist()
     assert (j["queue"], j["retry"], j["size"], j["trace"]) == ("q", 7, None, [1, 2, 3])
     assert (k["queue"], k["retry"], k["trace"]) == (None, None, [2])
+    assert (j["group"], k["group"]) == ("g", None)
 
 
 def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:

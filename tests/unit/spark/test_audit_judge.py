@@ -30,6 +30,7 @@ def job_table(steps: Sequence[Step], **facts: int) -> pa.Table:
     columns: dict[str, object] = {
         "id": [ID] * len(steps),
         "queue": ["q"] * len(steps),
+        "group": pa.nulls(len(steps), pa.string()),
         "event": [at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in steps],
     }
     for name in FACTS:

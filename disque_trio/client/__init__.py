@@ -4,7 +4,7 @@
 """
 
 from disque_trio.client.client import Client, connect
-from disque_trio.client.errors import AddManyError
+from disque_trio.client.errors import AddManyError, CallError
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.replies import Outcome, Policy, Schedule
@@ -37,6 +37,7 @@ __all__ = [
     "Address",
     "AuthError",
     "BadIdError",
+    "CallError",
     "Client",
     "ConnectionLost",
     "DisqueError",

@@ -3,11 +3,14 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 
 import structlog
 
+from disque_trio.client.calls import Calls
 from disque_trio.client.commands import Commands
 from disque_trio.client.fetch import fetch
+from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.nodes import Directory, parse_address
 from disque_trio.client.replies import ids
@@ -16,7 +19,6 @@ from disque_trio.client.router import Router
 from disque_trio.client.supply import Supply
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector
-from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.values import Name, elements, text
 
@@ -38,6 +40,7 @@ class Client(Commands):
     def __init__(self, router: Router, in_flight: InFlight) -> None:
         super().__init__(router)
         self._in_flight = in_flight
+        self._calls = Calls(router, in_flight)
 
     @property
     def address(self) -> str | None:
@@ -290,13 +293,58 @@ class Client(Commands):
             ConnectionLost: no node could be reached within ``retry_for``.
         """
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
-        loops = [Jobs(self._in_flight, supply.take) for _ in range(concurrency)]
-        try:
-            failure = await run_handlers(loops, handler, _failed)
-        finally:
-            supply.pause()
-        if failure is not None:
-            raise failure
+        await handle(supply, self._in_flight, handler, concurrency)
+
+    # Calls
+
+    async def call(
+        self,
+        queue: Name,
+        body: Name,
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 - goes to the server, too
+        headers: Headers | None = None,
+        replicate: int = 1,
+    ) -> bytes:
+        """Send a request to whoever serves the queue, and return the answer.
+
+        The request may be served twice: when its server, or a node, dies, or a connection is lost.
+        The first answer counts. When the time is over, or the call is cancelled, the request is
+        cancelled, if possible.
+
+        Args:
+            timeout: seconds until nobody waits for the answer any more.
+            headers: of the request, beside those of the call.
+            replicate: number of nodes that must have the request. With one, as by default, it is
+                lost if that node dies, unless it is the node that this client uses.
+
+        Raises:
+            trio.TooSlowError: there was no answer in time.
+            CallError: the handler raised an exception.
+            NoExtError: the node cannot push answers.
+            ReplyError, ConnectionLost: the request could not be added.
+            ValueError: the timeout is not positive.
+        """
+        return await self._calls.call(queue, body, headers, replicate, timeout)
+
+    async def serve(
+        self,
+        queue: Name,
+        handler: Callable[[HeldJob], Awaitable[Name | None]],
+        *,
+        concurrency: int = 1,
+    ) -> None:
+        """Serve calls to the queue, for ever, ``concurrency`` at a time: what ``handler`` returns
+        is the answer, and an ``Exception`` that it raises is raised by the caller, as its text.
+
+        Requests whose callers do not wait any more are dropped. Cancel it to stop: others get the
+        current requests.
+
+        Raises:
+            ConnectionLost: no node could be reached within ``retry_for``.
+        """
+        supply = Supply(self._router, self._in_flight, (queue,), True, False)
+        await handle(supply, self._in_flight, partial(serve_one, handler), concurrency)
 
 
 @asynccontextmanager
@@ -340,8 +388,3 @@ async def connect(
         finally:
             await in_flight.close()
             router.close()
-
-
-async def _failed(job: HeldJob) -> None:
-    _log.exception("job failed", job=job.id, queue=job.queue)
-    await job.nack()

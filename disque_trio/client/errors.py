@@ -1,4 +1,4 @@
-"""Errors about several jobs at once."""
+"""Errors about several jobs at once, and about calls."""
 
 from disque_trio.respclient.errors import DisqueError
 
@@ -17,3 +17,7 @@ class AddManyError(DisqueError):
             f"{len(failures)} of {len(results)} jobs were not added; the first: {failures[0]}"
         )
         self.results = results
+
+
+class CallError(DisqueError):
+    """The handler that served a ``call`` raised an exception; the text says which."""

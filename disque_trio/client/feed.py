@@ -186,12 +186,13 @@ class Feed:
 
     # ---- jobs that end ----------------------------------------------------------------------
 
-    async def settle(self, job: HeldJob, command: list[Argument]) -> object:
-        """Send the command that ends the delivery of ``job``, and return the reply. If it is
-        ``processed``, its task takes the next one then.
+    async def settle(self, job: HeldJob, commands: list[list[Argument]]) -> list[Reply]:
+        """Send commands of which the last one ends the delivery of ``job``, and return the replies.
+        If it is ``processed``, its task takes the next one then.
 
         Raises:
-            ConnectionLost, ReplyError: as the command was answered.
+            ConnectionLost, LeavingError: as one of them was answered.
+            ReplyError: as the last one was.
         """
         next_ones = 1 if job.processed and not self.over else 0
         self._in_hand -= 1
@@ -199,7 +200,13 @@ class Feed:
         self._ended_elsewhere = max(self._ended_elsewhere - 1, 0)
         self._update_credit()
         try:
-            return await self._connection.execute(*command)
+            answers = await self._connection.execute_many(commands)
+            for answer in answers:
+                if isinstance(answer, ConnectionLost | LeavingError):
+                    raise answer
+            if isinstance(answers[-1], DisqueError):
+                raise answers[-1]
+            return answers
         except BaseException:
             self._in_hand += 1
             self._coming = max(self._coming - next_ones, 0)

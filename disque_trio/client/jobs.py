@@ -12,6 +12,7 @@ from disque_trio.client import requests
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.consumer import DeliveryLoop
 from disque_trio.respclient.delivery import Delivery
 from disque_trio.respclient.errors import (
@@ -84,8 +85,8 @@ class Job:
 class Origin(Protocol):
     """The connection that a job was pushed on."""
 
-    async def settle(self, job: "HeldJob", command: list[Argument]) -> object:
-        """Send the command that ends its delivery, and return the reply."""
+    async def settle(self, job: "HeldJob", commands: list[list[Argument]]) -> list[Reply]:
+        """Send commands, of which the last one ends the delivery, and return the replies."""
 
     def released(self) -> None:
         """Somebody else takes care of one of its jobs."""
@@ -159,6 +160,22 @@ class HeldJob(Delivery):
         """
         await self._settle(lambda: self._send(requests.ackjob([self.id], result)))
 
+    async def ack_behind(self, addjob: list[Argument]) -> None:
+        """Add a job, and acknowledge this one. Does nothing if it is settled.
+
+        Raises:
+            ReplyError: the job could not be added; this one is acknowledged.
+            ConnectionLost: as for ``ack``.
+        """
+        added: list[Reply] = []
+
+        async def send() -> None:
+            added.extend(await self._send(addjob, requests.ackjob([self.id], None)))
+
+        await self._settle(send)
+        if added and isinstance(added[0], DisqueError):
+            raise added[0]
+
     async def fastack(self) -> None:
         """Acknowledge it with FASTACK: cheaper in a cluster, with less guarantee.
 
@@ -216,16 +233,21 @@ class HeldJob(Delivery):
         # With a retry time of 0 it is never delivered again.
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
 
-    async def _send(self, command: list[Argument]) -> object:
-        """Send the command that ends its delivery."""
+    async def _send(self, *commands: list[Argument]) -> list[Reply]:
+        """Send commands, of which the last one ends its delivery, and return the replies. The
+        others may run on any node."""
         if self._origin is not None:
             try:
-                return await self._origin.settle(self, command)
+                return await self._origin.settle(self, list(commands))
             except (ConnectionLost, LeavingError):
                 pass  # what was fetched goes another way
-        return await self._control(command)
+        *before, last = commands
+        answers: list[Reply] = []
+        if before:
+            answers = await self._router.run("control", before, repeat=True)
+        return [*answers, await self._control(last)]
 
-    async def _control(self, command: list[Argument]) -> object:
+    async def _control(self, command: list[Argument]) -> Reply:
         return await self._router.run_one("control", command, repeat=True, pinned=self._session)
 
 

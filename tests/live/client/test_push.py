@@ -36,7 +36,7 @@ async def pushed(client: Client, *, consuming: int | None = None, in_hand: int) 
     """Wait until the node counts that many clients that consume, and jobs that they have."""
     with trio.fail_after(15):
         while True:
-            info = await client.info("clients") | await client.info("jobs")
+            info = await client.info("clients")
             clients = int(info["consuming_clients"])
             if int(info["jobs_pushed_in_hand"]) == in_hand and consuming in (None, clients):
                 return

@@ -1,0 +1,178 @@
+"""Calls: a request goes into a queue, and its answer comes to a queue of the caller.
+
+Requests and answers of all calls of a client go over one connection, on which the answers are
+pushed. A call whose connection is lost goes on at another node: answers come there from wherever
+they are. If it was not the connection but the node that was lost, the request is added once more,
+for it may have been nowhere else.
+"""
+
+import time
+from functools import partial
+from typing import Final
+
+import trio
+
+from disque_trio.client import replies
+from disque_trio.client.errors import CallError
+from disque_trio.client.messages import Answer, read_answer, request
+from disque_trio.client.requests import Headers, new_key
+from disque_trio.client.router import Router
+from disque_trio.client.session import Session
+from disque_trio.respclient.connection import Connection, Reply
+from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.errors import ConnectionLost, LeavingError, NoExtError
+from disque_trio.respclient.values import Name, text
+
+_ANSWERS: Final = 1000
+"""Answers that may be on their way here and are not acknowledged."""
+
+
+class _Call:
+    """A call that is not answered.
+
+    Attributes:
+        answer: to it, if it is there.
+        news: set when it is, or when the connection is lost.
+        jobs: the ids of its requests. node: the one that the last was added at.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = None
+        self.news = trio.Event()
+        self.jobs: list[str] = []
+        self.node: str | None = None
+
+
+class _Line:
+    """A connection on which requests are added and answers are pushed. Run by ``InFlight``.
+
+    Args:
+        calls: those that are not answered, by id.
+    """
+
+    def __init__(self, connection: Connection, session: Session, calls: dict[str, _Call]) -> None:
+        self.session = session
+        self.connection = connection
+        self.ended = trio.Event()
+        self._calls = calls
+        connection.on_push = self._pushed
+
+    def _pushed(self, message: list[Reply]) -> None:
+        if message[0] == b"job":
+            job = replies.job(message[1:])
+            answer = read_answer(job)
+            call = self._calls.get(answer.id)
+            if call is not None and call.answer is None:
+                call.answer = answer
+                call.news.set()
+            # One that is late, or comes twice, is done with, too.
+            self.connection.submit([["ACKJOB", job.id]])
+        elif message[0] == b"stopped":
+            self.retire()
+
+    def retire(self) -> None:
+        """Hang up. Answers that were on their way come again, at another node."""
+        self.connection.close()
+
+    async def run(self) -> None:
+        """Serve it until the connection is lost."""
+        try:
+            await self.connection.ended.wait()
+        finally:
+            self.connection.close()
+            self.ended.set()
+            for call in self._calls.values():
+                call.news.set()
+
+
+class Calls:
+    """The calls of a client.
+
+    Args:
+        router: finds the node.
+        in_flight: runs the connection.
+    """
+
+    def __init__(self, router: Router, in_flight: InFlight) -> None:
+        self._router = router
+        self._in_flight = in_flight
+        self._reply_to = f"reply.{new_key()}"
+        self._calls: dict[str, _Call] = {}
+        self._line: _Line | None = None
+        self._opening = trio.Lock()
+
+    async def call(
+        self, queue: Name, body: Name, headers: Headers | None, replicate: int, limit: float
+    ) -> bytes:
+        """See ``Client.call``; ``limit`` is its timeout."""
+        if limit <= 0:
+            raise ValueError("the timeout must be positive")
+        id = new_key()
+        call = self._calls[id] = _Call()
+        add = partial(request, queue, body, headers, replicate, reply_to=self._reply_to, id=id)
+        deadline = trio.current_time() + limit
+        retry = self._router.retry()
+
+        async def attempt() -> Answer:
+            session = await self._router.session(retry)
+            try:
+                line = await self._open(session)
+                if call.node != session.node_id:
+                    left = max(deadline - trio.current_time(), 0.001)
+                    command = add(left, time.time())
+                    call.jobs.append(text(await line.connection.execute(*command)))
+                    call.node = session.node_id
+                return await _answered(call, line)
+            except LeavingError:
+                self._router.leave(session)
+                raise
+
+        try:
+            with trio.fail_after(limit):
+                answer = await retry.run(
+                    attempt,
+                    lambda error: isinstance(error, ConnectionLost | LeavingError),
+                    waits=True,
+                )
+        finally:
+            del self._calls[id]
+            over = call.answer is not None and len(call.jobs) == 1
+            if call.jobs and not over and self._line is not None:
+                self._line.connection.submit([["CANCEL", *call.jobs]])
+        if answer.failed:
+            raise CallError(answer.body.decode(errors="replace"))
+        return answer.body
+
+    async def _open(self, session: Session) -> _Line:
+        """The connection to this node."""
+        async with self._opening:
+            line = self._line
+            if line is not None:
+                if line.session is session and not line.connection.closed:
+                    return line
+                line.retire()
+            connection = await session.open_for_pushes()
+            if connection is not None:
+                line = _Line(connection, session, self._calls)
+                self._in_flight.serve(line)
+                consume = ("CONSUME", self._reply_to, "CREDIT", _ANSWERS, "WITHHEADERS")
+                begun = False
+                try:
+                    begun = await session.asks(connection, *consume)
+                finally:
+                    if not begun:
+                        connection.close()
+                if begun:
+                    self._line = line
+                    return line
+            raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which calls need")
+
+
+async def _answered(call: _Call, line: _Line) -> Answer:
+    """Wait for the answer. Raises ConnectionLost: the line is lost before it came."""
+    while call.answer is None:
+        if line.connection.closed:
+            raise ConnectionLost(f"{line.session.address}: connection lost", maybe_executed=True)
+        call.news = trio.Event()
+        await call.news.wait()
+    return call.answer

@@ -1,0 +1,70 @@
+"""Handlers of jobs, and of calls, whose answers go to the queue that the request names."""
+
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from disque_trio.client.jobs import HeldJob, Jobs
+from disque_trio.client.messages import ERROR, OK, Request, read_request
+from disque_trio.client.supply import Supply
+from disque_trio.respclient.consumer import run_handlers
+from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.errors import ReplyError
+from disque_trio.respclient.values import Name
+
+_log = structlog.get_logger("disque.client")
+
+Handler = Callable[[HeldJob], Awaitable[Name | None]]
+
+
+async def handle(
+    supply: Supply,
+    in_flight: InFlight,
+    handler: Callable[[HeldJob], Awaitable[object]],
+    concurrency: int,
+) -> None:
+    """Run ``handler`` on each job of ``supply``, as ``Client.work`` says.
+
+    Raises:
+        DisqueError: no job could be taken.
+    """
+    loops = [Jobs(in_flight, supply.take) for _ in range(concurrency)]
+    try:
+        failure = await run_handlers(loops, handler, _failed)
+    finally:
+        supply.pause()
+    if failure is not None:
+        raise failure
+
+
+async def _failed(job: HeldJob) -> None:
+    _log.exception("job failed", job=job.id, queue=job.queue)
+    await job.nack()
+
+
+async def serve_one(handler: Handler, job: HeldJob) -> None:
+    """Run ``handler`` on the request ``job``, and answer it with what it returns or raises. A
+    request for which nobody waits any more is dropped."""
+    request = read_request(job)
+    if request.deadline is not None and request.deadline < time.time():
+        return
+    status = OK
+    try:
+        body = await handler(job)
+        if body is not None and not isinstance(body, str | bytes):
+            raise TypeError(f"a handler returns bytes, str or None, not {type(body).__name__}")
+    except Exception as error:
+        _log.exception("call failed", job=job.id, queue=job.queue)
+        status = ERROR
+        body = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if request.reply_to is not None:
+        await _answer(job, request, body or b"", status)
+
+
+async def _answer(job: HeldJob, request: Request, body: Name, status: bytes) -> None:
+    job.processed = True
+    try:
+        await job.ack_behind(request.answer(body, status, time.time()))
+    except ReplyError as error:
+        _log.warning("call not answered", job=job.id, queue=job.queue, error=str(error))

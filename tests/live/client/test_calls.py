@@ -1,0 +1,143 @@
+"""Calls over real nodes: who serves them, and what becomes of them when somebody dies."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from disque_trio.client import CallError, HeldJob, connect
+from tests.support import ROOT
+from tests.support.harness import LiveNode, NodeFactory
+from tests.support.live_cluster import live_cluster
+
+pytestmark = pytest.mark.trio
+
+SERVER = """
+import sys, trio
+from disque_trio.client import connect
+
+async def handle(job):
+    print(job.body.decode(), flush=True)
+    await trio.sleep_forever()
+
+async def main():
+    async with connect([sys.argv[1]]) as client:
+        await client.serve("q", handle)
+
+trio.run(main)
+"""
+
+
+def at(node: LiveNode) -> list[str]:
+    return [f"{node.host}:{node.port}"]
+
+
+async def upper(job: HeldJob) -> bytes:
+    if job.body == b"bad":
+        raise ValueError("no such word")
+    return job.body.upper()
+
+
+async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as server, connect(at(shared_node)) as caller:
+        before = int((await caller.info("clients"))["connected_clients"])
+        got: dict[str, bytes] = {}
+
+        async def call(word: str) -> None:
+            got[word] = await caller.call("q", word, timeout=20)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: server.serve("q", upper, concurrency=10))
+            with trio.fail_after(30):
+                async with trio.open_nursery() as callers:
+                    for n in range(300):
+                        callers.start_soon(call, f"word {n}")
+                with pytest.raises(CallError, match="ValueError: no such word"):
+                    await caller.call("q", "bad")
+            after = int((await caller.info("clients"))["connected_clients"])
+            nursery.cancel_scope.cancel()
+        assert got == {f"word {n}": b"WORD %d" % n for n in range(300)}
+        assert after == before + 2
+        with trio.fail_after(10):
+            while [id async for id in caller.jscan()]:
+                await trio.sleep(0.02)
+
+
+async def test_a_call_that_nobody_serves_is_over_in_time_and_leaves_nothing(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        with pytest.raises(trio.TooSlowError):
+            await client.call("q", "body", timeout=0.2)
+        with trio.fail_after(10):
+            while [id async for id in client.jscan()]:
+                await trio.sleep(0.02)
+
+
+async def test_a_call_whose_server_is_killed_is_served_by_another(shared_node: LiveNode) -> None:
+    async with connect(at(shared_node)) as client:
+        command = [sys.executable, "-c", SERVER, *at(shared_node)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+
+            async def die() -> None:
+                assert server.stdout is not None
+                assert await trio.to_thread.run_sync(server.stdout.readline) == b"body\n"
+                server.kill()
+                await client.serve("q", upper)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(die)
+                assert await client.call("q", "body", timeout=300) == b"BODY"
+                nursery.cancel_scope.cancel()
+
+
+async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 3) as cluster:
+        first, second, third = cluster
+        everywhere = [f"{n.host}:{n.port}" for n in (first, third)]
+        go_on = trio.Event()
+        begun = trio.Event()
+
+        async def slow(job: HeldJob) -> bytes:
+            begun.set()
+            await go_on.wait()
+            return await upper(job)
+
+        async with connect(at(second)) as server, connect(everywhere) as caller:
+            [used] = [n for n in (first, third) if f"{n.host}:{n.port}" == caller.address]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(server.serve, "fast", upper)
+                nursery.start_soon(lambda: server.serve("slow", slow, concurrency=2))
+                assert await caller.call("fast", "one", timeout=20) == b"ONE"
+
+                async def call() -> None:
+                    assert await caller.call("slow", "two", timeout=40) == b"TWO"
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(call)
+                with trio.fail_after(15):
+                    await begun.wait()
+                await trio.to_thread.run_sync(used.kill)
+                go_on.set()
+            assert caller.address not in (None, f"{used.host}:{used.port}")
+
+
+async def test_the_example_runs(disque_server: NodeFactory, tmp_path: Path) -> None:
+    node = disque_server()
+    path = tmp_path / "calls.py"
+    text = (ROOT / "examples" / "calls.py").read_text()
+    path.write_text(text.replace("127.0.0.1:7711", at(node)[0]))
+    with subprocess.Popen([sys.executable, path, "serve"]) as server:
+        asked = await trio.run_process(
+            [sys.executable, path, "call", "one", "and two", " "], capture_stdout=True
+        )
+        server.kill()
+    assert {*asked.stdout.decode().splitlines()} == {
+        "one: 1",
+        "and two: 2",
+        " : CallError('ValueError: there are no words')",
+    }

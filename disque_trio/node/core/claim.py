@@ -52,7 +52,8 @@ class Claim(Admission):
         look_at: when to ask, while copies are made, whether the voters still have the claim, ms.
         anyway: add the job although there is no majority.
         question: that is open, or the last one.
-        rival: another job that goes first, and was about to be added when looked at last.
+        waited: another job was about to be added when all were asked last.
+        rival: that job, if it goes first.
         instead, any: see ``KeyMessage``.
     """
 
@@ -83,6 +84,7 @@ class Claim(Admission):
         self.look_at = now + LOOK_GAP
         self.anyway = anyway
         self.question: Question | None = None
+        self.waited = False
         self.rival: Vote | None = None
         self.instead = b""
         self.any = False
@@ -92,6 +94,11 @@ class Claim(Admission):
     def message(self, op: int, id: bytes = b"") -> KeyMessage:
         """What to say of its key and its job, or of the job ``id``."""
         return KeyMessage(op, self._queue, self.key, id or self.job.id)
+
+    def hears_too_late(self, now: int) -> bool:
+        """Whether the time is over in which those could answer who were asked whether another job
+        is still about to be added: their silence says nothing."""
+        return self.waited and now >= self.agree_by
 
     def agreed(self) -> bool:
         if self.stage == COPYING:

@@ -200,6 +200,7 @@ class Claims(Agreement):
 
     def _verdict(self, claim: Claim, rival: Vote, what: int) -> None:
         """Go on now that it is known what became of the job ``rival`` that has the key."""
+        claim.waited = what == WAIT or claim.hears_too_late(self.machine.now)
         if what == LIVES:
             self._answer(claim, rival.id)
         elif what == WAIT:
@@ -217,7 +218,7 @@ class Claims(Agreement):
             self._claim(claim)
 
     def _undecided(self, claim: Claim) -> None:
-        if claim.anyway:
+        if claim.anyway and not claim.hears_too_late(self.machine.now):
             self._had(claim)
         else:
             self._pause(claim)

@@ -74,6 +74,8 @@ class Rivals:
             self._verdict(claim, rival, WAIT)
         elif state == ADDED and (held or lasts):
             self._verdict(claim, rival, LIVES)
+        elif question.over and claim.hears_too_late(self._store.machine.now):
+            self._verdict(claim, rival, UNKNOWN)
         elif question.over:
             members = [self._store.replicas.own, *self._peers.everyone()]
             silent = [id for id in members if id not in votes]

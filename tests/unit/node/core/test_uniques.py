@@ -10,6 +10,7 @@ from disque_trio.aof.compact import compact
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.commands.add_options import MAX_KEY
 from disque_trio.protocol.bus import (
+    ANSWER,
     GOTJOB,
     MAX_CONTROL_PACKET,
     MAX_NAME_IN_FIELDS,
@@ -243,6 +244,30 @@ def test_without_a_majority_nothing_is_added_unless_anyway() -> None:
     there = mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY")
     assert here != there  # either side of the partition
     assert mesh.add(1, "REPLICATE", 2, "UNIQUE", "k", "ANYWAY") == there
+
+
+@pytest.mark.parametrize("anyway", ["", "ANYWAY"])
+def test_what_another_node_is_about_to_add_is_not_added_when_the_time_is_over(anyway: str) -> None:
+    """Not even where the last answers would have come too late."""
+    mesh = Mesh(3)
+    mesh.lose = lambda source, target, packet: source == 2 and packet_type(packet) == GOTJOB
+    first, second = mesh[0], mesh[1]
+    first.send(first.me, "ADDJOB", "q", "a", 2500, "UNIQUE", "k", "REPLICATE", 3)
+    mesh.settle()
+    options = [anyway] if anyway else []
+    second.send(second.me, "ADDJOB", "q", "b", 2000, "UNIQUE", "k", *options)
+    mesh.advance(1.9)
+    mesh.lose = lambda source, target, packet: (
+        (source == 2 and packet_type(packet) == GOTJOB)
+        or (target == 1 and packet_type(packet) == ANSWER)
+    )
+    mesh.advance(0.2)
+    (reply,) = second.replies(second.me)
+    assert str(reply).startswith("NOUNIQ ")
+    mesh.advance(3)
+    (reply,) = first.replies(first.me)
+    assert str(reply).startswith("NOREPL ")
+    assert [bench.node.store.jobs.count for bench in mesh.nodes] == [0, 0, 0]
 
 
 def test_what_cannot_be_added_leaves_the_key_free() -> None:

@@ -18,6 +18,7 @@ from disque_trio.client.messages import Answer, read_answer, request
 from disque_trio.client.requests import Headers, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
+from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, LeavingError, NoExtError
@@ -55,7 +56,13 @@ class _Line:
         self.connection = connection
         self.ended = trio.Event()
         self._calls = calls
+        self._retired = trio.Event()
         connection.on_push = self._pushed
+
+    @property
+    def over(self) -> bool:
+        """No more answers come here."""
+        return self._retired.is_set() or self.connection.closed
 
     def _pushed(self, message: list[Reply]) -> None:
         if message[0] == b"job":
@@ -71,18 +78,29 @@ class _Line:
             self.retire()
 
     def retire(self) -> None:
-        """Hang up. Answers that were on their way come again, at another node."""
-        self.connection.close()
+        """No more answers come here: those on their way come again, at another node."""
+        self._retired.set()
+        for call in self._calls.values():
+            call.news.set()
 
     async def run(self) -> None:
-        """Serve it until the connection is lost."""
+        """Serve it until it is retired, or the connection is lost."""
         try:
-            await self.connection.ended.wait()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._wind_up)
+                await self.connection.ended.wait()
+                nursery.cancel_scope.cancel()
         finally:
             self.connection.close()
+            self.retire()
             self.ended.set()
-            for call in self._calls.values():
-                call.news.set()
+
+    async def _wind_up(self) -> None:
+        await self._retired.wait()
+        # When it is answered, all that was sent before has reached the node.
+        stop: list[list[Argument]] = [["CONSUME", "STOP"]]
+        await self.connection.execute_many(stop)
+        self.connection.close()
 
 
 class Calls:
@@ -148,7 +166,7 @@ class Calls:
         async with self._opening:
             line = self._line
             if line is not None:
-                if line.session is session and not line.connection.closed:
+                if line.session is session and not line.over:
                     return line
                 line.retire()
             connection = await session.open_for_pushes()
@@ -171,7 +189,7 @@ class Calls:
 async def _answered(call: _Call, line: _Line) -> Answer:
     """Wait for the answer. Raises ConnectionLost: the line is lost before it came."""
     while call.answer is None:
-        if line.connection.closed:
+        if line.over:
             raise ConnectionLost(f"{line.session.address}: connection lost", maybe_executed=True)
         call.news = trio.Event()
         await call.news.wait()

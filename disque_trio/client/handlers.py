@@ -63,7 +63,6 @@ async def serve_one(handler: Handler, job: HeldJob) -> None:
 
 
 async def _answer(job: HeldJob, request: Request, body: Name, status: bytes) -> None:
-    job.processed = True
     try:
         await job.ack_behind(request.answer(body, status, time.time()))
     except ReplyError as error:

@@ -172,7 +172,12 @@ class HeldJob(Delivery):
         async def send() -> None:
             added.extend(await self._send(addjob, requests.ackjob([self.id], None)))
 
-        await self._settle(send)
+        self.processed = True
+        try:
+            await self._settle(send)
+        except BaseException:
+            self.processed = False  # without its answer it is not
+            raise
         if added and isinstance(added[0], DisqueError):
             raise added[0]
 

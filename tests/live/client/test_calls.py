@@ -1,13 +1,16 @@
 """Calls over real nodes: who serves them, and what becomes of them when somebody dies."""
 
+import random
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
-from disque_trio.client import CallError, HeldJob, connect
+from disque_trio.client import CallError, HeldJob, ReplyError, connect
 from tests.support import ROOT
 from tests.support.harness import LiveNode, NodeFactory
 from tests.support.live_cluster import live_cluster
@@ -93,6 +96,49 @@ async def test_a_call_whose_server_is_killed_is_served_by_another(shared_node: L
                 nursery.start_soon(die)
                 assert await client.call("q", "body", timeout=300) == b"BODY"
                 nursery.cancel_scope.cancel()
+
+
+async def test_every_call_is_answered_while_connections_break_and_servers_come_and_go(
+    shared_node: LiveNode,
+) -> None:
+    answered: list[str] = []
+    async with (
+        connect(at(shared_node)) as server,
+        connect(at(shared_node)) as caller,
+        connect(at(shared_node)) as breaker,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def serve() -> None:
+            while True:
+                with trio.move_on_after(random.uniform(0, 0.3)):
+                    await server.serve("q", upper, concurrency=5)
+
+        async def cut() -> None:
+            """Break connections on which jobs are pushed, now and then."""
+            while True:
+                await trio.sleep(random.uniform(0, 0.3))
+                clients = await breaker.execute("CLIENT", "LIST")
+                assert isinstance(clients, bytes)
+                for id in re.findall(rb"^id=(\d+) .* resp=3", clients, re.MULTILINE):
+                    if random.random() < 0.3:
+                        with suppress(ReplyError):  # it is gone
+                            await breaker.execute("CLIENT", "KILL", "ID", id)
+
+        async def call(worker: int) -> None:
+            for n in range(30):
+                word = f"word {worker} {n}"
+                assert await caller.call("q", word, timeout=30) == word.upper().encode()
+                answered.append(word)
+
+        for _ in range(2):
+            nursery.start_soon(serve)
+        nursery.start_soon(cut)
+        async with trio.open_nursery() as callers:
+            for worker in range(10):
+                callers.start_soon(call, worker)
+        nursery.cancel_scope.cancel()
+    assert len(answered) == 300
 
 
 async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) -> None:

@@ -88,8 +88,11 @@ async def test_a_task_that_is_cancelled_gives_its_credit_up_and_a_late_job_is_pu
         pushing(node)
         node.answers["CREDIT"] = push(5) + b"+OK\r\n"
         jobs = client.jobs("q")
-        with trio.move_on_after(0.05):
-            await anext(jobs)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(anext, jobs)
+            await node.wait_for(lambda: seen(node) == ["CONSUME q"])
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            nursery.cancel_scope.cancel()
         await node.wait_for(lambda: "ENQUEUE 5" in seen(node))
         assert seen(node) == ["CONSUME q", "CREDIT 0", "ENQUEUE 5"]
         node.answers["CREDIT"] = b"+OK\r\n" + push(6)
@@ -101,14 +104,13 @@ async def test_a_job_that_arrives_with_the_cancellation_is_put_back() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         pushing(node)
         jobs = client.jobs("q")
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(anext, jobs)
-                await node.wait_for(lambda: seen(node) == ["CONSUME q"])
-                await trio.testing.wait_all_tasks_blocked(0.02)
-                [feed] = client._in_flight._sources
-                scope.cancel()
-                feed._pushed([b"job", b"q", JOB_ID.format(7).encode(), b"body"])  # type: ignore[attr-defined]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(anext, jobs)
+            await node.wait_for(lambda: seen(node) == ["CONSUME q"])
+            await trio.testing.wait_all_tasks_blocked(0.02)
+            [feed] = client._in_flight._sources
+            nursery.cancel_scope.cancel()
+            feed._pushed([b"job", b"q", JOB_ID.format(7).encode(), b"body"])  # type: ignore[attr-defined]
         await node.wait_for(lambda: "ENQUEUE 7" in seen(node))
         assert seen(node) == ["CONSUME q", "CREDIT 0", "ENQUEUE 7"]
 

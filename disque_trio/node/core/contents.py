@@ -14,7 +14,7 @@ from disque_trio.node.core.job import (
     Job,
 )
 from disque_trio.node.core.queue import PAUSED_IN
-from disque_trio.node.core.requeue import Requeue
+from disque_trio.node.core.requeue import Requeue, why_due
 from disque_trio.node.core.store import TIME_ERROR, JobStore
 
 
@@ -143,7 +143,7 @@ class ContentsSetter:
             queue = store.queues.by_name.get(job.queue)
             job.qtime = max(due, now)
             if due <= now and (queue is None or not queue.paused & PAUSED_IN):
-                self._requeue.enqueue(job, False, schema.BY_DELAY)
+                self._requeue.enqueue(job, False, why_due(job))
                 return
         elif job.state == ACTIVE and job.retry:
             # A copy: whoever queues it first has a retry time for it.

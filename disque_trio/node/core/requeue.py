@@ -176,7 +176,7 @@ class Requeue:
             store.schedule(job)
             self._replicas.tell_willqueue(job)
         elif not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
-            job, False, _why_due(job) if self._notes.eventing else schema.BY_RETRY
+            job, False, why_due(job) if self._notes.eventing else schema.BY_RETRY
         ):
             job.qtime = 0
             store.schedule(job)
@@ -309,7 +309,7 @@ class Requeue:
             self._leave_to_other(job)
 
 
-def _why_due(job: Job) -> schema.Reason:
+def why_due(job: Job) -> schema.Reason:
     """Why ``job``, which is due, is queued."""
     if job.flags & FLAG_NACKED:
         return schema.BY_NACK

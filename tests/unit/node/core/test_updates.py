@@ -611,3 +611,18 @@ def test_the_event_log_has_it_on_all_holders(mesh: Mesh) -> None:
         for bench in mesh.nodes
     ]
     assert found == [[("updated", "client")], [("updated", "peer")], [("updated", "peer")]]
+
+
+@pytest.mark.parametrize(("words", "reason"), [(("NACK", "DELAY", 30), "nack"), ((), "delay")])
+def test_the_event_log_says_why_a_job_is_queued_whose_wait_is_cut_short(
+    bench: Bench, words: tuple[str | int, ...], reason: str
+) -> None:
+    bench.node.notes.eventing = True
+    id = bench.add("q", "body", *(() if words else ("DELAY", 30)))
+    if words:
+        assert bench.get() == id
+        assert bench(words[0], id, *words[1:]) == 1
+    bench.advance(1)
+    assert bench("UPDATEJOB", id, "DELAY", 0) == b"OK"
+    what = [what[1:4:2] for what in bench.node.notes.events if isinstance(what, tuple)]
+    assert what[-1] == ("queued", reason)

@@ -41,6 +41,7 @@ _REQUEUES = {
     "requeues_retry": tr.QUEUED_RETRY,
     "requeues_nack": tr.QUEUED_NACK,
     "requeues_enqueue": tr.QUEUED_ENQUEUE,
+    "requeues_disconnect": tr.QUEUED_DISCONNECT,
 }
 _COUNTS = ("deliveries", *_REQUEUES, "nacks_said")
 _ENDS = pa.array(

@@ -27,6 +27,7 @@ _CODES = {
     "requeued_retry": tr.QUEUED_RETRY,
     "requeued_nack": tr.QUEUED_NACK,
     "requeued_enqueue": tr.QUEUED_ENQUEUE,
+    "requeued_disconnect": tr.QUEUED_DISCONNECT,
 }
 COUNTS = ("added", "delivered", "acked", "nacked", *_CODES, "expired")
 PERCENTILES = (50, 95, 99)

@@ -65,6 +65,7 @@ def code(kind: schema.Kind, reason: schema.Reason) -> int:
 QUEUED_RETRY = code(schema.QUEUED, schema.BY_RETRY)
 QUEUED_NACK = code(schema.QUEUED, schema.BY_NACK)
 QUEUED_ENQUEUE = code(schema.QUEUED, schema.BY_ENQUEUE)
+QUEUED_DISCONNECT = code(schema.QUEUED, schema.BY_DISCONNECT)
 ACKED_PEER = code(schema.ACKED, schema.BY_PEER)
 FASTACKED = code(schema.DELETED, schema.BY_FASTACK)
 DELETED_PEER = code(schema.DELETED, schema.BY_PEER)

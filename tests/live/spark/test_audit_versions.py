@@ -37,7 +37,7 @@ def test_columns_that_came_later_are_null_for_what_was_there_before(
     log, output = tmp_path / "log", tmp_path / "audit"
     write(log, 0, 0, ["kept", "again"])
     audit(spark, [str(log)], output)
-    new = {"priority", "group", "most_in_a_second"}
+    new = {"priority", "group", "most_in_a_second", "requeues_disconnect", "requeued_disconnect"}
     for file in (output / "current").resolve().glob("**/*.parquet"):
         old = pq.read_table(file, partitioning=None)
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)

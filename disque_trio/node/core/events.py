@@ -95,8 +95,7 @@ class EventNotes:
                     or job.repl != last.repl
                     or job.delivered is not self._holders
                     or len(job.body or b"") != self._size
-                    or job.flags & _RARE != self._rare
-                    or (self._rare and self._trailers.group(job) != self._group)
+                    or ((job.flags | self._rare) & _RARE and self._is_another(job))
                 )
             )
         ):
@@ -133,6 +132,10 @@ class EventNotes:
             events.append(label)
         self._last = job
         events.append(job.id)
+
+    def _is_another(self, job: Job) -> bool:
+        """Whether priority or group of ``job`` is another one than was noted last."""
+        return job.flags & _RARE != self._rare or self._trailers.group(job) != self._group
 
     def _name(self, client: Client) -> str:
         """The name of ``client`` in the log: its own, or the address it connected from."""

@@ -182,8 +182,9 @@ class LiveCluster:
     def start(self, meet: bool = True) -> None:
         """Start all nodes and let each two of them meet, which is quicker than by gossip."""
         if self._proxied:
-            self.proxy = BusProxy([Door(node.announced, node.port) for node in self.nodes])
-            self.proxy.open()
+            proxy = BusProxy([Door(node.announced, node.port) for node in self.nodes])
+            proxy.open()
+            self.proxy = proxy
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:

@@ -18,6 +18,7 @@ from tests.support.live_cluster import LiveCluster, Member
 
 QUEUE = "work"
 ONCE = "once"  # its jobs have RETRY 0
+REFUSED_PAUSE = 0.1  # s; a node answers at once while it reaches too few others
 LET_DOWN = 0.1  # share of the jobs whose first consumer does not acknowledge them
 
 
@@ -107,7 +108,7 @@ class Load:
         def work(wire: Wire) -> None:
             reply = wire("ADDJOB", queue, os.urandom(20), timeout, *words)
             self.ledger.added(reply, once)
-            time.sleep(pause)
+            time.sleep(pause if isinstance(reply, bytes) else max(pause, REFUSED_PAUSE))
 
         self._start(self._producers, nodes, work, self._no_more)
 

@@ -15,7 +15,7 @@ COUNT = 7
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     directory = tmp_path_factory.mktemp("partitions")
-    with live_cluster(directory, COUNT, proxied=True, node_timeout=1_500) as found:
+    with live_cluster(directory, COUNT, proxied=True, node_timeout=2_500) as found:
         yield found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from disque_trio.cli.resp import read_reply
+from tests.support.harness import HANG_SECONDS
 
 HANG_UP = b"<hang up>"
 
@@ -29,7 +30,7 @@ class ScriptedServer(socketserver.ThreadingTCPServer):
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, timeout=20)
+            assert self.changed.wait_for(condition, timeout=HANG_SECONDS)
 
     def drop_clients(self) -> None:
         for client in list(self.open):

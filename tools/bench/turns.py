@@ -72,10 +72,14 @@ class Stage:
         self.client.out.clear()
         return reply
 
-    def command(self, client: Client, *words: str) -> None:
-        """Serve one request, and whatever it leaves for later turns."""
+    def serve(self, client: Client, *words: str) -> None:
+        """Serve one request."""
         request = [word.encode() for word in words]
         self.turn(lambda: self.node.command(client, request, self.now))
+
+    def command(self, client: Client, *words: str) -> None:
+        """Serve one request, and whatever it leaves for later turns."""
+        self.serve(client, *words)
         self.ticks()
 
     def ticks(self) -> None:
@@ -156,7 +160,8 @@ def look_at_queues(queues: int) -> Stage:
     stage.ask("GETJOB PATTERN, 1,000 patterns, later", *asking, "FROM", *many)
     clients = [stage.connect() for _ in range(10_000)]
     for i, client in enumerate(clients):
-        stage.command(client, "GETJOB", "PATTERN", "FROM", f"c{i % 2_000}.*", "c.*")
+        stage.serve(client, "GETJOB", "PATTERN", "FROM", f"c{i % 2_000}.*", "c.*")
+    stage.ticks()
     stage.told("10,000 clients begin to wait by 2,001 patterns")
     for i in range(1_000):
         stage.command(stage.client, "ADDJOB", f"c{i}.new", "body", "0")

@@ -33,10 +33,9 @@ class LazyFree:
         self._jobs += [shard for shard in jobs if shard]
         self._queues += [shard for shard in queues if shard]
 
-    def add_trailers(self, trailers: dict[bytes, Trailer]) -> None:
-        """Add trailers of jobs by id."""
-        if trailers:
-            self._jobs.append(trailers)
+    def add_trailers(self, trailers: list[dict[bytes, Trailer]]) -> None:
+        """Add dicts of trailers by the ids of their jobs."""
+        self._jobs += [shard for shard in trailers if shard]
 
     def free(self, count: int) -> bool:
         """Free ``count`` entries. False when nothing is left."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.job import ACKED, FLAG_TRAILER, Job
+from disque_trio.node.core.registry import Registry
 from disque_trio.protocol.trailer import Ending, Trailer
 from disque_trio.respserver.memory import Memory
 
@@ -26,7 +27,7 @@ class Trailers:
     def __init__(self, memory: Memory, peers: Peers) -> None:
         self._memory = memory
         self._peers = peers
-        self._by_id: dict[bytes, Trailer] = {}
+        self._by_id: Registry[Trailer] = Registry()
 
     def of(self, job: Job) -> Trailer | None:
         """The trailer of ``job``, if it has one."""
@@ -49,7 +50,7 @@ class Trailers:
         """Give ``job`` this ``trailer``, in the place of any that it has."""
         self.drop(job)
         job.flags |= FLAG_TRAILER
-        self._by_id[job.id] = trailer
+        self._by_id.put(job.id, trailer)
         self.recount(trailer)
 
     def recount(self, trailer: Trailer) -> None:
@@ -79,8 +80,9 @@ class Trailers:
         """Forget the trailer of ``job``, if it has one."""
         if job.flags & FLAG_TRAILER:
             job.flags &= ~FLAG_TRAILER
-            trailer = self._by_id.pop(job.id, None)
+            trailer = self._by_id.get(job.id)
             if trailer is not None:
+                self._by_id.drop(job.id)
                 self._memory.used -= trailer.counted
 
     def carried(self, job: Job) -> bytes:
@@ -97,9 +99,12 @@ class Trailers:
 
     def all(self) -> list[Trailer]:
         """All trailers."""
-        return list(self._by_id.values())
+        return self._by_id.values()
 
-    def hand_over(self) -> dict[bytes, Trailer]:
-        """Forget all trailers, and return them."""
-        trailers, self._by_id = self._by_id, {}
-        return trailers
+    def tidy(self, count: int) -> None:
+        """Give back some of the room that trailers left behind; ``count`` as of ``Registry``."""
+        self._by_id.tidy(count)
+
+    def hand_over(self) -> list[dict[bytes, Trailer]]:
+        """Forget all trailers, and return them by the ids of their jobs."""
+        return self._by_id.hand_over()

@@ -248,7 +248,7 @@ class Consumers:
         ``Deliveries``. Those for whom there is not enough wait in their queues."""
         machine = self._machine
         queues = self._queues.by_name
-        while self.open:
+        while self.open and not machine.write_problem:
             consumer = next(iter(self.open))
             del self.open[consumer]
             machine.client = consumer.waiter
@@ -298,13 +298,18 @@ class Consumers:
 
     def roll_back(self) -> None:
         """What this turn noted is not in the append-only file: jobs that are delivered at most once
-        would be known again after a restart, so they are not delivered."""
+        would be known again after a restart, so they are not delivered. Who would have got them
+        gets no others before the file can be written again (see ``cron``)."""
         for consumer in self.pushed:
             for frame, id in consumer.once:
                 consumer.frames.remove(frame)
                 if id in consumer.in_hand:
                     del self._by_job[id]
                     consumer.size -= consumer.in_hand.pop(id)
+            if consumer.once:
+                # Else it would soon have had all jobs of this kind, and have seen none.
+                self._leave_queues(consumer)
+                self.open[consumer] = None
 
     def _call(self) -> None:
         self.due = self._machine.now if self._lost or self._later else 0
@@ -327,6 +332,11 @@ class Consumers:
                 else:
                     self._requeue.enqueue(job, False, schema.BY_DISCONNECT)
         self._call()
+
+    def cron(self) -> None:
+        """Go on where the append-only file could not be written, if it can be now."""
+        if self.open and not self._machine.write_problem:
+            self._queues.ring()
 
     def flush(self) -> None:
         """All jobs and queues are forgotten; who consumed goes on."""

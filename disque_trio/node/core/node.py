@@ -273,11 +273,16 @@ class Node(Machine):
         self.limits.cron(now)
         self.queues.evict_idle()
         self.store.cron(now)
+        if self.consumers.open:
+            self.consumers.cron()
+            self.after_command()
 
     def rest(self) -> int:
         rest = super().rest()
         if self.exports.asked_for:
             return min(rest, REST_ASKED)
+        if self.consumers.open:
+            return 0
         return min(rest, self.queues.rest(), self.commons.rest())
 
     def forget_client(self, client: Client) -> None:

@@ -351,6 +351,25 @@ def test_what_is_pushed_once_is_not_pushed_when_it_cannot_be_noted(bench: Bench)
     assert bench.node.consumers.in_hand == 1
 
 
+def test_who_lost_them_gets_others_when_the_file_can_be_written_again(bench: Bench) -> None:
+    bench.node.journaling = True
+    client = consumer(bench, "q", "CREDIT", 1)
+    for _ in range(3):
+        bench.send(bench.me, "ADDJOB", "q", "once", 0, "RETRY", 0)
+    bench.node.set_trouble(False, "No space left on device")
+    bench.node.roll_back(b"-MISCONF\r\n")
+    bench.replies(bench.me)
+    assert pushed(bench, client) == []
+    bench.advance(1)
+    bench.node.cron(bench.now)
+    assert pushed(bench, client) == []
+    assert bench.number_queued() == 2
+    bench.node.set_trouble(False, "")
+    bench.node.cron(bench.now)
+    assert len(pushed(bench, client)) == 1
+    assert bench.number_queued() == 1
+
+
 def test_after_a_crash_the_file_has_what_was_pushed(bench: Bench, tmp_path: Path) -> None:
     bench.node.journaling = True
     client = consumer(bench, "q", "CREDIT", 1)

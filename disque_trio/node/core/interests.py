@@ -38,7 +38,7 @@ SWEPT: Final = 500  # patterns that a turn looks at
 CLEARING: Final = 1_000  # ms between looks for those that can make room
 HASTE: Final = 10_000  # ms that it may take at most to know whether there are jobs
 SLICE: Final = 1_000  # queues with jobs that a turn looks at, about: some 1 ms
-LOOKS: Final = 500  # queues with jobs that cannot be delivered, and that a GETJOB looks at
+LOOKS: Final = 500  # queues without jobs that can be delivered, and that a GETJOB looks at
 _ASKING: Final = 100  # queues of a pattern that may be asking other nodes about their limits
 
 
@@ -176,6 +176,7 @@ class Interests(QueueInterests):
             queue = queues.popleft()
             if not queue.length:
                 self._lookout.emptied(interest, queue)
+                looks -= 1
                 continue
             queues.append(queue)
             if queue.paused & PAUSED_OUT or (

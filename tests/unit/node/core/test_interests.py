@@ -406,6 +406,28 @@ def test_paused_queues_do_not_hide_the_others(bench: Bench) -> None:
     assert len(served(bench, waiting)) == 1
 
 
+def test_queues_that_were_emptied_do_not_make_a_turn_long(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interests, "LOOKS", 3)
+    for i in range(100):
+        bench.add(f"mail.{i}", "once", "RETRY", 0)
+    assert len(take(bench, "mail.*", count=1)) == 1
+    for i in range(100):
+        bench.get(f"mail.{i}")
+    client = bench.client()
+    bench.send(client, "GETJOB", "NOHANG", "PATTERN", "FROM", "mail.*")
+    assert client.blocked
+    bench.advance(0.01)
+    assert bench.replies(client) == [None]
+    for i in range(100):
+        bench.add(f"mail.{i}")
+    ids: set[bytes] = set()
+    while found := take(bench, "mail.*"):
+        ids.update(found)
+    assert len(ids) == 100
+
+
 def test_patterns_that_nobody_uses_are_forgotten(bench: Bench) -> None:
     bench.add("mail.1")
     assert len(take(bench, "sms.*", "mail.*")) == 1

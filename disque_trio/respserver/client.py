@@ -67,6 +67,7 @@ class Client:
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
         consumes: whether it gets messages that it did not ask for one by one.
+        slow: it has not read much of what was sent, and gets no such messages until it has.
         no_evict: it stays connected although all clients together hold too much.
         close: close the connection when the replies are out.
         waits_for: names of the queues of its blocked GETJOB, empty: not blocked.
@@ -104,6 +105,7 @@ class Client:
         "reply_queue",
         "resized",
         "resp",
+        "slow",
         "wait_number",
         "waits_for",
     )
@@ -120,6 +122,7 @@ class Client:
         self.reply_mode = REPLY_ON
         self.monitor = False
         self.consumes = False
+        self.slow = False
         self.no_evict = False
         self.close = False
         self.waits_for: list[bytes] = []

@@ -335,6 +335,9 @@ class Machine:
     def stop_pushing(self, client: Client) -> None:
         """``client`` gets no push messages any more: it does not speak RESP3 now."""
 
+    def go_on_pushing(self, client: Client) -> None:
+        """``client`` is not ``slow`` any more."""
+
     def end_wait(self, client: Client) -> None:
         """End the wait of ``client``, which must be blocked, without what it waits for."""
         raise NotImplementedError

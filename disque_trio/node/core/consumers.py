@@ -62,7 +62,7 @@ class Consumer:
     def room(self) -> int:
         """How many further jobs it may have."""
         room = self.credit - len(self.in_hand) if self.names else 0
-        return room if room > 0 and self.size < MAX_IN_HAND else 0
+        return room if room > 0 and self.size < MAX_IN_HAND and not self.client.slow else 0
 
 
 class Consumers:
@@ -171,6 +171,13 @@ class Consumers:
             self.stop(consumer.client)
             consumer.frames.append(b">2\r\n$7\r\nstopped\r\n$%d\r\n%b\r\n" % (len(reason), reason))
             self.pushed[consumer] = None
+
+    def go_on_pushing(self, client: Client) -> None:
+        """``client`` has read what it was sent."""
+        consumer = self.by_client.get(client)
+        if consumer is not None:
+            self._later[consumer] = None
+            self._call()
 
     def forget_client(self, client: Client) -> None:
         """``client`` has disconnected, or does not speak RESP3 any more."""

@@ -297,6 +297,9 @@ class Node(Machine):
     def stop_pushing(self, client: Client) -> None:
         self.consumers.forget_client(client)
 
+    def go_on_pushing(self, client: Client) -> None:
+        self.consumers.go_on_pushing(client)
+
     def roll_back(self, refusal: bytes) -> None:
         super().roll_back(refusal)
         self.updates.refuse(refusal)

@@ -22,6 +22,7 @@ from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
 HALF_CLOSED: Final = 30_000  # ms that a client waits for its replies that sends nothing any more
+PUSH_LIMIT: Final = 16 * 1024 * 1024  # unsent bytes from which on nothing is pushed
 MONITOR_LIMIT: Final = 256 * 1024 * 1024  # unsent bytes of a MONITOR when there is no other limit
 
 
@@ -147,6 +148,9 @@ class Clients:
             connection.over_soft_since = 0
             connection.writing = False
             self.watch(connection)
+            if connection.client.slow:
+                connection.client.slow = False
+                self.node.go_on_pushing(connection.client)
             if connection.client.close and not connection.client.out:
                 self.close(connection)
 
@@ -158,6 +162,8 @@ class Clients:
         if connection.client.monitor and not hard:
             hard = MONITOR_LIMIT
         unsent = len(connection.unsent)
+        if unsent > PUSH_LIMIT:
+            connection.client.slow = True
         too_long = False
         if limit.soft and unsent > limit.soft:
             if not connection.over_soft_since:

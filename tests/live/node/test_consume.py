@@ -9,7 +9,7 @@ from typing import Any
 import hiredis
 
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, Wire, wait_until
-from tests.support.live_helpers import info_value
+from tests.support.live_helpers import client_lines, info_value
 
 WORKER = """
 import socket, sys
@@ -102,6 +102,21 @@ def test_a_worker_that_does_not_read_holds_nobody_up(shared_node: LiveNode) -> N
     wait_until(lambda: in_hand(shared_node) == 0)
     wait_until(lambda: shared_node.ask("QLEN", "q") == 399)
     shared_node.ask("DEBUG", "FLUSHALL")
+
+
+def test_a_worker_that_does_not_read_is_not_sent_its_jobs_for_ever(shared_node: LiveNode) -> None:
+    stuck = consumer(shared_node, "q", "CREDIT", 5)
+    control = shared_node.wire()
+    id = control("ADDJOB", "q", "x" * 9_000_000, 0, "RETRY", 1)
+    wait_until(lambda: shared_node.ask("QLEN", "q") == 1)
+    assert max(int(line["omem"]) for line in client_lines(control)) < 40_000_000
+    assert control("GETJOB", "FROM", "q")[0][1] == id
+    assert control("ACKJOB", id) == 1
+    second = control("ADDJOB", "q", "b", 0)
+    while (job := pushed(stuck))[1] == id:
+        pass
+    assert job[1] == second
+    assert stuck("ACKJOB", second) == 1
 
 
 def test_a_silent_consumer_is_not_disconnected(disque_server: NodeFactory) -> None:

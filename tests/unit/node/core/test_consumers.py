@@ -191,6 +191,21 @@ def test_large_bodies_wait_until_others_are_done(bench: Bench) -> None:
     assert pushed(bench, client) == ids[2:3]
 
 
+def test_a_client_that_does_not_read_gets_no_job_again_and_again(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 5)
+    client.slow = True
+    id = bench.add("q", "b", "RETRY", 1)
+    assert pushed(bench, client) == [id]
+    bench.advance(10)
+    assert pushed(bench, client) == []
+    assert bench.get() == id
+    second = bench.add()
+    client.slow = False
+    bench.node.go_on_pushing(client)
+    bench.advance(0.001)
+    assert pushed(bench, client) == [second]
+
+
 def test_a_queue_that_somebody_consumes_is_kept(bench: Bench) -> None:
     client = consumer(bench)
     bench.advance(1_000)

@@ -28,6 +28,7 @@ from disque_trio.respserver.machine import Machine
 MAX_CREDIT: Final = 65_535  # jobs, as the prefetch of AMQP
 MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in the hands of a client, unless one has more
 A_TURN: Final = 100  # jobs that are pushed to a client, or queued again, in a turn
+ALL_IN_A_TURN: Final = 1_000  # jobs that are pushed in a turn, and one more for each client
 _AT_ONCE: Final = 10  # jobs that are taken before their size is looked at
 _LARGE: Final = 1 << 20  # bytes in hand from which on it is looked at after each job
 
@@ -100,6 +101,7 @@ class Consumers:
         self.open: dict[Consumer, None] = {}
         self._later: dict[Consumer, None] = {}  # in the next one
         self._lost: dict[bytes, None] = {}  # ids of jobs to be queued again
+        self._left = ALL_IN_A_TURN  # jobs that may be pushed in this turn
         self._machine = machine
         self._store = store
         self._queues = store.queues
@@ -200,7 +202,7 @@ class Consumers:
         there; others that wait come before its next one."""
         consumer = self._by_waiter[waiter]
         self._push(consumer, queue, job)
-        if consumer.room() and len(consumer.frames) < A_TURN:
+        if consumer.room() and len(consumer.frames) < A_TURN and self._left > 0:
             del queue.waiters[waiter]
             queue.waiters[waiter] = None
             return
@@ -221,6 +223,7 @@ class Consumers:
             frame = b">4\r\n$3\r\njob\r\n%b%b\r\n$%d\r\n%b\r\n" % (head, job.id, len(body), body)
         consumer.frames.append(frame)
         self.pushed[consumer] = None
+        self._left -= 1
         if job.retry == 0:
             consumer.once.append((frame, job.id))
         job.flags |= FLAG_IN_HAND
@@ -256,6 +259,9 @@ class Consumers:
         machine = self._machine
         queues = self._queues.by_name
         while self.open and not machine.write_problem:
+            if self._left <= 0:
+                self._call()
+                return
             consumer = next(iter(self.open))
             del self.open[consumer]
             machine.client = consumer.waiter
@@ -297,6 +303,7 @@ class Consumers:
     def send(self) -> None:
         """Hand out what was pushed in this turn; to be called while ``pushed``."""
         pushed, self.pushed = self.pushed, {}
+        self._left = ALL_IN_A_TURN
         for consumer in pushed:
             consumer.client.out += consumer.frames
             self._machine.woken.append(consumer.client)
@@ -319,7 +326,8 @@ class Consumers:
                 self.open[consumer] = None
 
     def _call(self) -> None:
-        self.due = self._machine.now if self._lost or self._later else 0
+        more = self._lost or self._later or (self.open and self._left <= 0)
+        self.due = self._machine.now if more else 0
         self._agenda.call(self.due)
 
     def go_on(self, now: int) -> None:

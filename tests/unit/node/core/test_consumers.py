@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.node.core.consumers import A_TURN, MAX_CREDIT, MAX_IN_HAND
+from disque_trio.node.core.consumers import A_TURN, ALL_IN_A_TURN, MAX_CREDIT, MAX_IN_HAND
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, loaded_again
@@ -181,6 +181,31 @@ def test_a_pause_that_ends_does_not_push_all_in_one_turn(bench: Bench) -> None:
     assert len(pushed(bench, client)) == A_TURN
     bench.advance(0.001)
     assert len(pushed(bench, client)) == 200
+
+
+@pytest.mark.parametrize("first", [0, 200])
+def test_nor_do_many_clients_get_all_in_one_turn(bench: Bench, first: int) -> None:
+    clients = [consumer(bench, "q", "CREDIT", 200) for _ in range(30)]
+    bench("PAUSE", "q", "out")
+    for client in clients:
+        bench.ask(client, "CREDIT", first)  # with some they wait in the queue
+    for _ in range(4_000):
+        bench.add()
+    bench("PAUSE", "q", "none")
+    for client in clients:
+        bench.send(client, "CREDIT", 200)
+    most = ALL_IN_A_TURN + len(clients)
+    left = bench.number_queued()
+    assert left >= 4_000 - 2 * most
+    while left:
+        bench.node.commit()
+        assert bench.node.next_wake() == bench.now
+        bench.node.tick(bench.now)
+        assert 0 < left - bench.number_queued() <= most
+        left = bench.number_queued()
+    counts = [bench.raw(client).count(b"\r\njob\r\n") for client in clients]
+    assert sum(counts) == 4_000
+    assert min(counts) >= A_TURN
 
 
 def test_large_bodies_wait_until_others_are_done(bench: Bench) -> None:

@@ -220,7 +220,7 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
         if job is not None:
             deleted += 1
             if counted and job.state != ACKED:
-                node.store.total_acked += 1
+                node.store.count_acked(job)
                 node.store.outcomes.acked(job)
             if node.notes.eventing:
                 node.notes.note(

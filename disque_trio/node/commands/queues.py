@@ -83,6 +83,7 @@ def _describe(node: Node, queue: Queue) -> list[Value]:
         b"pause", PAUSE_NAMES[queue.paused],
         b"oldest-job-age", queue.oldest_age(node.now),
         b"jobs-expired", queue.jobs_expired,
+        b"jobs-acked", queue.jobs_acked,
     ]  # fmt: skip
     return fields + node.limits.describe(queue)
 

@@ -106,7 +106,7 @@ class AckGc:
         if news and self._notes.eventing:
             self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
         if job.delivered is None and state in (ACTIVE, QUEUED):
-            store.total_acked += 1
+            store.count_acked(job)
             outcomes = store.outcomes
             if job.flags & FLAGS_OF_ENDS:
                 outcomes.acked(job)
@@ -116,7 +116,7 @@ class AckGc:
             store.delete(job)  # the only copy
             return True
         if news:
-            store.total_acked += 1
+            store.count_acked(job)
             store.mark_acked(job)
         self.collect(job)
         return news
@@ -132,7 +132,7 @@ class AckGc:
         if ending.kind == CANCELLED:
             store.outcomes.total_cancelled += 1
         elif ending.kind == ENDED_ACKED:
-            store.total_acked += 1
+            store.count_acked(job)
         self._trailers.set_ending(job, ending)
         if job.delivered is None and job.state in (ACTIVE, QUEUED):
             store.outcomes.acked(job)

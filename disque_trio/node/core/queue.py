@@ -120,6 +120,7 @@ class Queue:
         paused: PAUSED_IN and PAUSED_OUT bits.
         length: queued jobs.
         jobs_in, jobs_out: jobs ever put in and taken out for any reason.
+        jobs_acked: jobs of this queue that clients of this node acknowledged.
         jobs_expired: jobs of this queue that this node held until their time to live was over.
         waiters: clients blocked on this queue, first come first.
         found_by: numbers of the patterns whose clients know that it has, or had, jobs.
@@ -142,6 +143,7 @@ class Queue:
         "grouped",
         "groups",
         "imports",
+        "jobs_acked",
         "jobs_expired",
         "jobs_in",
         "jobs_out",
@@ -160,6 +162,7 @@ class Queue:
         self.paused = 0
         self.jobs_in = 0
         self.jobs_out = 0
+        self.jobs_acked = 0
         self.jobs_expired = 0
         self.length = 0
         self._size = 0

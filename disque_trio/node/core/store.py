@@ -278,6 +278,13 @@ class JobStore:
             self.replicas.tell_working(job)
         return job
 
+    def count_acked(self, job: Job) -> None:
+        """Count ``job``, which a client of this node acknowledges."""
+        self.total_acked += 1
+        queue = self.queues.by_name.get(job.queue)
+        if queue is not None:
+            queue.jobs_acked += 1
+
     def mark_acked(self, job: Job) -> None:
         """Mark ``job``, which is not acknowledged yet, so that it is never delivered again."""
         more = job.flags & FLAGS_OF_ENDS

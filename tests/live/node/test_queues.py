@@ -41,6 +41,7 @@ def test_qstat_gives_its_fields_in_their_order(talk: Wire) -> None:
         "pause": b"none",
         "oldest-job-age": fields["oldest-job-age"],
         "jobs-expired": 0,
+        "jobs-acked": 0,
     }
     assert list(fields)[:10] == [
         "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in",

@@ -50,6 +50,31 @@ def test_what_expires_is_counted_and_what_was_acknowledged_is_not(bench: Bench) 
     assert bench.queue()[b"jobs-expired"] == 1
 
 
+def test_what_clients_acknowledge_is_counted_once_however_they_do(bench: Bench) -> None:
+    for command in (["ACKJOB"], ["FASTACK"], ["CANCEL"], ["DELJOB"]):
+        id = bench.add()
+        bench(*command, id)
+        bench(*command, id)
+    assert bench.queue()[b"jobs-acked"] == 2
+    id = bench.add()
+    assert bench.get() == id
+    bench("ACKJOB", id, "RESULT", "done")
+    bench("ACKJOB", bench.add("other"))
+    assert bench.queue()[b"jobs-acked"] == 3
+
+
+def test_a_job_with_copies_is_acknowledged_on_one_node() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 1)
+    mesh.advance(5)
+    (holder,) = [i for i in range(3) if mesh[i].number_queued()]
+    for node in (holder, (holder + 1) % 3):
+        mesh[node]("ACKJOB", id)
+        mesh.settle()
+    counted = [mesh[i].queue()[b"jobs-acked"] for i in range(3) if mesh[i]("QSTAT", "q")]
+    assert sum(map(int, counted)) == 1  # type: ignore[call-overload]
+
+
 def test_a_copy_that_expires_after_its_acknowledge_is_not_counted() -> None:
     mesh = Mesh(2)
     id = mesh.add(0, "REPLICATE", 2, "RETRY", 1, "TTL", 5)

@@ -1,6 +1,11 @@
 """What a node knows of a limited queue, and of the other nodes that use it (see ``limits``)."""
 
+from typing import Final
+
 from disque_trio.node.core.policies import Policy
+
+# ms of jobs that may leave together although they are due one after the other: a timer is late
+TOGETHER: Final = 20
 
 
 class User:
@@ -58,6 +63,11 @@ class Limit:
     def interval(self, policy: Policy) -> float:
         """The ms from job to job on this node by the rate of ``policy``."""
         return policy.period * 1000 * self.sharers() / policy.rate
+
+    def early(self, policy: Policy) -> float:
+        """How long before its bucket is full, ms, the next job can be delivered by ``policy``."""
+        burst = policy.burst / self.sharers()
+        return max((burst - 1) * self.interval(policy), float(TOGETHER))
 
     def shares(self, own: bytes, active: int) -> dict[bytes, int]:
         """How many of ``active`` jobs are for each node that wants some, by id. Others keep what

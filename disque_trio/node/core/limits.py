@@ -41,8 +41,6 @@ ANSWER_TIME: Final = 2_000  # ms that other nodes have to be connected, and to a
 LINK_LOOK: Final = 100  # ms between looks whether a connection is there
 ASKING_TIME: Final = 100  # ms that GETJOB NOHANG waits for the answers
 WANTED: Final = 2_000  # ms for which a client's wish for a job holds
-# ms of jobs that may leave together although they are due one after the other: a timer is late
-TOGETHER: Final = 20
 _AT_ONCE: Final = 100  # limits looked at in a turn
 
 # Why a queue is held back.
@@ -105,6 +103,9 @@ class Limits:
     def _policies_changed(self) -> None:
         self.grouping.compare()
         self._judge_need()
+        for limit in self.by_name.values():
+            if limit.refresh != self._machine.now:
+                self._refresh_at(limit, self._machine.now)  # those that wait may be served
 
     def _judge_need(self) -> None:
         """Compute ``needed``."""
@@ -143,10 +144,7 @@ class Limits:
         if policy.active and len(limit.in_hand) >= limit.room(self._replicas.own, policy.active):
             return BY_ACTIVE
         if policy.rate:
-            interval = limit.interval(policy)
-            burst = policy.burst / limit.sharers()
-            early = max((burst - 1) * interval, float(TOGETHER))
-            due = limit.full - early
+            due = limit.full - limit.early(policy)
             if due > self._machine.now:
                 self._wake_at(limit, int(due) + 1)
                 return BY_RATE
@@ -268,6 +266,9 @@ class Limits:
         for id, user in list(limit.users.items()):
             if now - user.heard >= HEARD:
                 del limit.users[id]
+        policy = self.policies.of(limit.name)
+        if policy.rate:  # no more is owed than one job by this rate, whatever it was before
+            limit.full = min(limit.full, now + limit.early(policy) + limit.interval(policy))
         queue = self._queues.by_name.get(limit.name)
         if queue is not None and queue.waiters and queue.length:
             limit.wanted = now

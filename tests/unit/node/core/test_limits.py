@@ -5,7 +5,8 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.limits import ASKING_TIME, HEARD, TOGETHER
+from disque_trio.node.core.limit import TOGETHER
+from disque_trio.node.core.limits import ASKING_TIME, HEARD
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -100,13 +101,15 @@ def test_a_client_of_several_queues_gets_what_is_not_limited(bench: Bench) -> No
     assert bench.node.queues.by_name[b"q"].waiters == {}
 
 
-def test_a_lifted_limit_lets_all_go_within_a_second(bench: Bench) -> None:
+@pytest.mark.parametrize("active", [0, 3])
+def test_a_limit_that_is_lifted_or_raised_lets_those_go_who_wait(bench: Bench, active: int) -> None:
     set_policy(bench, active=1)
     add_many(bench, 3)
     assert bench.get() is not None
     waiting = [bench.block(), bench.block()]
-    set_policy(bench)
-    bench.advance(1)
+    bench.advance(0.5)
+    set_policy(bench, active=active)
+    bench.advance(0.001)
     for client in waiting:
         bench.got(client)
 
@@ -201,6 +204,33 @@ def test_what_is_held_back_is_shown(bench: Bench) -> None:
     assert info["queues_held_by_rate"] == "1"
     assert info["queues_held_by_active"] == "0"
     assert info["jobs_held_by_limits"] == "2"
+
+
+@pytest.mark.parametrize(("burst", "at_once"), [(0, 1), (100, 100)])
+def test_a_faster_rate_does_not_wait_for_what_a_slower_one_owes(
+    bench: Bench, burst: int, at_once: int
+) -> None:
+    set_policy(bench, rate=(100, 3600), burst=burst)
+    add_many(bench, 300)
+    assert len(bench.get_all()) == at_once
+    waiting = bench.block()
+    bench.advance(3)
+    assert waiting.blocked
+    set_policy(bench, rate=(10, 1), burst=burst)
+    bench.advance(0.2)
+    bench.got(waiting)
+
+
+def test_a_smaller_burst_gives_no_more_at_once(bench: Bench) -> None:
+    set_policy(bench, rate=(1, 1), burst=10)
+    add_many(bench, 30)
+    assert len(bench.get_all()) == 10
+    for burst in (10, 5, 1):
+        set_policy(bench, rate=(1, 1), burst=burst)
+        bench.advance(0.001)
+        assert bench.get_all() == []
+    bench.advance(1)
+    assert len(bench.get_all()) == 1
 
 
 def test_a_clock_that_goes_back_does_not_stop_a_queue(bench: Bench) -> None:

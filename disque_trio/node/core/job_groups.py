@@ -8,7 +8,7 @@ do not agree on that order to the millisecond, so they may wait for each other; 
 a queue elsewhere for half its retry time is not waited for any longer.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
@@ -92,7 +92,9 @@ class JobGroups(Groups):
         self.fifo = fifo
         self._trailers = trailers
         self._memory = memory
-        self._turns: deque[Group] = deque()  # some of them may have become empty meanwhile
+        # All of them have jobs, some may wait; a dict that is not ordered by links has to look for
+        # its first entry behind all that were there before.
+        self._turns: OrderedDict[Group, None] = OrderedDict()
         self._held: dict[bytes, Hold] = {}  # by the id of the job
 
     def push(self, job: Job) -> None:
@@ -116,19 +118,22 @@ class JobGroups(Groups):
         """Give ``group`` a place in the turns, behind the others, if it can be served."""
         if not group.in_turn and group.is_ready():
             group.in_turn = True
-            self._turns.append(group)
+            self._turns[group] = None
 
     def _next(self) -> Group | None:
         """The group whose turn it is."""
         turns = self._turns
         while turns:
-            group = turns[0]
+            group = next(iter(turns))
             if group.is_ready():
                 return group
-            group.in_turn = False
-            turns.popleft()
-            self._forget_unused(group)
+            self._pass_over(group)
         return None
+
+    def _pass_over(self, group: Group) -> None:
+        """``group``, which is in turn, is not any more."""
+        group.in_turn = False
+        del self._turns[group]
 
     def _forget_unused(self, group: Group) -> None:
         if not (group.jobs.length or group.held_by or group.in_turn):
@@ -144,14 +149,15 @@ class JobGroups(Groups):
     def pop(self) -> Job:
         group = self._next()
         assert group is not None
-        self._turns.popleft()
-        group.in_turn = False
         job = group.jobs.pop()
         self._has_lost_one(group)
         if self.fifo and job.retry:
             self._hold(group, job, _BEFORE_ALL, 0)
-        self._line_up(group)
-        self._forget_unused(group)
+        if group.is_ready():
+            self._turns.move_to_end(group)
+        else:
+            self._pass_over(group)
+            self._forget_unused(group)
         return job
 
     def _hold(self, group: Group, job: Job, place: tuple[int, int, bytes], since: int) -> None:
@@ -170,6 +176,8 @@ class JobGroups(Groups):
             return False
         group.jobs.remove(job)
         self._has_lost_one(group)
+        if group.in_turn and not group.jobs.length:
+            self._pass_over(group)
         self._forget_unused(group)
         return True
 
@@ -248,6 +256,3 @@ class JobGroups(Groups):
 
     def lines(self) -> list[list[Job]]:
         return [line for group in self.by_name.values() for line in group.jobs.lines()]
-
-    def close(self) -> None:
-        self._next()  # forgets them

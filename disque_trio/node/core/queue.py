@@ -92,10 +92,6 @@ class Groups:
         """For how many jobs groups wait."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Forget all groups; there are no jobs left, and none is waited for."""
-        raise NotImplementedError
-
     def oldest(self) -> int:
         """The creation time of the oldest job, ms times a million. There must be one."""
         raise NotImplementedError
@@ -329,7 +325,6 @@ class Queue:
             self.push(job)
         if groups.length:
             return True
-        groups.close()
         self.groups = None
         return False
 

@@ -72,8 +72,6 @@ class Queues:
 
     def destroy(self, queue: Queue) -> None:
         """Forget ``queue``, which must be empty and have no client waiting."""
-        if queue.groups is not None:
-            queue.groups.close()
         del self.by_name[queue.name]
         self.index.drop(queue.name)
         self._machine.memory.used -= QUEUE_OVERHEAD + len(queue.name)

@@ -142,6 +142,17 @@ def test_groups_are_counted_in_the_memory_and_forgotten(bench: Bench) -> None:
     assert groups.by_name == {}
 
 
+def test_a_group_that_lost_its_jobs_is_not_passed_again_and_again(bench: Bench) -> None:
+    fair(bench)
+    busy = [add(bench, "busy") for _ in range(2)]
+    for id in [add(bench, f"g{number}") for number in range(10)]:
+        bench("CANCEL", id)
+    assert list(groups_of(bench).by_name) == [b"busy"]
+    assert bench.node.memory.used == bench.counted_memory()
+    late = add(bench, "g1")
+    assert bench.get_all() == [busy[0], late, busy[1]]
+
+
 def test_qpeek_shows_them_in_turn_and_takes_none(bench: Bench) -> None:
     fair(bench)
     first = add(bench, "")

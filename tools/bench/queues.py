@@ -111,6 +111,7 @@ def costs_table(found: Sequence[Cost]) -> str:
         ("CPU µs", lambda one: None if one.time is None else one.time / 1000),
         ("instructions", lambda one: one.instructions),
     ]
+    columns = [one for one in columns if any(one[1](cost) is not None for cost in found)]
     for name, _ in columns:
         titles += [f"{name}, {level:,} jobs" for level in levels] + ["ratio"]
     rows = []

@@ -90,8 +90,10 @@ class Subject:
         self._number = 0
         if policy:
             self._serve([[b"QSET", QUEUE, *policy]])
-        # A queue follows its policy from when somebody wants its jobs on.
-        self._serve([[b"GETJOB", b"NOHANG", b"FROM", QUEUE]])
+        # A queue follows its policy from when somebody wants its jobs on, and it is there.
+        self._serve([[b"ADDJOB", QUEUE, BODY, b"0"]])
+        taken = self._serve([[b"GETJOB", b"NOHANG", b"FROM", QUEUE]])
+        self._serve([[b"ACKJOB", id_in(taken[0])]])
         for _ in range(0, jobs, BATCH):
             self._serve(self._adds())
 

@@ -1,9 +1,7 @@
-"""What it costs to take a job from a queue with few or many, and how long a node stops for commands
-about all of them.
+"""What it costs to take a job from a queue with few or many.
 
 Jobs are taken, acknowledged and added again, without a network, while the rest of the queue stays:
-from a queue without options, from one whose jobs have priorities, and from queues with groups. In
-nodes of their own all jobs of a queue are then looked at, counted, let in, moved and purged.
+from a queue without options, from one whose jobs have priorities, and from queues with groups.
 """
 
 from __future__ import annotations
@@ -14,24 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import hiredis
-
-from tools.bench.cli import COMPILED, Findings, option, say, size, table
-from tools.bench.dialects import QUEUE, copied, encode, timed
-from tools.bench.filler import Filler
+from tools.bench.cli import COMPILED, Findings, option, say, table
 from tools.bench.guard import count, run_there
-from tools.bench.load import LoadError, dial, receive
-from tools.bench.memory import MANY, Step, steps_table
 from tools.bench.queues_paths import COMMANDS, GROUP_JOBS, KINDS
-from tools.bench.scripts import SERIAL_DIGITS
-from tools.bench.servers import disque_server
-from tools.bench.stops import pinger, watches
 
 PAGE = "performance.md"
 SECTION = "queues"
-PARTS = ("time", "instructions", "stops")
-PATIENCE = 900.0  # s, until a command about all jobs is given up
-PORTION = 10_000
+PARTS = ("time", "instructions")
 NAMES = {
     "plain": "no options",
     "priorities": "`PRIORITY` 0 to 7",
@@ -45,12 +32,10 @@ _PATHS = "tools.bench.queues_paths"
 class Plan:
     """What is measured."""
 
-    parts: tuple[str, ...] = option(PARTS, "what", choices=PARTS, quick=("time", "stops"))
+    parts: tuple[str, ...] = option(PARTS, "what", choices=PARTS, quick=("time",))
     kinds: tuple[str, ...] = option(tuple(KINDS), "of queues", choices=tuple(KINDS))
     jobs: tuple[int, ...] = option((10_000, 1_000_000), "in the queue", quick=(500, 5_000))
     rounds: int = option(9, "how often the time is measured", quick=2)
-    stops: int = option(1_000_000, "jobs that a command is about", quick=3_000)
-    size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
     compiled: str = option(str(COMPILED), "the Python that has the compiled form, if it is there")
 
 
@@ -67,20 +52,11 @@ class Cost:
 
 
 def run(plan: Plan) -> Findings:
-    """Measures the parts. Raises CountError or ServerError when that is not possible."""
+    """Measures the parts. Raises CountError when that is not possible."""
     python = plan.compiled if Path(plan.compiled).exists() else sys.executable
-    texts = []
-    samples: list[Cost | Step] = []
-    if "time" in plan.parts or "instructions" in plan.parts:
-        costs = measure(plan, python)
-        samples += costs
-        texts.append(costs_table(costs))
-    if "stops" in plan.parts:
-        steps = in_steps(plan, python)
-        samples += steps
-        texts.append(steps_table(steps))
+    costs = measure(plan, python)
     form = "compiled" if python == plan.compiled else "pure Python"
-    return Findings("\n\n".join(texts), samples, facts={"form": form})
+    return Findings(costs_table(costs), costs, facts={"form": form})
 
 
 def measure(plan: Plan, python: str) -> list[Cost]:
@@ -127,63 +103,3 @@ def costs_table(found: Sequence[Cost]) -> str:
                 row.append(f"**{last / first:.2f}**" if first and last else "")
             rows.append(row)
     return table(titles, rows)
-
-
-# ---- stops -----------------------------------------------------------------------------------
-
-
-def in_steps(plan: Plan, python: str) -> list[Step]:
-    """One node, and what commands about all jobs of a queue do to those who wait."""
-    found: list[Step] = []
-    jobs = plan.stops
-    command = (str(Path(python).with_name("disque-server")),)
-    with watches(1) as (watch,), disque_server(command=watch.command(command)) as server:
-        filler = Filler(server, plan.size)
-        plain = copied(plan.size, QUEUE, 1, False)
-        filler.warm(plain)
-        with pinger(server.port) as pings:
-            pings.ask()  # it is connected
-
-            def step(what: str, work: Callable[[], object]) -> None:
-                say(what)
-                pings.ask()
-                watch.reset()
-                work()
-                found.append(Step(what, jobs, watch.read(pings.ask())))
-
-            def ask(*words: bytes) -> object:
-                with server.blamed():
-                    return reply_to(server.port, *words)
-
-            def scan() -> None:
-                cursor = b"0"
-                while True:
-                    # No job is of this group, so all are looked at and none is answered.
-                    options = (b"COUNT", b"%d" % PORTION, b"GROUP", b"none")
-                    reply = ask(b"JSCAN", cursor, *options)
-                    assert isinstance(reply, list)
-                    cursor = reply[0]
-                    if cursor == b"0":
-                        return
-
-            later = timed(plan.size, b"DELAY", b"86400")
-            filler.add(jobs, later, keep=True)
-            step(f"PROMOTE, {MANY:,} ids each", lambda: filler.end(b"PROMOTE", MANY))
-            step(f"JSCAN COUNT {PORTION:,}, to the end", scan)
-            step("QSTAT FULL", lambda: ask(b"QSTAT", QUEUE, b"FULL"))
-            step("QMOVE", lambda: ask(b"QMOVE", QUEUE, b"other"))
-            step("QPURGE", lambda: ask(b"QPURGE", b"other"))
-    return found
-
-
-def reply_to(port: int, *words: bytes) -> object:
-    """What a node says to one command. Raises LoadError when it is an error, or says nothing."""
-    reader = hiredis.Reader()
-    with dial(port) as sock:
-        sock.settimeout(PATIENCE)
-        sock.sendall(encode(*words))
-        while (reply := reader.gets()) is False:
-            reader.feed(receive(sock, bool))
-    if isinstance(reply, hiredis.ReplyError):
-        raise LoadError(f"{words[0].decode()}: {reply}")
-    return reply

@@ -146,13 +146,6 @@ def test_queues_of_all_kinds_are_measured_with_few_jobs_and_with_more() -> None:
     for name in queues.NAMES.values():
         for command in queues_paths.COMMANDS:
             assert f"\n| {name} | {command} |" in done.stdout
-    for step in ("PROMOTE", "JSCAN", "QSTAT FULL", "QMOVE", "QPURGE"):
-        assert f"\n| {step}" in done.stdout
-
-
-def test_what_a_node_refuses_is_told() -> None:
-    with disque_server() as server, pytest.raises(LoadError, match="QMOVE"):
-        queues.reply_to(server.port, b"QMOVE", b"a")
 
 
 def test_the_steps_of_a_command_are_printed() -> None:

@@ -281,7 +281,7 @@ class Consumers:
             machine.client = None
 
     def _enter_queues(self, consumer: Consumer) -> None:
-        """Let ``consumer`` wait for jobs."""
+        """Let ``consumer`` wait for jobs in its queues."""
         consumer.waits = True
         for name in consumer.names:
             queue = self._queues.by_name.get(name) or self._queues.create(name)
@@ -290,7 +290,7 @@ class Consumers:
                 self._federation.need_jobs(queue)
 
     def _leave_queues(self, consumer: Consumer) -> None:
-        """Let ``consumer`` not wait any more."""
+        """Strike ``consumer`` off the queues where it waits."""
         if consumer.waits:
             consumer.waits = False
             for name in consumer.names:

@@ -45,11 +45,11 @@ class Interest:
         expression: None: it is not compiled yet, and matches nothing.
         found: matching queues that have jobs, or had some when they were looked at last; the one
             that is to be served next comes first.
-        left: how many of these have to be looked at, because clients began to wait, or do no more.
+        left: how many of these have to be looked at, because clients began to wait, or stopped.
         complete_at: the step of the search for queues after which all have been found.
         clients: those that wait, first come first. stand_in: waits for them in the queues whose
             jobs cannot be delivered now.
-        dropped: it is in use no more.
+        dropped: it is no longer in use.
         used: when it was wanted last, ms.
         imports: what this node knows of such jobs elsewhere; None: never asked.
         asks_at: when other nodes are asked again, ms; 0: they are not.
@@ -129,7 +129,7 @@ class InterestIndex:
         self._counts[length] += 1
 
     def remove(self, interest: Interest) -> None:
-        """Find ``interest`` no more."""
+        """Do not find ``interest`` any more."""
         if interest.expression is None:
             return
         prefix = glob_prefix(interest.pattern)

@@ -13,10 +13,8 @@ from disque_trio.node.core.queues import Queues
 from disque_trio.node.core.registry import SHARDS
 
 NAMES: Final = 20  # queues without jobs that are remembered for a pattern
-# What counts as one queue with jobs that is looked at: so many (``>>``) without; and compiling a
-# pattern as so many.
-_EMPTY_SHIFT: Final = 4
-_COMPILING: Final = 50
+_EMPTY_SHIFT: Final = 4  # 16 queues without jobs take as long to look at as one that has some
+_COMPILING: Final = 50  # queues that are looked at in the time that compiling a pattern takes
 
 
 class Lookout:
@@ -62,6 +60,7 @@ class Lookout:
         )
 
     def note(self, queue: Queue) -> None:
+        """See ``QueueInterests.note``."""
         if not queue.length:
             return
         found = self.matching(queue.name)

@@ -66,6 +66,13 @@ def test_an_hour_that_is_left_out_moves_a_tick_behind_it() -> None:
     assert found == ["2026-03-29 01:00", "2026-03-30 00:30"]
 
 
+def test_a_field_that_begins_with_a_star_goes_by_the_hours_that_there_are() -> None:
+    assert ticks(b"*/20 2 * * *", BERLIN, "2026-03-28 12:00", 1) == ["2026-03-30 00:00"]
+    found = ticks(b"*/20 2 * * *", BERLIN, "2026-10-24 12:00", 7)
+    assert found[0] == "2026-10-25 00:00"
+    assert found[5:] == ["2026-10-25 01:40", "2026-10-26 01:00"]
+
+
 def test_in_an_hour_that_comes_twice_a_time_of_day_comes_once() -> None:
     found = ticks(b"30 2 * * *", BERLIN, "2026-10-24 12:00", 2)
     assert found == ["2026-10-25 00:30", "2026-10-26 01:30"]

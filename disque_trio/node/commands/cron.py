@@ -56,6 +56,8 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
         raise CommandError("ERR UNIQUE and AT are not for schedules: each tick is added once")
     if options.retry == 0 and options.repl != 1:
         raise CommandError("ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1")
+    if options.delay and 0 < options.ttl * 1000 <= options.delay:
+        raise CommandError("ERR DELAY is greater than TTL: no job would ever be delivered")
     if not times.next(node.now):
         raise CommandError("ERR these times never come")
     old = node.ticks.schedules.named(name)

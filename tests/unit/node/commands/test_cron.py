@@ -92,6 +92,7 @@ def test_one_that_is_not_there(bench: Bench) -> None:
         (["SET", "s", "@daily", "q", "body", "RETRY", "-1"], "RETRY"),
         (["SET", "s", "@daily", "q", "body", "PRIORITY", "9"], "PRIORITY"),
         (["SET", "s", "@daily", "q", "body", "RETRY", "0"], "needs REPLICATE 1"),
+        (["SET", "s", "@daily", "q", "body", "DELAY", "5", "TTL", "5"], "greater than TTL"),
         (["SET", "s", "@daily", "q", "body", "UNIQUE", "key"], "not for schedules"),
         (["SET", "s", "@daily", "q", "body", "AT", "1800000000000"], "not for schedules"),
         (["SET", "s", "@daily", "q", "body", "ANYWAY"], "belong to UNIQUE"),

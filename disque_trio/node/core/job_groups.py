@@ -181,6 +181,11 @@ class JobGroups(Groups):
         self._forget_unused(group)
         return True
 
+    def pass_turn(self, job: Job) -> None:
+        group = self.by_name.get(self._trailers.group(job))
+        if group is not None and group.in_turn and group.jobs.first() is job:
+            self._turns.move_to_end(group)
+
     def _has_lost_one(self, group: Group) -> None:
         self.length -= 1
         if group.jobs.length == 0:

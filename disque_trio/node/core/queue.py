@@ -76,6 +76,11 @@ class Groups:
         """Take ``job`` out of its group; returns whether it was there."""
         raise NotImplementedError
 
+    def pass_turn(self, job: Job) -> None:
+        """It is the next group's turn if ``job``, which is about to be removed, is the one whose
+        turn it is."""
+        raise NotImplementedError
+
     def deliverable(self) -> int:
         """How many jobs can be taken one after the other; more may have been counted."""
         raise NotImplementedError

@@ -264,5 +264,7 @@ class Sweeps:
                 jobs.append(job)
                 size += len(job.body or b"")
         for job in jobs:
+            if queue.groups is not None:
+                queue.groups.pass_turn(job)  # the next slice goes on with the next group
             self._updates.move(job, texts[1])
         return len(jobs)

@@ -130,6 +130,16 @@ def test_jobs_go_in_slices_and_what_comes_meanwhile_stays(bench: Bench) -> None:
     assert balanced(bench)
 
 
+def test_the_groups_of_a_queue_are_taken_in_turn_over_all_slices(bench: Bench) -> None:
+    bench("QSET", "q", "GROUPS", "fair")
+    bench.add("q")
+    assert bench.get() is not None
+    groups = range(2 * MOVED)
+    first, _ = [[bench.add("q", "b", "GROUP", f"g{g}") for g in groups] for _ in range(2)]
+    assert move(bench, "q", "to", "COUNT", len(groups)) == len(groups)
+    assert sorted(bench.get_all("to")) == sorted(first)
+
+
 def test_large_jobs_go_in_short_slices(bench: Bench) -> None:
     for _ in range(3):
         bench.add("q", "x" * (MOVED_BYTES // 2 + 1))

@@ -10,7 +10,7 @@ from disque_trio.node.core.ack_gc import AckGc
 from disque_trio.node.core.bus_codec import BusCodec
 from disque_trio.node.core.claims import Claims
 from disque_trio.node.core.dead_letters import DeadLetters
-from disque_trio.node.core.job import FLAGS_PRIORITY, Job
+from disque_trio.node.core.job import FLAG_IN_HAND, FLAGS_PRIORITY, Job
 from disque_trio.node.core.job_groups import JobGroups
 from disque_trio.node.core.job_waits import JobWaits
 from disque_trio.node.core.key_messages import KeyMessage, Vote
@@ -392,8 +392,10 @@ def test_more_in_hand_than_the_limit_is_found(monkeypatch: pytest.MonkeyPatch) -
 class ForgetfulLimits(Limits):
     """Do not notice that a client is done with a job."""
 
-    def release(self, job: Job) -> None:
-        pass
+    def taken_back(self, job: Job) -> None:
+        job.flags &= ~FLAG_IN_HAND
+        if self.on_taken_back is not None:
+            self.on_taken_back(job)
 
 
 def test_a_queue_that_is_held_back_for_good_is_found(made_of: MadeOf) -> None:

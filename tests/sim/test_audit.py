@@ -195,7 +195,7 @@ def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
     return counts
 
 
-REASONS = {"nack", "enqueue", "retry", "disconnect", "partition", "restart", LOG_GAP}
+REASONS = {"nack", "enqueue", "retry", "disconnect", "redrive", "partition", "restart", LOG_GAP}
 
 
 def check_reasons(run: Run, audit: Audited) -> None:
@@ -205,7 +205,7 @@ def check_reasons(run: Run, audit: Audited) -> None:
         assert "nack" not in reasons or b"NACK" in record.asked_for, id
         assert "enqueue" not in reasons or record.asked_for & {b"ENQUEUE", b"PROMOTE"}, id
         assert not reasons & {"retry", "disconnect"} or record.retry, id
-        assert "disconnect" not in reasons or run.mode == EXTENDED, id
+        assert not reasons & {"disconnect", "redrive"} or run.mode == EXTENDED, id
         assert reasons <= REASONS, id
         if run.mode == CALM:
             assert reasons == {"nack"}, id

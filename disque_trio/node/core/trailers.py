@@ -31,7 +31,10 @@ class Trailers:
 
     def of(self, job: Job) -> Trailer | None:
         """The trailer of ``job``, if it has one."""
-        return self._by_id.get(job.id) if job.flags & FLAG_TRAILER else None
+        if not job.flags & FLAG_TRAILER:
+            return None
+        id = job.id
+        return self._by_id.shard_of(id).get(id)
 
     def group(self, job: Job) -> bytes:
         """The group of ``job``; empty: it has none."""
@@ -50,7 +53,10 @@ class Trailers:
         """Give ``job`` this ``trailer``, in the place of any that it has."""
         self.drop(job)
         job.flags |= FLAG_TRAILER
-        self._by_id.put(job.id, trailer)
+        id = job.id
+        by_id = self._by_id
+        by_id.shard_of(id)[id] = trailer
+        by_id.count += 1
         self.recount(trailer)
 
     def recount(self, trailer: Trailer) -> None:
@@ -80,9 +86,11 @@ class Trailers:
         """Forget the trailer of ``job``, if it has one."""
         if job.flags & FLAG_TRAILER:
             job.flags &= ~FLAG_TRAILER
-            trailer = self._by_id.get(job.id)
+            id = job.id
+            by_id = self._by_id
+            trailer = by_id.shard_of(id).pop(id, None)
             if trailer is not None:
-                self._by_id.drop(job.id)
+                by_id.count -= 1
                 self._memory.used -= trailer.counted
 
     def carried(self, job: Job) -> bytes:

@@ -109,7 +109,6 @@ class Consumers:
         self._dead_letters = dead_letters
         self._federation = federation
         self._agenda = agenda
-        store.limits.on_taken_back = self._taken_back
 
     @property
     def count(self) -> int:
@@ -128,6 +127,8 @@ class Consumers:
     ) -> None:
         """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed.
         ``details`` as of ``job_entry_with``."""
+        # Not before anybody consumes: it is called for jobs of queues with limits, too.
+        self._store.limits.on_taken_back = self._taken_back
         consumer = self.by_client.get(client)
         if consumer is None:
             consumer = self.by_client[client] = Consumer(client)

@@ -400,7 +400,6 @@ class JobStore:
     def cron(self, now: int) -> None:
         """Do the periodic work at ``now``."""
         self.jobs.tidy(TIDIED)
-        self.trailers.tidy(TIDIED)
         self.outcomes.cron(now)
         self.uniques.sweep(TIDIED)
 

@@ -312,7 +312,7 @@ def test_what_differs_between_two_jobs_in_a_row_is_noted(
 
 
 def test_a_job_without_a_group_behind_one_that_has_one_is_noted() -> None:
-    first = Job(b"D-1", b"q", b"body", **FACTS | {"ctime": 7})
+    first = Job(b"D-00000000-1", b"q", b"body", **FACTS | {"ctime": 7})
     source = notes(first)
     source.note("added", first, new=True)
     source.note("added", second(), new=True)

@@ -94,12 +94,12 @@ class Consumers:
         agenda: Agenda,
     ) -> None:
         self.by_client: dict[Client, Consumer] = {}
+        self.open: dict[Consumer, None] = {}
         self.pushed: dict[Consumer, None] = {}
         self.due = 0
         self._by_waiter: dict[Client, Consumer] = {}
         self._by_job: dict[bytes, Consumer] = {}
-        self.open: dict[Consumer, None] = {}
-        self._later: dict[Consumer, None] = {}  # in the next one
+        self._later: dict[Consumer, None] = {}  # may get more in the next turn
         self._lost: dict[bytes, None] = {}  # ids of jobs to be queued again
         self._left = ALL_IN_A_TURN  # jobs that may be pushed in this turn
         self._machine = machine

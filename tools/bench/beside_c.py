@@ -252,10 +252,12 @@ def beside_table(figures: Sequence[Figure], counts: Sequence[Count]) -> str:
         pair = [[f.value for f in values.get((key, name), ())] for name in NAMES]
         both = [counted[key, name] for name in NAMES if (key, name) in counted]
         if all(pair):
-            ratios = [a / b for a, b in zip(pair[1], pair[0], strict=True)]
             cells += [f"{median(each):,.{row.digits}f}" for each in pair]
-            cells += [f"**{median(ratios):.2f}**", quartiles(ratios)]
-            if row.cost:
+            # The CPU clock of another process may stand still for some ms: what takes less than
+            # that may seem to cost nothing.
+            ratios = [a / b for a, b in zip(pair[1], pair[0], strict=True) if a > 0 and b > 0]
+            cells += [f"**{median(ratios):.2f}**", quartiles(ratios)] if ratios else ["", ""]
+            if row.cost and ratios:
                 means["CPU time"].append(median(ratios))
         else:
             cells += [""] * 4

@@ -174,7 +174,9 @@ def test_all_rows_are_measured_of_both_programs(stand_in: Path, tmp_path: Path) 
     assert {(result["row"], result["server"]) for result in results} == {
         (row, server) for row in beside_c.ROWS for server in beside_c.NAMES
     }
-    assert all(result["value"] > 0 for result in results)
+    # What costs less CPU time than the clock can tell may be 0.
+    assert all(result["value"] >= 0 for result in results)
+    assert sum(result["value"] > 0 for result in results) > len(results) / 2
     assert done.stdout.count("\n| ") == 2 + len(beside_c.ROWS)
 
 

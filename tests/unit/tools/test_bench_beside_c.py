@@ -94,3 +94,10 @@ def test_quartiles_of_one_round_are_its_value() -> None:
 def test_without_c_disque_it_is_told_how_to_get_it(path: str) -> None:
     with pytest.raises(ServerError, match="git clone"):
         run(Plan(c=path))
+
+
+def test_what_seems_to_cost_nothing_has_no_ratio() -> None:
+    found = [*figures("take16", (0, 7)), *figures("add", (2, 4))]
+    table = beside_table(found, [])
+    assert rows(table)["GETJOB, pipelined by 16"][2:5] == ["7.0", "", ""]
+    assert "Geometric mean of the 1 ratios of CPU time: **2.00**." in table

@@ -1,6 +1,7 @@
 """Disque's commands as methods with types, on the node in use."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 import trio
 
@@ -177,7 +178,7 @@ class Commands:
         maxlen: int | None = None,
         importrate: int | None = None,
         match: Name | None = None,
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         """All queues of a node with ``minlen`` to ``maxlen`` jobs and at least that import rate,
         whose name matches the pattern ``match`` (``mail.*``).
 
@@ -185,8 +186,9 @@ class Commands:
         """
         filters = requests.options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
         filters += requests.options(MATCH=match)
-        async for name in self._scan("QSCAN", filters):
-            yield text(name)
+        async with aclosing(self._scan("QSCAN", filters)) as names:
+            async for name in names:
+                yield text(name)
 
     async def jscan(
         self,
@@ -199,7 +201,7 @@ class Commands:
         min_returns: int | None = None,
         group: Name | None = None,
         headers: Headers | None = None,
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         """The ids of all jobs of a node, of one queue or of some states if given.
 
         An id may come twice; what is there throughout comes at least once.
@@ -212,8 +214,10 @@ class Commands:
             headers: names and values that they have.
         """
         more = (min_age, max_age, min_returns, group, headers)
-        async for id in self._scan("JSCAN", requests.jscan(count, queue, states, *more)):
-            yield text(id)
+        filters = requests.jscan(count, queue, states, *more)
+        async with aclosing(self._scan("JSCAN", filters)) as ids:
+            async for id in ids:
+                yield text(id)
 
     async def jscan_full(
         self,
@@ -226,14 +230,15 @@ class Commands:
         min_returns: int | None = None,
         group: Name | None = None,
         headers: Headers | None = None,
-    ) -> AsyncIterator[replies.Record]:
+    ) -> AsyncGenerator[replies.Record]:
         """Like ``jscan``, but yields what ``show`` says of each job."""
         more = (min_age, max_age, min_returns, group, headers)
         filters = requests.jscan(count, queue, states, *more)
-        async for fields in self._scan("JSCAN", [*filters, "REPLY", "all"]):
-            record = replies.record(fields)
-            if record is not None:
-                yield record
+        async with aclosing(self._scan("JSCAN", [*filters, "REPLY", "all"])) as found:
+            async for fields in found:
+                record = replies.record(fields)
+                if record is not None:
+                    yield record
 
     # The rest
 
@@ -385,7 +390,7 @@ class Commands:
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)
 
-    async def _scan(self, command: str, options: list[Argument]) -> AsyncIterator[Reply]:
+    async def _scan(self, command: str, options: list[Argument]) -> AsyncGenerator[Reply]:
         session: Session | None = None
         cursor: Argument = 0
         retry = self._router.retry()

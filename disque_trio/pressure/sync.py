@@ -2,25 +2,23 @@
 
 Owns the translation only: a Trio loop in a background thread does the work (``thread_loop``), with
 the same ``PressureQueue`` that Trio programs use. Most methods are those of the asynchronous class,
-made blocking by ``_blocking``; written out is what differs.
+made blocking by ``blocking``; written out is what differs.
 """
 
 import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import wraps
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Self, TypeVar
 
 from disque_trio.pressure.client_id import client_id
 from disque_trio.pressure.errors import PressureError, QueueClosedError
 from disque_trio.pressure.queue import PressureQueue
 from disque_trio.pressure.roles import Consumer, Producer, elements, wanted
 from disque_trio.pressure.settings import Client
-from disque_trio.pressure.thread_loop import Loop, LoopEnded
+from disque_trio.respclient.thread_loop import Blocking, Loop, LoopEnded, blocking
 
 A_co = TypeVar("A_co", covariant=True)
-P = ParamSpec("P")
 T = TypeVar("T")
 _handles = itertools.count(1)
 
@@ -74,24 +72,15 @@ class _Calls:
         return PressureError(self._name, f"queue {self._name!r} cannot be used any more: {ended}")
 
 
-class _Blocking(Generic[A_co]):
+class _Blocking(Blocking[A_co]):
     """The face of an asynchronous object, ``target``, for threads."""
 
     def __init__(self, calls: _Calls, target: A_co) -> None:
         self._calls = calls
         self._target = target
 
-
-def _blocking(
-    method: Callable[Concatenate[A_co, P], Awaitable[T]],
-) -> Callable[Concatenate[_Blocking[A_co], P], T]:
-    """The method that calls an asynchronous ``method`` of the target and waits for its outcome."""
-
-    @wraps(method)
-    def call(self: _Blocking[A_co], /, *args: P.args, **options: P.kwargs) -> T:
-        return self._calls.run(lambda: method(self._target, *args, **options))
-
-    return call
+    def _run(self, call: Callable[[A_co], Awaitable[T]]) -> T:
+        return self._calls.run(lambda: call(self._target))
 
 
 def _until_closed(get: Callable[[], bytes]) -> Iterator[bytes]:
@@ -104,7 +93,7 @@ def _until_closed(get: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 class PressureQueueSync(_Blocking[PressureQueue]):
-    """A queue of Redis for threads and scripts.
+    """A_co queue of Redis for threads and scripts.
 
         with PressureQueueSync("lines") as queue:
             queue.put(b"one")
@@ -116,7 +105,7 @@ class PressureQueueSync(_Blocking[PressureQueue]):
     back first, and an element that had arrived already is kept for the next ``get`` of this object.
 
     Close it with ``disconnect``, the end of a ``with`` block, or not at all: what is forgotten
-    is closed at the exit of the program, roles given back. A child made by fork has to open its
+    is closed at the exit of the program, roles given back. A_co child made by fork has to open its
     own.
     """
 
@@ -168,17 +157,17 @@ class PressureQueueSync(_Blocking[PressureQueue]):
         """
         self._loop.close()
 
-    create = _blocking(PressureQueue.create)
-    exists = _blocking(PressureQueue.exists)
-    length = qsize = _blocking(PressureQueue.length)
-    closed = _blocking(PressureQueue.closed)
-    stats = _blocking(PressureQueue.stats)
-    inspect = _blocking(PressureQueue.inspect)
-    put = _blocking(PressureQueue.put)
-    put_nowait = _blocking(PressureQueue.put_nowait)
-    close = _blocking(PressureQueue.close)
-    delete = _blocking(PressureQueue.delete)
-    repair = _blocking(PressureQueue.repair)
+    create = blocking(PressureQueue.create)
+    exists = blocking(PressureQueue.exists)
+    length = qsize = blocking(PressureQueue.length)
+    closed = blocking(PressureQueue.closed)
+    stats = blocking(PressureQueue.stats)
+    inspect = blocking(PressureQueue.inspect)
+    put = blocking(PressureQueue.put)
+    put_nowait = blocking(PressureQueue.put_nowait)
+    close = blocking(PressureQueue.close)
+    delete = blocking(PressureQueue.delete)
+    repair = blocking(PressureQueue.repair)
 
     def put_many(
         self,
@@ -228,8 +217,8 @@ class PressureQueueSync(_Blocking[PressureQueue]):
 class ProducerSync(_Blocking[Producer]):
     """The producer of a queue, from ``PressureQueueSync.producer``."""
 
-    put = _blocking(Producer.put)
-    close = _blocking(Producer.close)
+    put = blocking(Producer.put)
+    close = blocking(Producer.close)
 
     def put_many(
         self,

@@ -26,6 +26,7 @@ from disque_trio.respclient.errors import (
     ReplyError,
     reply_error,
 )
+from disque_trio.respclient.forks import keep_from_children
 
 Reply: TypeAlias = "int | bytes | list[Reply] | DisqueError | None"
 OnPush: TypeAlias = Callable[[list[Reply]], None]
@@ -292,5 +293,8 @@ async def open_stream(address: Address) -> trio.abc.HalfCloseableStream:
         OSError: it cannot be reached.
     """
     if address.path:
-        return await trio.open_unix_socket(address.path)
-    return await trio.open_tcp_stream(address.host, address.port)
+        stream = await trio.open_unix_socket(address.path)
+    else:
+        stream = await trio.open_tcp_stream(address.host, address.port)
+    keep_from_children(stream)
+    return stream

@@ -23,7 +23,7 @@ from disque_trio.pressure import (
     QueueInUseError,
 )
 from disque_trio.pressure.sync import PressureQueueSync
-from disque_trio.pressure.thread_loop import Loop
+from disque_trio.respclient.thread_loop import Loop
 from tests.support import ROOT
 from tests.support.harness import wait_until
 from tests.support.pressure_helpers import Spot

@@ -1,26 +1,39 @@
 """Runs a Trio loop in a thread of its own, for programs without one.
 
-Owns the thread and the way calls get there and back. Knows nothing of queues.
+Owns the thread and the way calls get there and back. Knows nothing of queues and jobs.
 """
 
 import atexit
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import trio
 
-T = TypeVar("T")
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class LoopEnded(RuntimeError):
-    """The loop is closed, or belongs to another process."""
+    """The loop is closed, or belongs to another process.
+
+    Attributes:
+        begun: whether the call that it ends had been begun.
+    """
+
+    def __init__(self, message: str, *, begun: bool = False) -> None:
+        super().__init__(message)
+        self.begun = begun
 
 
 class _Call(Generic[R]):
@@ -50,7 +63,7 @@ class _Call(Generic[R]):
         finally:
             # Cancelled: by the caller through the scope, or since the loop ends.
             if not self.future.done():
-                self.future.set_exception(LoopEnded("cancelled"))
+                self.future.set_exception(LoopEnded("cancelled", begun=True))
 
 
 @dataclass(frozen=True)
@@ -108,11 +121,13 @@ class Loop(Generic[T]):
         value: what the context gave.
     """
 
-    def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        """Start it. Raises what entering the context raises."""
+    def __init__(
+        self, context: Callable[[], AbstractAsyncContextManager[T]], name: str = "pressure"
+    ) -> None:
+        """Start it, in a thread with this name. Raises what entering the context raises."""
         outside = _Outside(context)
         # A daemon, or else the interpreter would wait for it before it runs our finalizer.
-        self._thread = threading.Thread(target=outside.thread, name="pressure", daemon=True)
+        self._thread = threading.Thread(target=outside.thread, name=name, daemon=True)
         self._pid = os.getpid()
         self._thread.start()
         self._token, self._nursery, ended, self.value = outside.opened.result()
@@ -181,6 +196,14 @@ class Loop(Generic[T]):
         except trio.RunFinishedError:
             raise LoopEnded("it is closed") from None
 
+    def start(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Await ``function()`` in the loop, without waiting for it. What it raises is dropped; so
+        is the call when there is no loop any more."""
+        try:
+            self._start(_Call(function))
+        except LoopEnded:
+            pass
+
     def close(self) -> None:
         """End the loop and wait for its end. May be called again, and from several threads."""
         # Not by the finalizer, which does nothing any more when the interpreter exits.
@@ -212,6 +235,26 @@ _loops: "weakref.WeakSet[Loop[Any]]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    # Roles are given back before the interpreter goes and takes the threads with it.
+    # What is held is given back before the interpreter goes and takes the threads with it.
     for loop in list(_loops):
         loop.close()
+
+
+class Blocking(ABC, Generic[A_co]):
+    """The face of an asynchronous object for threads."""
+
+    @abstractmethod
+    def _run(self, call: Callable[[A_co], Awaitable[R]]) -> R:
+        """Await ``call`` of the asynchronous object in its loop; return or raise the outcome."""
+
+
+def blocking(
+    method: Callable[Concatenate[A, P], Awaitable[R]],
+) -> Callable[Concatenate[Blocking[A], P], R]:
+    """The method for threads that calls an asynchronous one and waits for its outcome."""
+
+    @wraps(method)
+    def call(self: Blocking[A], /, *args: P.args, **options: P.kwargs) -> R:
+        return self._run(lambda target: method(target, *args, **options))
+
+    return call

@@ -1,0 +1,314 @@
+"""The client for threads: the methods of the asynchronous one, which block."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
+
+import trio
+
+from disque_trio.client import client
+from disque_trio.client.jobs import HeldJob as AsyncJob
+from disque_trio.client.jobs import Job
+from disque_trio.client.schedules import Schedules as AsyncSchedules
+from disque_trio.client.sync.jobs import HeldJob, Jobs
+from disque_trio.client.sync.portal import Portal
+from disque_trio.respclient.thread_loop import Blocking, blocking
+from disque_trio.respclient.values import Name
+
+AsyncClient = client.Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_PART = 100
+"""Items of a scan that are brought over from the loop in one go."""
+
+
+class Schedules(Blocking[AsyncSchedules]):
+    """The schedules of a cluster (CRON); see ``disque_trio.client.Client.schedules``."""
+
+    def __init__(self, portal: Portal) -> None:
+        self._portal = portal
+
+    set: Final = blocking(AsyncSchedules.set)
+    get: Final = blocking(AsyncSchedules.get)
+    all: Final = blocking(AsyncSchedules.all)
+    delete: Final = blocking(AsyncSchedules.delete)
+    pause: Final = blocking(AsyncSchedules.pause)
+    resume: Final = blocking(AsyncSchedules.resume)
+    run: Final = blocking(AsyncSchedules.run)
+
+    def _run(self, call: Callable[[AsyncSchedules], Awaitable[R]]) -> R:
+        return self._portal.run(lambda client: call(client.schedules))
+
+
+def _scan(
+    method: Callable[Concatenate[AsyncClient, P], AsyncGenerator[T]],
+) -> "Callable[Concatenate[Client, P], Iterator[T]]":
+    """The method for threads that gives what the asynchronous iterator of ``method`` gives."""
+
+    @wraps(method)
+    def scan(self: "Client", /, *args: P.args, **options: P.kwargs) -> Iterator[T]:
+        return self._scanned(lambda client: method(client, *args, **options))
+
+    return scan
+
+
+class Client(Blocking[AsyncClient]):
+    """A client of a Disque cluster for threads, made by ``connect``. Any number of threads may
+    share it.
+
+    Its methods are those of ``disque_trio.client.Client``: same arguments, results and exceptions.
+    They block the thread that calls them; an exception that is raised in it meanwhile, such as
+    KeyboardInterrupt, breaks the call off. Where Trio's say ``trio.TooSlowError``, these raise
+    ``TimeoutError``.
+
+    After ``os.fork`` the child has a connection of its own, which is made when it first uses the
+    client. Jobs, loops and scans that were begun before stay the parent's: in the child they
+    raise ``ConnectionLost``.
+
+    Attributes:
+        schedules: jobs that the cluster adds by itself.
+    """
+
+    def __init__(self, portal: Portal) -> None:
+        self.schedules: Final = Schedules(portal)
+        self._portal = portal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect. Jobs that are still held are given back, calls that are under way in other
+        threads raise ``ConnectionLost``."""
+        self._portal.close()
+
+    @property
+    def address(self) -> str | None:
+        """The node in use, such as ``127.0.0.1:7711``; None while there is none."""
+        return self._portal.loop().value.address
+
+    def run(self, function: Callable[[AsyncClient], Awaitable[R]]) -> R:
+        """Await ``function`` of the asynchronous client, in the thread where that runs in a Trio
+        loop; return or raise the outcome. It must not block."""
+        return self._run(function)
+
+    # Producing
+
+    add: Final = blocking(AsyncClient.add)
+    publish: Final = blocking(AsyncClient.publish)
+    add_many: Final = blocking(AsyncClient.add_many)
+
+    # Consuming
+
+    def get(
+        self,
+        *queues: Name,
+        timeout: float | None = None,
+        count: int = 1,
+        nohang: bool = False,
+        withcounters: bool = True,
+        withheaders: bool = False,
+        pattern: bool = False,
+    ) -> list[Job]:
+        """Fetch jobs (GETJOB) from the queues, those named first preferred.
+
+        A call that has to wait uses a connection of its own. When it is broken off, a job that was
+        just on its way here is queued again with ENQUEUE (unless its retry is 0: such a job is then
+        lost, as at most once implies).
+
+        Args:
+            queues, timeout, count, nohang, withcounters, withheaders, pattern: see
+                ``disque_trio.client.Client.get``.
+
+        Returns:
+            The jobs, none when there was none in time. The caller must ``ack`` each.
+        """
+
+        async def get(client: AsyncClient) -> list[Job]:
+            return await client.get(
+                *queues,
+                timeout=timeout,
+                count=count,
+                nohang=nohang,
+                withcounters=withcounters,
+                withheaders=withheaders,
+                pattern=pattern,
+            )
+
+        return self._portal.run(get, self._put_back)
+
+    def _put_back(self, jobs: list[Job]) -> None:
+        if jobs:
+            self.enqueue(*[job.id for job in jobs])
+
+    def jobs(self, *queues: Name, withheaders: bool = False, pattern: bool = False) -> Jobs:
+        """The worker loop over the jobs of the queues, with their headers if wanted: see
+        ``Jobs``. ``pattern``: as of ``get``."""
+        return Jobs(
+            self._portal,
+            lambda client: client.jobs(*queues, withheaders=withheaders, pattern=pattern),
+        )
+
+    def work(
+        self,
+        handler: Callable[[HeldJob], object],
+        *queues: Name,
+        concurrency: int = 1,
+        withheaders: bool = False,
+        pattern: bool = False,
+    ) -> None:
+        """Run ``handler`` on each job of the queues, for ever, in ``concurrency`` threads, with
+        their headers if wanted. ``pattern``: as of ``get``.
+
+        A job is acknowledged when the handler returns and given back with NACK, with a line in the
+        log, when it raises an ``Exception``; unless the handler settled it. No job is fetched
+        before there is a handler free for it. It ends by an exception that is raised in the thread
+        that called it, such as KeyboardInterrupt, or SystemExit by the handler of a signal: no
+        more jobs are taken, and those in hand are finished first, since threads cannot be stopped.
+
+        Raises:
+            ConnectionLost: no node could be reached within ``retry_for``.
+        """
+        threads = self._threads(handler, concurrency)
+
+        async def handle(job: AsyncJob) -> None:
+            await threads(job)
+            job.processed = True
+
+        self._run(
+            lambda client: client.work(
+                handle,
+                *queues,
+                concurrency=concurrency,
+                withheaders=withheaders,
+                pattern=pattern,
+            )
+        )
+
+    # Calls
+
+    call: Final = blocking(AsyncClient.call)
+
+    def serve(
+        self,
+        queue: Name,
+        handler: Callable[[HeldJob], Name | None],
+        *,
+        concurrency: int = 1,
+    ) -> None:
+        """Serve calls to the queue, for ever, in ``concurrency`` threads: what ``handler`` returns
+        is the answer, and an ``Exception`` that it raises is raised by the caller, as its text.
+
+        Requests whose callers do not wait any more are dropped. It ends as ``work`` does.
+
+        Raises:
+            ConnectionLost: no node could be reached within ``retry_for``.
+        """
+        threads = self._threads(handler, concurrency)
+        self._run(lambda client: client.serve(queue, threads, concurrency=concurrency))
+
+    def _threads(
+        self, handler: Callable[[HeldJob], R], count: int
+    ) -> Callable[[AsyncJob], Awaitable[R]]:
+        """``handler`` for the asynchronous client: it is called in one of ``count`` threads."""
+        loop = self._portal.loop()
+        limiter = trio.CapacityLimiter(count)
+
+        async def handle(job: AsyncJob) -> R:
+            held = HeldJob(self._portal, loop, job)
+            return await trio.to_thread.run_sync(handler, held, limiter=limiter)
+
+        return handle
+
+    # Settling jobs by id
+
+    ack: Final = blocking(AsyncClient.ack)
+    fastack: Final = blocking(AsyncClient.fastack)
+    nack: Final = blocking(AsyncClient.nack)
+    dead: Final = blocking(AsyncClient.dead)
+    wait: Final = blocking(AsyncClient.wait)
+    cancel: Final = blocking(AsyncClient.cancel)
+    update: Final = blocking(AsyncClient.update)
+    working: Final = blocking(AsyncClient.working)
+    enqueue: Final = blocking(AsyncClient.enqueue)
+    promote: Final = blocking(AsyncClient.promote)
+    dequeue: Final = blocking(AsyncClient.dequeue)
+    deljob: Final = blocking(AsyncClient.deljob)
+
+    # Looking
+
+    show: Final = blocking(AsyncClient.show)
+    qlen: Final = blocking(AsyncClient.qlen)
+    qpeek: Final = blocking(AsyncClient.qpeek)
+    qstat: Final = blocking(AsyncClient.qstat)
+    qscan: Final = _scan(AsyncClient.qscan)
+    jscan: Final = _scan(AsyncClient.jscan)
+    jscan_full: Final = _scan(AsyncClient.jscan_full)
+
+    # The rest
+
+    pause: Final = blocking(AsyncClient.pause)
+    info: Final = blocking(AsyncClient.info)
+    hello: Final = blocking(AsyncClient.hello)
+    execute: Final = blocking(AsyncClient.execute)
+    set_policy: Final = blocking(AsyncClient.set_policy)
+    policy: Final = blocking(AsyncClient.policy)
+    policies: Final = blocking(AsyncClient.policies)
+    delete_policy: Final = blocking(AsyncClient.delete_policy)
+    purge: Final = blocking(AsyncClient.purge)
+    move: Final = blocking(AsyncClient.move)
+    bind: Final = blocking(AsyncClient.bind)
+    unbind: Final = blocking(AsyncClient.unbind)
+    bindings: Final = blocking(AsyncClient.bindings)
+    redrive: Final = blocking(AsyncClient.redrive)
+
+    def _run(self, call: Callable[[AsyncClient], Awaitable[R]]) -> R:
+        return self._portal.run(call)
+
+    def _scanned(self, begin: Callable[[AsyncClient], AsyncGenerator[T]]) -> Iterator[T]:
+        loop = self._portal.loop()
+        items = begin(loop.value)
+
+        async def part(_: AsyncClient) -> list[T]:
+            found: list[T] = []
+            async for item in items:
+                found.append(item)
+                if len(found) == _PART:
+                    break
+            return found
+
+        try:
+            while found := self._portal.run(part, loop=loop):
+                yield from found
+        finally:
+            # Not waited for: a scan that is left half way may be disposed of by any thread.
+            loop.start(items.aclose)
+
+
+def connect(
+    nodes: str | Sequence[str] = ("127.0.0.1:7711",),
+    *,
+    password: str | None = None,
+    retry_for: float = 30.0,
+    connect_timeout: float = 5.0,
+) -> Client:
+    """Connect to a cluster: ``with connect(["10.0.0.1:7711", "10.0.0.2:7711"]) as client``, or
+    ``client = connect(...)`` and later ``client.close()``.
+
+    Arguments, exceptions and the choice of the node are those of ``disque_trio.client.connect``.
+    A client that is forgotten is closed at the exit of the program at the latest.
+    """
+    if not isinstance(nodes, str):
+        nodes = list(nodes)
+    return Client(
+        Portal(
+            lambda: client.connect(
+                nodes, password=password, retry_for=retry_for, connect_timeout=connect_timeout
+            )
+        )
+    )

@@ -4,6 +4,32 @@
 """
 
 from disque_trio.tasks.app import Disque
+from disque_trio.tasks.current import CurrentJob, current_job
 from disque_trio.tasks.errors import Reject, ResultGone, Retry, TaskFailed
+from disque_trio.tasks.handle import Handle, Handles, State
+from disque_trio.tasks.serializers import Serializer
+from disque_trio.tasks.template import AsyncTask, Bound, Options, Task, Template
+from disque_trio.tasks.testing import Added, Jobs
+from disque_trio.tasks.traces import traceparent
 
-__all__ = ["Disque", "Reject", "ResultGone", "Retry", "TaskFailed"]
+__all__ = [
+    "Added",
+    "AsyncTask",
+    "Bound",
+    "CurrentJob",
+    "Disque",
+    "Handle",
+    "Handles",
+    "Jobs",
+    "Options",
+    "Reject",
+    "ResultGone",
+    "Retry",
+    "Serializer",
+    "State",
+    "Task",
+    "TaskFailed",
+    "Template",
+    "current_job",
+    "traceparent",
+]

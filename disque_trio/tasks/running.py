@@ -1,42 +1,13 @@
-"""Runs the task of a job, and settles the job."""
-
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+"""Runs the task of a job, and settles the job: what a worker is made of."""
 
 import trio
 
 from disque_trio.client.jobs import HeldJob
 from disque_trio.tasks.app import Disque
+from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.execution import Execution, Kind, Outcome
 
-Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lost"]
-"""How a run ended.
-
-- ``done``: the task returned, and the job is acknowledged.
-- ``retried``: it failed, and comes again.
-- ``dead``: it failed for good, or nobody here can do it.
-- ``postponed``: it has to wait for other jobs, and comes again; no task has run.
-- ``runaway``: a function that is not async goes on after its timeout, and its thread cannot be
-  stopped. The job is settled, as ``retried`` or ``dead``; the process should end.
-- ``lost``: the job could not be settled, as no node was reached or it is somebody else's now; it
-  comes again where it has not ended.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one run of a job ended.
-
-    Attributes:
-        kind: see ``Kind``.
-        task: name of the task; empty if the job does not say.
-        seconds: that it took.
-        error: what went wrong, as ``ValueError: no such address``; empty: nothing.
-    """
-
-    kind: Kind
-    task: str
-    seconds: float
-    error: str = ""
+__all__ = ["Kind", "Outcome", "Runner"]
 
 
 class Runner:
@@ -49,13 +20,14 @@ class Runner:
     """
 
     def __init__(self, app: Disque, *, limiter: trio.CapacityLimiter | None = None) -> None:
-        self._app = app
-        self._limiter = limiter
+        self._execution = Execution(app.core, InLoop(limiter))
 
     async def run(self, job: HeldJob) -> Outcome:
         """Run the task of ``job``, which was fetched with its headers, and settle the job: it is
         acknowledged with the result, given back with a delay, or sent to the dead letters. What
-        follows it is added before. Raises nothing but the cancellation of the caller, and then the
-        job is not settled.
+        follows it is added before.
+
+        Raises nothing but the cancellation of the caller. If that comes before the task has ended
+        the job is not settled; behind it, there are five seconds to settle it.
         """
-        raise NotImplementedError
+        return await self._execution.run(job)

@@ -1,0 +1,89 @@
+"""Calls the function of a task, in this loop or in a thread, within its timeout."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.link import in_asyncio
+
+SETTLE_SECONDS = 5.0
+"""How long settling a job may take when the worker is being cancelled."""
+
+
+class TimedOut(Exception):
+    """The function was cancelled, since its timeout is over."""
+
+
+class Runaway(Exception):
+    """The timeout of a function in a thread is over, and it goes on."""
+
+
+class Caller(Protocol):
+    """A way to call functions."""
+
+    async def call(
+        self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """What the function returns. Raises what it raises, ``TimedOut`` and ``Runaway``."""
+
+    def shielded(self) -> AbstractContextManager[object]:
+        """A block that a cancellation from outside lets go on for a while."""
+
+
+class InLoop:
+    """Awaits ``async`` functions in the loop of Trio or asyncio, and calls the others in threads.
+
+    Args:
+        limiter: of the threads, in Trio; None: Trio's own.
+    """
+
+    def __init__(self, limiter: trio.CapacityLimiter | None) -> None:
+        self._limiter = limiter
+
+    async def call(
+        self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        function = partial(definition.function, *args, **kwargs)
+        timeout = definition.timeout
+        if in_asyncio():
+            return await _in_asyncio(definition, function)
+        with trio.move_on_after(float("inf") if timeout is None else timeout):
+            if definition.is_async:
+                return await function()
+            return await trio.to_thread.run_sync(
+                function, abandon_on_cancel=True, limiter=self._limiter
+            )
+        raise _late(definition)
+
+    def shielded(self) -> AbstractContextManager[object]:
+        if in_asyncio():
+            import anyio
+
+            return anyio.move_on_after(SETTLE_SECONDS, shield=True)
+        return trio.move_on_after(SETTLE_SECONDS, shield=True)
+
+
+async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
+    scope = asyncio.timeout(definition.timeout)
+    try:
+        async with scope:
+            if definition.is_async:
+                return await function()
+            run = copy_context().run
+            # Not by to_thread: a cancelled wait for it leaves the thread alone all the same.
+            return await asyncio.get_running_loop().run_in_executor(None, run, function)
+    except TimeoutError:
+        if scope.expired():
+            raise _late(definition) from None
+        raise
+
+
+def _late(definition: Definition) -> Exception:
+    text = f"after {definition.timeout} s"
+    return TimedOut(text) if definition.is_async else Runaway(text)

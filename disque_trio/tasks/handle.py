@@ -1,0 +1,243 @@
+"""Jobs that were added, and what came of them."""
+
+import base64
+import time
+from collections.abc import Generator, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
+
+from disque_trio.client import Client
+from disque_trio.client.replies import Outcome
+from disque_trio.tasks.core import Core, Later
+from disque_trio.tasks.errors import ResultGone, TaskFailed
+from disque_trio.tasks.link import in_async
+from disque_trio.tasks.messages import ERROR_TYPE, Result, split_error
+from disque_trio.tasks.serializers import Serializers
+
+R = TypeVar("R")
+
+State: TypeAlias = Literal["pending", "done", "failed", "expired", "cancelled", "gone"]
+"""How a job is: ``pending`` until it has ended; ``gone``: nothing is known of it any more."""
+
+_STATES: dict[str, State] = {
+    "acked": "done",
+    "dead": "failed",
+    "expired": "expired",
+    "cancelled": "cancelled",
+    "gone": "gone",
+    "pending": "pending",
+}
+
+_AT_ONCE = 0.001
+_MOST_IDS = 1000
+"""Ids in one WAITJOB."""
+
+
+class Handle(Generic[R]):
+    """A job that was added, or in a task of Trio or asyncio one that is added when this is
+    awaited: ``handle = await send_mail.add("a@b.org")``.
+
+    What is asked for in a task is awaited (``result``, ``state``); threads use those whose names
+    begin with ``get``. Of a task with others behind it (``then``) the last one's result is meant.
+
+    Args:
+        core: of its app.
+        adding: gives the id.
+    """
+
+    def __init__(self, core: Core, adding: "Later[str] | str") -> None:
+        self._core = core
+        self._adding = adding
+
+    def __repr__(self) -> str:
+        adding = self._adding
+        if isinstance(adding, str):
+            return f"<Handle {adding}>"
+        return f"<Handle {adding.value}>" if adding.done else "<Handle, not added yet>"
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._added().__await__()
+
+    async def _added(self) -> Self:
+        if not isinstance(self._adding, str):
+            await self._adding
+        return self
+
+    @property
+    def id(self) -> str:
+        """Of the job. Raises RuntimeError: the handle has to be awaited first."""
+        return self._adding if isinstance(self._adding, str) else self._adding.value
+
+    async def result(self, timeout: float | None = None) -> R:  # noqa: ASYNC109 - the node's
+        """Wait until the job has ended, and return what its task returned.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Raises:
+            TaskFailed: it failed for good, expired or was cancelled.
+            TimeoutError: it has not ended in time.
+            ResultGone: it ended so long ago that its result is not kept any more.
+            DisqueError: as ``Client.wait``, and as for ``add`` if it was not added yet.
+        """
+        await self
+        return await self._core.link.run(lambda client: self._wait(client, timeout))
+
+    def get(self, timeout: float | None = None) -> R:
+        """``result`` for threads. Raises RuntimeError too: this is a task, which must not block."""
+        _only_in_threads("result")
+        return self._core.link.run_sync(lambda client: self._wait(client, timeout))
+
+    async def state(self) -> State:
+        """How the job is. Raises DisqueError."""
+        await self
+        return await self._core.link.run(self._state)
+
+    def get_state(self) -> State:
+        """``state`` for threads. Raises DisqueError; RuntimeError: this is a task."""
+        _only_in_threads("state")
+        return self._core.link.run_sync(self._state)
+
+    async def _wait(self, client: Client, seconds: float | None) -> R:
+        value: R = await result_of(client, self._core.serializers, self.id, seconds)
+        return value
+
+    async def _state(self, client: Client) -> State:
+        id = self.id
+        while True:
+            [outcome] = await client.wait(id, _AT_ONCE)
+            if outcome.state != "acked" or outcome.result is None:
+                return _STATES[outcome.state]
+            result = Result.decode(outcome.result)
+            if result.next is None:
+                return "failed" if result.content_type == ERROR_TYPE else "done"
+            id = result.next
+
+
+class Handles(Sequence[Handle[R]], Generic[R]):
+    """Jobs that were added together, or in a task are when this is awaited: a sequence of handles.
+
+    Args:
+        core: of their app.
+        adding: gives the ids.
+    """
+
+    def __init__(self, core: Core, adding: Later[list[str]]) -> None:
+        self._core = core
+        self._adding = adding
+
+    def __repr__(self) -> str:
+        adding = self._adding
+        return f"<{len(adding.value)} handles>" if adding.done else "<Handles, not added yet>"
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._added().__await__()
+
+    async def _added(self) -> Self:
+        await self._adding
+        return self
+
+    @overload
+    def __getitem__(self, index: int) -> Handle[R]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Handle[R]]: ...
+    def __getitem__(self, index: int | slice) -> Handle[R] | list[Handle[R]]:
+        ids = self._adding.value
+        if isinstance(index, slice):
+            return [Handle(self._core, id) for id in ids[index]]
+        return Handle(self._core, ids[index])
+
+    def __iter__(self) -> Iterator[Handle[R]]:
+        return iter(self[:])
+
+    def __len__(self) -> int:
+        return len(self._adding.value)
+
+    async def results(self, timeout: float | None = None) -> list[R]:  # noqa: ASYNC109
+        """The results of all, in their order. Arguments and errors as of ``Handle.result``, for
+        the first one that failed."""
+        await self
+        return await self._core.link.run(lambda client: self._wait(client, timeout))
+
+    def get(self, timeout: float | None = None) -> list[R]:
+        """``results`` for threads. Raises RuntimeError too: this is a task."""
+        _only_in_threads("results")
+        return self._core.link.run_sync(lambda client: self._wait(client, timeout))
+
+    async def _wait(self, client: Client, seconds: float | None) -> list[R]:
+        until = None if seconds is None else time.monotonic() + seconds
+        ids = self._adding.value
+        values: list[R] = []
+        for first in range(0, len(ids), _MOST_IDS):
+            # Many in one command: a wait for each would need a connection for each.
+            outcomes = await client.wait(ids[first : first + _MOST_IDS], _left(until))
+            values += [
+                await _value(client, self._core.serializers, outcome, until) for outcome in outcomes
+            ]
+        return values
+
+
+def _only_in_threads(instead: str) -> None:
+    if in_async():
+        raise RuntimeError(f"this would block the loop: await the handle's {instead}()")
+
+
+def _left(until: float | None) -> float | None:
+    return None if until is None else max(_AT_ONCE, until - time.monotonic())
+
+
+async def result_of(
+    client: Client, serializers: Serializers, id: str, seconds: float | None
+) -> Any:
+    """The result of a job, or of the last one behind it; see ``Handle.result``."""
+    until = None if seconds is None else time.monotonic() + seconds
+    [outcome] = await client.wait(id, _left(until))
+    return await _value(client, serializers, outcome, until)
+
+
+async def _value(
+    client: Client, serializers: Serializers, outcome: Outcome, until: float | None
+) -> Any:
+    """The result that an outcome leads to. Raises as ``Handle.result`` says."""
+    while outcome.state == "acked" and outcome.result is not None:
+        result = Result.decode(outcome.result)
+        if result.next is None:
+            if result.content_type == ERROR_TYPE:
+                raise TaskFailed(outcome.id, *split_error(result.data.decode("utf-8", "replace")))
+            return value_of(result, serializers)
+        [outcome] = await client.wait(result.next, _left(until))
+    id = outcome.id
+    if outcome.state == "pending":
+        raise TimeoutError(f"the job {id} has not ended in time")
+    if outcome.state == "acked":
+        raise ResultGone(f"the job {id} is done, and its result is not kept any more")
+    if outcome.state == "gone":
+        raise ResultGone(f"nothing is known of the job {id} any more")
+    if outcome.state == "dead":
+        raise TaskFailed(id, *split_error(await _why(client, id)))
+    raise TaskFailed(id, "", f"the job {'was ' * (outcome.state == 'cancelled')}{outcome.state}")
+
+
+def value_of(result: Result, serializers: Serializers) -> Any:
+    """The value that a result carries. Raises BadJob: its content type is not known."""
+    if not result.content_type:
+        return None
+    return serializers.of(result.content_type).loads(result.data)
+
+
+def letter_id(id: str) -> str:
+    """Id of the dead letter that the job ``id`` becomes: all nodes make the same."""
+    digest = sha256(b"dead " + id.encode()).digest()
+    return f"{id[:11]}{base64.b64encode(digest[:18]).decode()}-ffff"
+
+
+async def _why(client: Client, id: str) -> str:
+    """What the dead letter of a job says of its end, where the node in use holds it."""
+    letter = await client.show(letter_id(id))
+    reason = None if letter is None else letter.get("dead-reason")
+    why = None if letter is None else letter.get("dead-why")
+    if isinstance(reason, str) and reason:
+        return reason
+    return (
+        f"the job is a dead letter ({why})" if isinstance(why, str) else "the job is a dead letter"
+    )

@@ -1,0 +1,150 @@
+"""What an app asks of the nodes before it works: policies of its queues, and schedules."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from disque_trio.client import Client
+from disque_trio.client.replies import Policy
+from disque_trio.client.requests import addjob
+from disque_trio.resp.command import Argument
+from disque_trio.tasks.messages import Step
+from disque_trio.tasks.template import Bound
+
+
+@dataclass(slots=True)
+class QueuePolicy:
+    """What the tasks of one queue want of it.
+
+    Attributes:
+        rate: how many jobs are delivered in a time, as ``50/s``; None: any number.
+        dead: the queue of its dead letters; None: as the nodes have it, or else one of ours.
+    """
+
+    rate: str | None = None
+    dead: str | None = None
+
+    def merge(self, queue: str, rate: str | None, dead: str | None) -> None:
+        """Take in what one more task says. Raises ValueError: another one says otherwise."""
+        for name, said, before in (("rate", rate, self.rate), ("dead", dead, self.dead)):
+            if said is not None and before is not None and said != before:
+                raise ValueError(
+                    f"two tasks of the queue {queue!r} have different values of {name}, which is "
+                    f"the queue's: {before!r} and {said!r}"
+                )
+        self.rate = self.rate if rate is None else rate
+        self.dead = self.dead if dead is None else dead
+
+    async def apply(self, client: Client, queue: str) -> None:
+        """Set what is not as it should be."""
+        found = await client.policy(queue)
+        before = found or Policy(queue)
+        wanted: dict[str, Any] = {}
+        dead = self.dead or before.dead or f"{queue}.dead"
+        if before.dead != dead and dead != queue:
+            wanted["dead"] = dead
+        if self.rate is not None and before.rate != _rate(self.rate):
+            wanted["rate"] = self.rate
+        if wanted and before.name != queue:
+            # One policy applies, as a whole: what a pattern says would not hold any more.
+            said = {key: value for key, value in asdict(before).items() if key != "name"}
+            wanted = said | wanted
+        if wanted:
+            await client.set_policy(queue, **wanted)
+
+
+def _rate(rate: str) -> str:
+    """A rate as QGET gives it."""
+    return rate if "/" in rate else f"{rate}/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """When a job is added.
+
+    Attributes:
+        times, tz, catchup: as of ``Schedules.set``.
+        bound: the job.
+    """
+
+    times: str
+    tz: str | None
+    catchup: bool
+    bound: Bound[Any]
+
+    @property
+    def step(self) -> Step:
+        return self.bound.step
+
+    def words(self) -> tuple[str, ...]:
+        """The options of ADDJOB, as CRON GET gives them."""
+        step = self.step
+        command: list[Argument] = addjob(
+            step.queue, step.body, **_addjob(step.options), headers=step.pairs(None)
+        )[4:]
+        return tuple(
+            word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else str(word)
+            for word in command
+        )
+
+
+def _addjob(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that a schedule may have."""
+    return {name: value for name, value in options.items() if name not in ("at", "unique_for")}
+
+
+@dataclass(slots=True)
+class Schedules:
+    """The schedules of an app.
+
+    Attributes:
+        prefix: of their names among those of the cluster; empty: the app has no name.
+        tables: by name, without the prefix.
+    """
+
+    prefix: str
+    tables: dict[str, Timetable] = field(default_factory=dict)
+
+    def add(self, name: str, table: Timetable) -> None:
+        """Add one. Raises ValueError: the app has no name, or one of this name."""
+        if not self.prefix:
+            raise ValueError("an app with schedules needs a name: Disque(url, name='shop')")
+        if name in self.tables:
+            raise ValueError(f"two schedules have the name {name!r}")
+        self.tables[name] = table
+
+    async def apply(self, client: Client) -> None:
+        """Set those that are not as they should be, and delete those of this app that the program
+        does not have any more."""
+        if not self.prefix:
+            return
+        there = {
+            one.name: one
+            for one in await client.schedules.all()
+            if one.name.startswith(self.prefix)
+        }
+        for name, table in self.tables.items():
+            before = there.pop(self.prefix + name, None)
+            step = table.step
+            if before is not None:
+                full = await client.schedules.get(before.name)
+                if (
+                    full is not None
+                    and (full.times, full.tz or "UTC", full.catchup)
+                    == (table.times, table.tz or "UTC", table.catchup)
+                    and (full.queue, full.body) == (step.queue, step.body)
+                    and full.options == table.words()
+                ):
+                    continue  # also where somebody has paused it
+            await client.schedules.set(
+                self.prefix + name,
+                table.times,
+                step.queue,
+                step.body,
+                tz=table.tz,
+                catchup=table.catchup,
+                headers=step.pairs(None),
+                **_addjob(step.options),
+            )
+        for name in there:
+            await client.schedules.delete(name)

@@ -1,0 +1,284 @@
+"""Tasks without nodes, for the tests of a program: each job is run where it is added."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import trio
+
+from disque_trio.client import Client, Job
+from disque_trio.client.jobs import Letter
+from disque_trio.client.replies import Outcome, Record
+from disque_trio.client.requests import pairs_of
+from disque_trio.respclient.values import Name
+from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.core import Core
+from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.execution import Execution
+from disque_trio.tasks.handle import letter_id
+from disque_trio.tasks.link import in_async
+from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Pair, decode_arguments
+
+T = TypeVar("T")
+
+_MOST_VISITS = 100
+"""How often a group may look for its members, which have run before it looks."""
+
+
+@dataclass(slots=True)
+class Added:
+    """A job that was added in a test.
+
+    Attributes:
+        id, queue, task: of the job.
+        args, kwargs: after a way through the serializer.
+        headers: by name.
+        options: of ADDJOB, by the names of ``Client.add``, such as ``delay``.
+        attempts: how often it was run.
+        delays: the pauses between these, s.
+        state: as of WAITJOB.
+        error: what went wrong in the end; empty: nothing.
+    """
+
+    id: str
+    queue: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    headers: dict[str, str]
+    options: dict[str, Any]
+    attempts: int = 0
+    delays: list[float] = field(default_factory=list)
+    state: str = "pending"
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Jobs:
+    """What was added in a test.
+
+    Attributes:
+        added: the jobs, in their order; those of groups and their members, too.
+    """
+
+    added: list[Added] = field(default_factory=list)
+
+    def of(self, task: str) -> list[Added]:
+        """The jobs of the task with this name, or whose name ends so."""
+        return [one for one in self.added if one.task == task or one.task.endswith(f".{task}")]
+
+
+class _Record:
+    """A job of a test, as its runner has it in hands.
+
+    Args:
+        shown: what the test sees of it.
+        body, header_pairs: of the job.
+    """
+
+    letter: Letter | None = None
+    lost = False
+    additional_deliveries = 0
+
+    def __init__(self, shown: Added, body: bytes, header_pairs: tuple[Pair, ...]) -> None:
+        self.shown = shown
+        self.body = body
+        self.header_pairs = header_pairs
+        self.nacks = 0
+        self.result: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        return self.shown.id
+
+    @property
+    def queue(self) -> str:
+        return self.shown.queue
+
+    async def ack(self, result: Name | None = None) -> None:
+        self.shown.state = "acked"
+        self.result = result.encode() if isinstance(result, str) else result
+
+    async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None:
+        self.nacks += 1
+        self.shown.delays.append(delay or 0)
+
+    async def dead(self, *, reason: Name | None = None) -> None:
+        self.shown.state = "dead"
+
+    def release(self) -> None:
+        self.shown.state = "gone"
+
+
+class _InPlace:
+    """Calls functions right here: in tests that are not async without any loop, so that what they
+    add in turn is added by a thread, as in a worker."""
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._in_loop = InLoop(None)
+
+    async def call(
+        self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        if in_async():
+            return await self._in_loop.call(definition, args, kwargs)
+        if not definition.is_async:
+            return definition.function(*args, **kwargs)
+        call = partial(self._in_loop.call, definition, args, kwargs)
+        return trio.run(call) if self._backend == "trio" else asyncio.run(call())
+
+    def shielded(self) -> AbstractContextManager[object]:
+        return self._in_loop.shielded() if in_async() else nullcontext()
+
+
+class _Nodes:
+    """Stands for a client: what an app asks of one. Nothing of it waits."""
+
+    def __init__(self, core: Core, jobs: Jobs, run: bool, backend: str) -> None:
+        self._core = core
+        self._jobs = jobs
+        self._run = run
+        self._execution = Execution(core, _InPlace(backend))
+        self._records: dict[str, _Record] = {}
+        self._keys: dict[tuple[str, Name], tuple[str, bool]] = {}
+        self.schedules = self
+
+    async def add(
+        self,
+        queue: str,
+        body: bytes,
+        *,
+        headers: Any = None,
+        unique: Name | None = None,
+        unique_for: float | None = None,
+        **options: Any,
+    ) -> str:
+        """Add a job and run it, if it is one of a task."""
+        known = None if unique is None else self._keys.get((queue, unique))
+        if known is not None:
+            id, stays = known
+            if stays or self._records[id].shown.state == "pending":
+                return id
+        id = f"D-00000000-{len(self._records):024}-05a1"
+        if unique is not None:
+            self._keys[queue, unique] = (id, unique_for is not None)
+        pairs = tuple((str(name), _data(value)) for name, value in pairs_of(headers))
+        texts = {name: value.decode("utf-8", "replace") for name, value in reversed(pairs)}
+        args, kwargs = self._arguments(texts, body)
+        shown = Added(id, queue, texts.get(TASK, ""), args, kwargs, texts, options)
+        record = self._records[id] = _Record(shown, body, pairs)
+        if shown.task:
+            self._jobs.added.append(shown)
+            if self._run:
+                await self._finish(record)
+        return id
+
+    def _arguments(self, headers: dict[str, str], body: bytes) -> tuple[list[Any], dict[str, Any]]:
+        try:
+            return decode_arguments(self._core.serializers.of(headers[CONTENT_TYPE]), body)
+        except (BadJob, KeyError):
+            return [], {}  # of a group, or a part of one
+
+    async def _finish(self, record: _Record) -> None:
+        """Run a job until it has ended."""
+        shown = record.shown
+        for _ in range(_MOST_VISITS):
+            outcome = await self._execution.run(record)
+            shown.attempts += outcome.kind != "postponed"
+            shown.error = outcome.error
+            if shown.state != "pending":
+                return
+
+    async def add_many(
+        self, queue: str, bodies: Sequence[bytes], *, unique: Any = None, **options: Any
+    ) -> list[str]:
+        """Add jobs."""
+        keys = unique or [None] * len(bodies)
+        return [
+            await self.add(queue, body, unique=key, **options)
+            for body, key in zip(bodies, keys, strict=True)
+        ]
+
+    async def wait(self, ids: str | Sequence[str], _: float | None = None) -> list[Outcome]:
+        """How jobs have ended."""
+        found = [self._records[id] for id in ([ids] if isinstance(ids, str) else ids)]
+        return [Outcome(one.id, one.shown.state, one.result) for one in found]
+
+    async def show(self, id: str) -> Record | None:
+        """The dead letter with this id."""
+        for record in self._records.values():
+            if record.shown.state == "dead" and letter_id(record.id) == id:
+                return {"dead-why": "refused", "dead-reason": record.shown.error}
+        return None
+
+    async def get(self, queue: str, **_: Any) -> list[Job]:
+        """Take jobs that are of no task."""
+        return [
+            Job(one.id, queue, one.body, header_pairs=one.header_pairs)
+            for one in self._records.values()
+            if one.queue == queue and one.shown.state == "pending" and not one.shown.task
+        ]
+
+    async def ack(self, *ids: str) -> None:
+        """Acknowledge jobs."""
+        for id in ids:
+            self._records[id].shown.state = "acked"
+
+    async def update(self, id: str, *, body: bytes) -> None:
+        """Change a job."""
+        self._records[id].body = body
+
+    async def policy(self, queue: str) -> None:
+        """No policy applies."""
+
+    async def nack(self, *ids: str, **_: Any) -> None:
+        """They are there as they were."""
+
+    async def set_policy(self, queue: str, **options: Any) -> None:
+        """There are no policies."""
+
+    async def all(self) -> list[Any]:
+        """No schedules."""
+        return []
+
+    async def set(self, *_: Any, **options: Any) -> None:
+        """There are no schedules."""
+
+
+def _data(value: Name) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+class _Link:
+    """The way to what stands for the cluster."""
+
+    def __init__(self, nodes: _Nodes) -> None:
+        self._client = cast(Client, nodes)
+
+    async def run(self, function: Callable[[Client], Awaitable[T]]) -> T:
+        return await function(self._client)
+
+    def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
+        # Nothing in it waits for a loop, so none is needed.
+        steps = function(self._client).__await__()
+        try:
+            next(steps)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+        raise RuntimeError("this needs a loop, which tests that are not async do not have")
+
+
+@contextmanager
+def testing(core: Core, run: bool, backend: str) -> Iterator[Jobs]:
+    """See ``Disque.testing``."""
+    if backend not in ("trio", "asyncio"):
+        raise ValueError(f"the backend is trio or asyncio, not {backend!r}")
+    jobs = Jobs()
+    with core.using(_Link(_Nodes(core, jobs, run, backend))):
+        yield jobs

@@ -9,7 +9,7 @@ from disque_trio.client import Client, connect
 from disque_trio.client.nodes import parse_address
 from disque_trio.tasks import groups
 from disque_trio.tasks.core import Core, Later
-from disque_trio.tasks.definition import Definition, Unique
+from disque_trio.tasks.definition import Definition, Unique, name_of
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
@@ -173,7 +173,7 @@ class Disque:
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
             said = {"priority": priority, "ttl": ttl, "retry": retry, "unique_for": unique_for}
             definition = Definition(
-                name or f"{function.__module__}.{function.__qualname__}",
+                name or name_of(function),
                 function,
                 queue or self._queue,
                 self._serializer if serializer is None else serializer_of(serializer),

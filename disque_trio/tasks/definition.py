@@ -1,10 +1,12 @@
 """What is said of a task when it is defined."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from disque_trio.tasks.serializers import Serializer
@@ -15,6 +17,21 @@ arguments."""
 
 
 _signature = lru_cache(maxsize=1000)(inspect.signature)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Module and name of a function: in the program that is run the same as where a worker imports
+    it, whether that was run by its name or as a file."""
+    module = function.__module__
+    if module == "__main__":
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        file = getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif file is not None:
+            module = Path(file).stem
+    return f"{module}.{function.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,9 @@ Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lo
   ended.
 """
 
-MORE_CRASHES = 5
-"""So many more workers than it has retries may die of a job before it is refused."""
+MORE_CRASHES = 10
+"""So many more times than it has retries a job may be given back without a failure, since workers
+died of it or stopped, before it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class Execution:
         """Run a task; acknowledge the job. Raises _Failed, DisqueError."""
         crashes = job.additional_deliveries
         if crashes > definition.retries + MORE_CRASHES:
-            raise _Failed(f"its workers died {crashes} times", final=True)
+            raise _Failed(f"{crashes} workers had it, and none came to an end", final=True)
         try:
             serializer = definition.serializer
             if CONTENT_TYPE in headers:

@@ -17,6 +17,7 @@ SMALL = {
     "lazily",
     "native",
     "pressure_command",
+    "pytest_plugin",
     "rng",
     "server",
     "svg",

@@ -1,0 +1,119 @@
+"""Fixtures of pytest for programs that use a node: ``disque_node`` and ``disque_url``.
+
+pytest finds them where disque-trio is installed. Each test gets a node of its own; with
+``disque_scope = session`` in pytest's settings all share one.
+"""
+
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_PORTS = range(20_000, 30_000)  # those of the bus, 10,000 above, are free for servers as well
+_BUS = 10_000
+_SECONDS = 30.0
+"""How long a node may take to start, and to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisqueNode:
+    """A node in a process of its own.
+
+    Attributes:
+        host, port: where it listens.
+        directory: where it works. log: the file with its output.
+        process: may be killed by a test; it is not started again.
+    """
+
+    host: str
+    port: int
+    directory: Path
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def url(self) -> str:
+        """For ``Disque``."""
+        return f"disque://{self.host}:{self.port}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting ``disque_scope``."""
+    parser.addini(
+        "disque_scope",
+        "how long the node of disque_node lives: function or session",
+        default="function",
+    )
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> str:
+    scope: str = config.getini("disque_scope")
+    return scope
+
+
+@pytest.fixture(scope=_scope)  # type: ignore[arg-type]
+def disque_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DisqueNode]:
+    """A node on a free port of this machine, which answers; it ends with the test."""
+    node = _start(tmp_path_factory.mktemp("disque"))
+    yield node
+    node.process.terminate()
+    try:
+        node.process.wait(_SECONDS)
+    except subprocess.TimeoutExpired:
+        node.process.kill()
+        node.process.wait()
+
+
+@pytest.fixture(scope=_scope)  # type: ignore[arg-type]
+def disque_url(disque_node: DisqueNode) -> str:
+    """The URL of ``disque_node``."""
+    return disque_node.url
+
+
+def _start(directory: Path) -> DisqueNode:
+    """Start a node. Raises RuntimeError, with what it wrote."""
+    log = directory / "node.log"
+    for _ in range(5):  # somebody else may be faster to take the port
+        port = _free_port()
+        command = [sys.executable, "-m", "disque_trio.server", "--port", str(port)]
+        command += ["--bind", "127.0.0.1", "--dir", str(directory)]
+        with log.open("wb") as output:
+            process = subprocess.Popen(command, cwd=directory, stdout=output, stderr=output)
+        node = DisqueNode("127.0.0.1", port, directory, log, process)
+        if _answers(node):
+            return node
+    raise RuntimeError(f"the node did not start: {log.read_text()}")
+
+
+def _free_port() -> int:
+    while True:
+        port = random.choice(_PORTS)
+        try:
+            for number in (port, port + _BUS):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+        except OSError:
+            continue
+        return port
+
+
+def _answers(node: DisqueNode) -> bool:
+    """Wait until it answers; False: it has ended, or takes too long, and has ended then."""
+    deadline = time.monotonic() + _SECONDS
+    while node.process.poll() is None and time.monotonic() < deadline:
+        try:
+            with socket.create_connection((node.host, node.port), timeout=1) as probe:
+                probe.sendall(b"PING\r\n")
+                if probe.recv(1) in (b"+", b"-"):
+                    return True
+        except OSError:
+            time.sleep(0.01)
+    node.process.kill()
+    node.process.wait()
+    return False

@@ -1,0 +1,243 @@
+"""Tasks over a real node: who adds them from where, what follows them, what nodes keep for them."""
+
+import asyncio
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from disque_trio.client import HeldJob, ReplyError
+from disque_trio.tasks import Disque, Reject, ResultGone, TaskFailed
+from disque_trio.tasks.running import Runner
+from tests.support import ROOT
+from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
+from tests.support.task_worker import working, working_thread
+
+pytestmark = pytest.mark.timeout(HANG_SECONDS)
+
+
+def url(node: LiveNode) -> str:
+    return f"disque://{node.host}:{node.port}"
+
+
+@pytest.fixture
+def app(node: LiveNode) -> Iterator[Disque]:
+    with Disque(url(node), name="shop") as app:
+        yield app
+
+
+def test_threads_and_loops_add_tasks_and_get_their_results(app: Disque) -> None:
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    @app.task
+    async def quadruple(n: int) -> int:
+        return await double.then(double.bind()).add(n).result(timeout=HANG_SECONDS)
+
+    async def main() -> None:
+        handle = await quadruple.add(1)
+        assert await handle.result(timeout=HANG_SECONDS) == 4
+        assert await handle.state() == "done"
+        handles = await double.map(range(100))
+        assert await handles.results(timeout=HANG_SECONDS) == list(range(0, 200, 2))
+        with pytest.raises(TimeoutError):
+            await double.options(queue="nobody").add(1).result(timeout=0.01)
+
+    handle = double.add(4)
+    assert handle.get_state() == "pending"
+    with working_thread(app):
+        assert app.handle(handle.id).get(timeout=HANG_SECONDS) == 8
+        trio.run(main)  # over the worker's client
+        asyncio.run(main())
+    waiting = double.add(5)
+    trio.run(waiting.state)  # over one in a thread
+    assert asyncio.run(waiting.state()) == "pending"
+    many = [threading.Thread(target=double.add, args=(n,)) for n in range(10)]
+    for thread in many:
+        thread.start()
+    for thread in many:
+        thread.join()
+    with working_thread(app) as outcomes:
+        wait_until(lambda: len(outcomes) == 11)
+    assert {outcome.kind for outcome in outcomes} == {"done"}
+
+
+def test_a_task_that_fails_is_a_dead_letter_whose_reason_the_caller_gets(
+    app: Disque, node: LiveNode
+) -> None:
+    @app.task(queue="mail", retries=1, backoff=(0.01, 0.02))
+    def send(to: str) -> None:
+        raise ValueError(f"no such address: {to}")
+
+    @app.task(queue="mail")
+    async def never() -> None:
+        raise Reject("not this one")
+
+    with working_thread(app) as outcomes:
+        with pytest.raises(TaskFailed) as failure:
+            send.add("bob").get(timeout=HANG_SECONDS)
+        assert failure.value.type_name == "ValueError"
+        assert failure.value.text == "no such address: bob"
+        handle = never.add()
+        with pytest.raises(TaskFailed, match="Reject: not this one"):
+            handle.get(timeout=HANG_SECONDS)
+        assert handle.get_state() == "failed"
+        assert [outcome.kind for outcome in outcomes] == ["retried", "dead", "dead"]
+    assert node.ask("QLEN", "mail.dead") == 2
+
+
+def test_a_group_over_a_node_goes_on_when_its_members_have_ended(app: Disque) -> None:
+    @app.task(queue="a", retries=1, backoff=(0.01, 0.02))
+    def part(n: int) -> int:
+        if n < 0:
+            raise ValueError("negative")
+        return n
+
+    @app.task(queue="b")
+    async def total(values: list[int], unit: str) -> str:
+        return f"{sum(values)} {unit}"
+
+    with working_thread(app):
+        members = [part.bind(n) for n in range(30)]
+        members.append(part.bind(1000).then(part.bind()))
+        handle = app.group(members, total.bind("kg"))
+        assert handle.get(timeout=HANG_SECONDS) == "1435 kg"
+        failing = app.group([part.bind(1), part.bind(-1)], total.bind("kg"))
+        with pytest.raises(TaskFailed, match="1 of 2 failed, number 2: ValueError: negative"):
+            failing.get(timeout=HANG_SECONDS)
+
+
+async def test_a_job_that_comes_again_adds_nothing_twice(app: Disque) -> None:
+    runs: list[str] = []
+
+    @app.task(queue="a")
+    async def first() -> int:
+        runs.append("first")
+        return 1
+
+    @app.task(queue="b")
+    async def second(n: int) -> int:
+        runs.append("second")
+        return n + 1
+
+    class Forgetful:
+        """A worker that dies before it acknowledges."""
+
+        def __init__(self, job: HeldJob) -> None:
+            self._job = job
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._job, name)
+
+        async def ack(self, result: bytes) -> None:
+            await self._job.nack()
+
+    async with app.connect() as client:
+        handle = await first.then(second.bind()).add()
+        runner = Runner(app)
+        async with client.jobs("a", withheaders=True) as jobs:
+            async for job in jobs:
+                await runner.run(Forgetful(job))  # type: ignore[arg-type]
+                if len(runs) == 3:
+                    break
+            assert (await client.qlen("a"), await client.qlen("b")) == (1, 1)
+        async with working(app, client):
+            assert await handle.result(timeout=HANG_SECONDS) == 2
+    assert runs == ["first"] * 4 + ["second"]
+
+
+def test_a_set_up_makes_policies_and_schedules_once(app: Disque, node: LiveNode) -> None:
+    @app.task(queue="mail.out", rate="50/s", cron="0 7 * * mon", tz="Europe/Berlin")
+    def send() -> None: ...
+
+    @app.task(queue="images", dead="failures")
+    def shrink(width: int) -> None: ...
+
+    app.schedule("again", "@every 1h", shrink.options(priority=3).bind(64), catchup=True)
+    assert node.ask("QSET", "mail.*", "RETRY", 7, "DEAD", "all.dead") == b"OK"
+    other = ("CRON", "SET", "other:x", "@daily", "q", "x")
+    assert node.ask(*other) == b"OK"
+    assert node.ask("CRON", "SET", "shop:old", *other[3:]) == b"OK"
+    app.setup()
+
+    def seen() -> object:
+        return node.ask("QGET"), node.ask("CRON", "GET", "shop:again"), node.ask("CRON", "LIST")
+
+    before = seen()
+    names = [fields[1] for fields in node.ask("CRON", "LIST")]  # type: ignore[attr-defined]
+    assert sorted(names) == [b"other:x", b"shop:again", f"shop:{send.name}".encode()]
+    # What the pattern says holds on beside what the task wants.
+    policy = dict(zip(*[iter(node.ask("QGET", "mail.out"))] * 2, strict=True))  # type: ignore[call-overload]
+    assert (policy[b"retry"], policy[b"dead"], policy[b"rate"]) == (7, b"all.dead", b"50/s")
+    assert b"failures" in node.ask("QGET", "images")  # type: ignore[operator]
+    assert node.ask("CRON", "PAUSE", f"shop:{send.name}") == b"OK"
+    app.setup()
+    after = seen()
+    assert before[:2] == after[:2]  # type: ignore[index]
+    paused = node.ask("CRON", "GET", f"shop:{send.name}")
+    assert paused[paused.index(b"paused") + 1] == 1  # type: ignore[attr-defined, index]
+    assert node.ask("CRON", "RUN", "shop:again")
+    with working_thread(app) as outcomes:
+        wait_until(lambda: outcomes)
+    assert (outcomes[0].kind, outcomes[0].task) == ("done", shrink.name)
+
+
+def test_a_child_adds_over_a_connection_of_its_own(app: Disque, node: LiveNode) -> None:
+    @app.task
+    def work() -> None: ...
+
+    work.add()
+    pid = os.fork()
+    if pid == 0:  # a child must not come back into pytest
+        try:
+            work.add()
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    work.add()
+    assert node.ask("QLEN", "tasks") == 3
+
+
+def test_results_are_gone_when_nodes_have_forgotten_them(app: Disque, node: LiveNode) -> None:
+    @app.task
+    def work() -> int:
+        return 1
+
+    id = work.add().id
+    assert node.ask("GETJOB", "FROM", "tasks")
+    assert node.ask("ACKJOB", id) == 1  # as by a worker that leaves nothing
+    with pytest.raises(ResultGone, match="done"):
+        app.handle(id).get(timeout=HANG_SECONDS)
+    with pytest.raises(ResultGone, match="nothing is known"):
+        app.handle("D-00000000-" + "0" * 24 + "-05a1").get(timeout=HANG_SECONDS)
+    with pytest.raises(ReplyError):
+        app.handle("x").get(timeout=HANG_SECONDS)
+
+
+def test_the_example_runs(node: LiveNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISQUE_URL", url(node))
+    monkeypatch.syspath_prepend(str(ROOT))
+    shop = importlib.import_module("examples.tasks.shop")
+    monkeypatch.setattr(shop.app, "nodes", [f"{node.host}:{node.port}"])
+    with working_thread(shop.app):
+        done = subprocess.run(
+            [sys.executable, "-m", "examples.tasks.shop"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=HANG_SECONDS,
+        )
+    assert done.stdout.splitlines() == [
+        "to ann@example.org: hello",
+        "to busy@example.org: hello",
+        "cat: 32 wide",
+        "3 thumbnails of ['dog.png']",
+    ]

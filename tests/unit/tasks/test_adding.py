@@ -1,0 +1,236 @@
+"""What tasks add, seen by a test kit that only notes it."""
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from disque_trio.node.core.successors import successor_id
+from disque_trio.protocol.trailer import DEAD
+from disque_trio.tasks import Disque, Jobs, traceparent
+from disque_trio.tasks.handle import letter_id
+from disque_trio.tasks.urls import parse_url
+
+
+@pytest.fixture
+def app() -> Disque:
+    return Disque("disque://nowhere.invalid", name="shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "nodes", "password"),
+    [
+        ("disque://a", ["a"], None),
+        ("disque://:p%40ss@a:7711,b:7712", ["a:7711", "b:7712"], "p@ss"),
+        ("disque://a:1;disque://b:2/", ["a:1", "b:2"], None),
+        ("disque://[::1]:7711", ["[::1]:7711"], None),
+        ("disque://unix:/run/disque.sock", ["unix:/run/disque.sock"], None),
+    ],
+)
+def test_a_url_names_nodes_and_password(url: str, nodes: list[str], password: str | None) -> None:
+    assert parse_url(url) == (nodes, password)
+
+
+@pytest.mark.parametrize("url", ["redis://a", "a:7711", "disque://", "disque://a:port"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"URL|number"):
+        Disque(url)
+
+
+def test_without_a_url_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISQUE_URL", raising=False)
+    assert Disque().nodes == ["127.0.0.1:7711"]
+    monkeypatch.setenv("DISQUE_URL", "disque://:secret@elsewhere")
+    app = Disque()
+    assert (app.nodes, app.password) == (["elsewhere"], "secret")
+    assert "secret" not in repr(app)
+
+
+def test_a_task_can_be_called_as_the_function_it_is(app: Disque) -> None:
+    @app.task
+    def double(n: int) -> int:
+        """Twice."""
+        return 2 * n
+
+    @app.task(queue="mail")
+    async def send(to: str) -> str:
+        return f"sent {to}"
+
+    assert (double(4), double.__name__, double.__doc__) == (8, "double", "Twice.")
+    assert trio.run(send, "bob") == "sent bob"
+    assert app.queues() == ["tasks", "mail"]
+
+
+def test_what_is_added_has_arguments_options_and_headers(app: Disque) -> None:
+    @app.task(queue="mail", name="send", priority=3, ttl=60)
+    def send(to: str, *, subject: str = "") -> None: ...
+
+    noon = datetime(2031, 2, 3, 12, tzinfo=UTC)
+    with app.testing(run=False) as jobs:
+        handle = send.add("bob", subject="hi")
+        send.at(noon, "bob")
+        send.delay(1.5, "bob")
+        send.options(queue="fast", priority=7, headers={"tenant": "acme"}, group="g").add("bob")
+        send.map(["ann", ("bob",)])
+        assert handle.get_state() == "pending"
+    first, at, delayed, other, *many = jobs.added
+    assert first.id == handle.id
+    assert (first.queue, first.task, first.args, first.kwargs) == (
+        "mail",
+        "send",
+        ["bob"],
+        {"subject": "hi"},
+    )
+    assert first.options == {"priority": 3, "ttl": 60}
+    assert first.headers == {"content-type": "application/json", "task": "send"}
+    assert at.options["at"] == noon.timestamp()
+    assert delayed.options["delay"] == 1.5
+    assert (other.queue, other.headers["tenant"]) == ("fast", "acme")
+    assert other.options == {"priority": 7, "ttl": 60, "group": "g"}
+    assert [one.args for one in many] == [["ann"], ["bob"]]
+    assert jobs.of("send") == jobs.added
+
+
+def test_wrong_arguments_are_refused_where_they_are_added(app: Disque) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    add: Any = send.add
+    with app.testing(run=False) as jobs:
+        with pytest.raises(TypeError, match="to"):
+            add()
+        with pytest.raises(TypeError, match="JSON"):
+            add(object())
+        with pytest.raises(ValueError, match="headers"):
+            send.options(headers={"task": "other"}).add("bob")
+        with pytest.raises(ValueError, match="time zone"):
+            send.at(datetime(2031, 1, 1), "bob")
+    assert jobs.added == []
+
+
+def test_unique_jobs_are_added_once(app: Disque) -> None:
+    @app.task(unique=True)
+    def index(page: str, *, depth: int = 1) -> None: ...
+
+    @app.task(unique=lambda order, **_: str(order))
+    def ship(order: int, *, by: str) -> None: ...
+
+    with app.testing(run=False) as jobs:
+        ids = [index.add("a").id, index.add("a", depth=1).id, index.add(page="a").id]
+        other = index.add("b").id
+        ships = [ship.add(1, by="sea").id, ship.add(1, by="air").id, ship.add(2, by="air").id]
+        again = index.options(unique=False).add("a").id
+    assert len(set(ids)) == 1
+    assert len({*ids, other, again}) == 3
+    assert ships[0] == ships[1] != ships[2]
+    assert len(jobs.added) == 5
+
+
+def test_in_a_task_nothing_is_added_before_it_is_awaited(app: Disque) -> None:
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def add(jobs: Jobs) -> int:
+        handle = double.add(4)
+        with pytest.raises(RuntimeError, match="awaited"):
+            handle.id  # noqa: B018
+        with pytest.raises(RuntimeError, match="result"):
+            handle.get()
+        assert jobs.added == []
+        assert (await handle) is handle
+        assert (await handle).id == jobs.added[0].id
+        assert len(jobs.added) == 1
+        both = await double.map([1, 2])
+        assert await both.results() == [2, 4]
+        assert await both[1].state() == "done"
+        return await double.add(5).result()
+
+    with app.testing() as jobs:
+        assert trio.run(add, jobs) == 10
+    with app.testing() as jobs:
+        assert asyncio.run(add(jobs)) == 10
+
+
+def test_who_forgets_to_await_is_warned(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    async def forget() -> None:
+        double.add(4)
+
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    with app.testing() as jobs:
+        trio.run(forget)
+        gc.collect()
+    assert jobs.added == []
+    # The warning is an error here, and one that cannot be raised.
+    assert [type(one.exc_value) for one in seen] == [RuntimeWarning]
+
+
+def test_a_trace_goes_along(app: Disque, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.task
+    def work() -> None: ...
+
+    ours = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+    with app.testing(run=False) as jobs:
+        token = traceparent.set(ours)
+        work.add()
+        # Not installed here: what the library says of the current span.
+        span = SimpleNamespace(is_valid=True, trace_id=0xAB, span_id=0xCD, trace_flags=1)
+        current = SimpleNamespace(get_span_context=lambda: span)
+        library = SimpleNamespace(get_current_span=lambda: current)
+        monkeypatch.setitem(sys.modules, "opentelemetry.trace", library)  # type: ignore[arg-type]
+        work.add()
+        traceparent.reset(token)
+    theirs = f"00-{0xAB:032x}-{0xCD:016x}-01"
+    assert [one.headers["traceparent"] for one in jobs.added] == [ours, theirs]
+
+
+def _rates(app: Disque) -> None:
+    app.task(queue="q", rate="5/s")(lambda: None)
+    app.task(queue="q", rate="6/s", name="b")(lambda: None)
+
+
+def _names(app: Disque) -> None:
+    app.task(name="a")(lambda: None)
+    app.task(name="a")(lambda: None)
+
+
+def _nameless(app: Disque) -> None:
+    Disque("disque://a").task(cron="@daily")(lambda: None)
+
+
+def _own(app: Disque) -> None:
+    app.task(name="disque.mine")(lambda: None)
+
+
+def _twice(app: Disque) -> None:
+    task = app.task(name="a")(lambda: None)
+    app.schedule("s", "@daily", task.bind())
+    app.schedule("s", "@hourly", task.bind())
+
+
+def _serializer(app: Disque) -> None:
+    app.task(serializer="pickle")(lambda: None)
+
+
+@pytest.mark.parametrize("define", [_rates, _names, _nameless, _own, _twice, _serializer])
+def test_what_contradicts_itself_is_refused_at_once(
+    app: Disque, define: Callable[[Disque], None]
+) -> None:
+    with pytest.raises(ValueError, match=r"rate|taken|name|serializer"):
+        define(app)
+
+
+def test_the_id_of_a_letter_is_the_one_that_nodes_make() -> None:
+    id = "D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1"
+    assert letter_id(id).encode() == successor_id(id.encode(), DEAD)

@@ -1,0 +1,301 @@
+"""What becomes of a job: done, tried again, refused."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import trio
+
+from disque_trio.client import ConnectionLost, ReplyError
+from disque_trio.client.jobs import Letter
+from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
+from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.execution import MORE_CRASHES, Execution, pause
+from disque_trio.tasks.messages import Result
+
+
+class FakeJob:
+    """A job in hand, which notes how it is settled."""
+
+    id = "D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1"
+    queue = "q"
+    letter: Letter | None = None
+    lost = False
+
+    def __init__(
+        self,
+        task: str | None,
+        body: bytes = b'{"args":[]}',
+        *,
+        content_type: str = "application/json",
+        nacks: int = 0,
+        additional_deliveries: int = 0,
+        failure: Exception | None = None,
+    ) -> None:
+        self.body = body
+        pairs = [("content-type", content_type.encode())]
+        if task is not None:
+            pairs.append(("task", task.encode()))
+        self.header_pairs = tuple(pairs)
+        self.nacks = nacks
+        self.additional_deliveries = additional_deliveries
+        self.settled: tuple[Any, ...] = ()
+        self._failure = failure
+
+    async def ack(self, result: str | bytes | None = None) -> None:
+        await trio.lowlevel.checkpoint()
+        assert isinstance(result, bytes)
+        self.settled = ("ack", Result.decode(result))
+
+    async def nack(self, *, delay: float | None = None, reason: str | bytes | None = None) -> None:
+        await trio.lowlevel.checkpoint()
+        self.settled = ("nack", delay, reason)
+
+    async def dead(self, *, reason: str | bytes | None = None) -> None:
+        await trio.lowlevel.checkpoint()
+        if self._failure is not None:
+            raise self._failure
+        self.settled = ("dead", reason)
+
+    def release(self) -> None:
+        self.settled = ("release",)
+
+
+@pytest.fixture
+def app() -> Disque:
+    return Disque("disque://nowhere.invalid")
+
+
+@pytest.fixture
+def execution(app: Disque) -> Execution:
+    return Execution(app.core, InLoop(None))
+
+
+async def test_a_job_that_is_done_leaves_its_result(app: Disque, execution: Execution) -> None:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.task(name="none")
+    async def none() -> None: ...
+
+    job = FakeJob("add", b'{"args":[1],"kwargs":{"b":2}}')
+    outcome = await execution.run(job)
+    assert (outcome.kind, outcome.task, outcome.error) == ("done", "add", "")
+    assert job.settled == ("ack", Result("application/json", b"3"))
+    job = FakeJob("none")
+    await execution.run(job)
+    assert job.settled == ("ack", Result())
+    assert len(Result().encode()) == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (FakeJob("nobody"), b"unknown task: 'nobody'"),
+        (FakeJob(None), b"unknown task: the job names none"),
+        (FakeJob("work", b"{"), b"bad body: JSONDecodeError"),
+        (FakeJob("work", b"[1]"), b"bad body: arguments are"),
+        (FakeJob("work", content_type="text/x"), b"unknown content type: 'text/x'"),
+        (FakeJob("work", additional_deliveries=6 + MORE_CRASHES), b"16 workers had it"),
+    ],
+)
+async def test_what_nobody_can_do_is_a_dead_letter_that_says_why(
+    app: Disque, execution: Execution, job: FakeJob, reason: bytes
+) -> None:
+    @app.task(name="work")
+    def work() -> None: ...
+
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled[0] == "dead"
+    assert job.settled[1].startswith(reason)
+
+
+async def test_a_failure_is_tried_again_with_growing_pauses_and_then_refused(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="fail", retries=3, backoff=(2, 5))
+    def fail() -> None:
+        raise ValueError("no such address")
+
+    delays = []
+    for nacks in range(3):
+        job = FakeJob("fail", nacks=nacks)
+        assert (await execution.run(job)).kind == "retried"
+        delays.append(job.settled[1])
+        assert job.settled[2] == b"ValueError: no such address"
+    assert [1.5 <= delays[0] <= 2.5, 3 <= delays[1] <= 5, 3.75 <= delays[2] <= 5] == [True] * 3
+    job = FakeJob("fail", nacks=3)
+    outcome = await execution.run(job)
+    assert (outcome.kind, outcome.error) == ("dead", "ValueError: no such address")
+    assert job.settled == ("dead", b"ValueError: no such address")
+
+
+def test_pauses_stay_within_their_limits() -> None:
+    assert all(0.75 <= pause((1, 600), 0) <= 1.25 for _ in range(100))
+    assert all(450 <= pause((1, 600), 1000) <= 600 for _ in range(100))
+
+
+async def test_a_task_may_say_what_becomes_of_its_job(app: Disque, execution: Execution) -> None:
+    @app.task(name="later")
+    async def later() -> None:
+        raise Retry("line is busy", delay=0.5)
+
+    @app.task(name="never")
+    async def never() -> None:
+        raise Reject("no such number")
+
+    job = FakeJob("later")
+    assert (await execution.run(job)).kind == "retried"
+    assert job.settled == ("nack", 0.5, b"Retry: line is busy")
+    job = FakeJob("never")
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled == ("dead", b"Reject: no such number")
+
+
+async def test_without_dead_letters_the_failure_is_the_result(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="fail", retries=0)
+    def fail() -> None:
+        raise KeyError("x")
+
+    job = FakeJob("fail", failure=ReplyError("NODEAD", "there is no queue"))
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled == ("ack", Result("error", b"KeyError: 'x'"))
+
+
+async def test_a_job_that_cannot_be_settled_is_not_acknowledged(
+    app: Disque, execution: Execution
+) -> None:
+    job = FakeJob("nobody", failure=ConnectionLost("no node"))
+    outcome = await execution.run(job)
+    assert (outcome.kind, job.settled) == ("lost", ("release",))
+    assert "unknown task" in outcome.error
+
+
+async def test_an_async_task_is_cancelled_when_its_time_is_over(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="sleep", timeout=0.01)
+    async def sleep() -> None:
+        await trio.sleep_forever()
+
+    job = FakeJob("sleep")
+    outcome = await execution.run(job)
+    assert (outcome.kind, outcome.error) == ("retried", "TimeoutError: after 0.01 s")
+
+
+async def test_a_timeout_of_the_task_itself_is_a_failure_like_any_other(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="fetch", timeout=60)
+    async def fetch() -> None:
+        with trio.fail_after(0):
+            await trio.sleep_forever()
+
+    assert (await execution.run(FakeJob("fetch"))).error.startswith("TooSlowError")
+
+
+async def test_a_function_in_a_thread_runs_away(app: Disque, execution: Execution) -> None:
+    stop = threading.Event()
+
+    @app.task(name="hang", timeout=0.01)
+    def hang() -> None:
+        stop.wait(60)
+
+    job = FakeJob("hang")
+    outcome = await execution.run(job)
+    stop.set()
+    assert (outcome.kind, job.settled[0]) == ("runaway", "nack")
+
+
+async def test_what_is_done_is_settled_though_the_worker_stops(
+    app: Disque, execution: Execution
+) -> None:
+    with trio.CancelScope() as scope:
+
+        @app.task(name="work")
+        async def work() -> int:
+            scope.cancel()
+            return 1
+
+        job = FakeJob("work")
+        await execution.run(job)
+        await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert job.settled == ("ack", Result("application/json", b"1"))
+
+
+async def test_a_task_that_is_stopped_leaves_its_job_alone(
+    app: Disque, execution: Execution
+) -> None:
+    job = FakeJob("work")
+    with trio.CancelScope() as scope:
+
+        @app.task(name="work")
+        async def work() -> None:
+            scope.cancel()
+            await trio.sleep_forever()
+
+        await execution.run(job)
+    assert scope.cancelled_caught
+    assert job.settled == ()
+
+
+async def test_a_task_knows_its_job(app: Disque, execution: Execution) -> None:
+    seen: list[Any] = []
+
+    @app.task(name="look", retries=7)
+    def look() -> None:
+        job = current_job()
+        assert job is not None
+        seen.append((job.id, job.queue, job.task, job.attempt, job.retries, job.lost))
+        seen.append(job.headers["content-type"])
+
+    await execution.run(FakeJob("look", nacks=2, additional_deliveries=1))
+    assert seen == [(FakeJob.id, "q", "look", 4, 7, False), "application/json"]
+    assert current_job() is None
+
+
+@pytest.mark.parametrize("value", [object(), "x" * 1_000_000])
+async def test_a_result_that_cannot_be_kept_is_an_error(
+    app: Disque, execution: Execution, value: object
+) -> None:
+    app.task(name="make")(lambda: value)
+    job = FakeJob("make")
+    assert (await execution.run(job)).kind == "dead"
+    assert b"result" in job.settled[1]
+
+
+async def test_jobs_run_beside_each_other(app: Disque, execution: Execution) -> None:
+    barrier = threading.Barrier(3)
+
+    @app.task(name="meet")
+    def meet() -> None:
+        barrier.wait(60)
+
+    @app.task(name="meet-async")
+    async def meet_async() -> None:
+        await trio.to_thread.run_sync(barrier.wait, 60)
+
+    started = time.monotonic()
+    async with trio.open_nursery() as nursery:
+        for name in ("meet", "meet", "meet-async"):
+            nursery.start_soon(execution.run, FakeJob(name))
+    assert time.monotonic() - started < 60
+
+
+def test_a_failed_task_raises_what_it_said(app: Disque) -> None:
+    @app.task(retries=2)
+    def fail() -> None:
+        raise ValueError("no: such address")
+
+    with app.testing() as jobs:
+        handle = fail.add()
+        with pytest.raises(TaskFailed) as failure:
+            handle.get()
+    assert (failure.value.type_name, failure.value.text) == ("ValueError", "no: such address")
+    assert failure.value.id == handle.id
+    assert (jobs.added[0].attempts, len(jobs.added[0].delays)) == (3, 2)

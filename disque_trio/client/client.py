@@ -274,6 +274,14 @@ class Client(Commands):
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
         return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
+    def loops(
+        self, *queues: Name, count: int, withheaders: bool = False, pattern: bool = False
+    ) -> list[Jobs]:
+        """``count`` loops as of ``jobs``, which share a connection. When one is stopped the others
+        go on, but take their next jobs on a new one."""
+        supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
+        return [Jobs(self._in_flight, supply.take, leave=supply.pause) for _ in range(count)]
+
     async def work(
         self,
         handler: Callable[[HeldJob], Awaitable[object]],

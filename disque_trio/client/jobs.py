@@ -95,10 +95,10 @@ class Origin(Protocol):
 class HeldJob(Delivery):
     """A job that this client works on.
 
-    Until it is settled by ``ack``, ``fastack``, ``nack`` or ``release``, WORKING is sent in the
-    background at half of its retry time, so that the node does not deliver it to somebody else. It
-    is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over), NOJOB, ACKED or
-    CANCELLED.
+    Until it is settled by ``ack``, ``fastack``, ``nack``, ``requeue`` or ``release``, WORKING is
+    sent in the background at half of its retry time, so that the node does not deliver it to
+    somebody else. It is ``lost`` when WORKING is answered with TOOLATE (half of the TTL is over),
+    NOJOB, ACKED or CANCELLED.
 
     Args:
         router, session: where its commands go, to the session first.
@@ -201,6 +201,15 @@ class HeldJob(Delivery):
         """
         command = requests.nack([self.id], delay, reason)
         await self._settle(lambda: self._send(command), back=True)
+
+    async def requeue(self) -> None:
+        """Let somebody else have it now (ENQUEUE): nothing went wrong. It counts as a delivery
+        more, not as a NACK. Does nothing if it is settled.
+
+        Raises:
+            ConnectionLost: as for ``ack``.
+        """
+        await self._settle(lambda: self._send(["ENQUEUE", self.id]), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
         """Refuse it for good: it goes to the dead letters of its queue. Does nothing if it is

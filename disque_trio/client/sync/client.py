@@ -9,6 +9,7 @@ import trio
 from disque_trio.client import client
 from disque_trio.client.jobs import HeldJob as AsyncJob
 from disque_trio.client.jobs import Job
+from disque_trio.client.jobs import Jobs as AsyncJobs
 from disque_trio.client.schedules import Schedules as AsyncSchedules
 from disque_trio.client.sync.jobs import HeldJob, Jobs
 from disque_trio.client.sync.portal import Portal
@@ -153,6 +154,22 @@ class Client(Blocking[AsyncClient]):
             self._portal,
             lambda client: client.jobs(*queues, withheaders=withheaders, pattern=pattern),
         )
+
+    def loops(
+        self, *queues: Name, count: int, withheaders: bool = False, pattern: bool = False
+    ) -> list[Jobs]:
+        """``count`` loops as of ``jobs``, for as many threads, which share a connection. When one
+        is stopped the others go on, but take their next jobs on a new one."""
+        loops: list[AsyncJobs] = []
+
+        def start(client: AsyncClient) -> AsyncJobs:
+            if not loops:
+                loops.extend(
+                    client.loops(*queues, count=count, withheaders=withheaders, pattern=pattern)
+                )
+            return loops.pop()
+
+        return [Jobs(self._portal, start) for _ in range(count)]
 
     def work(
         self,

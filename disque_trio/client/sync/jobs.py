@@ -86,6 +86,7 @@ class HeldJob(Blocking[jobs.HeldJob]):
     fastack: Final = blocking(jobs.HeldJob.fastack)
     nack: Final = blocking(jobs.HeldJob.nack)
     dead: Final = blocking(jobs.HeldJob.dead)
+    requeue: Final = blocking(jobs.HeldJob.requeue)
 
     def release(self) -> None:
         """Send nothing more for it. The caller takes care of it by its id, or the server delivers

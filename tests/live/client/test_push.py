@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from disque_trio.client import Client, HeldJob, connect
+from disque_trio.client import Client, HeldJob, Jobs, connect
 from tests.support.harness import LiveNode
 from tests.support.live_cluster import live_cluster
 
@@ -228,3 +228,48 @@ async def test_a_loop_outlives_the_death_of_its_node(tmp_path: Path) -> None:
                     while not got:
                         await trio.sleep(0.02)
                 nursery.cancel_scope.cancel()
+
+
+async def test_a_job_that_is_requeued_comes_to_another_at_once_and_did_not_fail(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        id = await client.add("q", "b", retry=300)
+        counts: list[tuple[int, int]] = []
+        with trio.fail_after(15):
+            async with client.jobs("q") as jobs:
+                async for job in jobs:
+                    assert job.id == id
+                    counts.append((job.nacks, job.additional_deliveries))
+                    await (job.requeue() if len(counts) == 1 else job.ack())
+                    if len(counts) == 2:
+                        break
+        assert counts == [(0, 0), (0, 1)]
+
+
+async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        await client.add_many("q", [b"%d" % n for n in range(9)])
+        loops = client.loops("q", count=3)
+        taken: list[bytes] = []
+        all_have_one = trio.Event()
+
+        async def run(jobs: Jobs) -> None:
+            async for job in jobs:
+                taken.append(job.body)
+                if len(taken) == 3:
+                    await pushed(client, consuming=1, in_hand=3)
+                    all_have_one.set()
+                await all_have_one.wait()
+                if len(taken) == 9:
+                    for other in loops:
+                        nursery.start_soon(other.stop)
+
+        with trio.fail_after(15):
+            async with trio.open_nursery() as nursery:
+                for jobs in loops:
+                    nursery.start_soon(run, jobs)
+        assert sorted(taken) == [b"%d" % n for n in range(9)]
+        await pushed(client, in_hand=0)

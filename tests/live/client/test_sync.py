@@ -362,3 +362,16 @@ job = next(client.jobs("q"))
     subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
     with connect(at(shared_node)) as client:
         wait_until(lambda: client.qlen("q") == 1)
+
+
+def test_loops_of_several_threads_share_a_connection(client: Client) -> None:
+    ids = set(client.add_many("q", ["0", "1"]))
+    first, second = client.loops("q", count=2)
+    with first, second:
+        taken = {next(first).id, next(second).id}
+        assert client.info("clients")["consuming_clients"] == "1"
+        for loop in (first, second):
+            loop.stop()
+            assert next(loop, None) is None
+    assert taken == ids
+    assert client.qlen("q") == 0

@@ -1,0 +1,92 @@
+"""``disque-worker --check``: whether all is well, for probes of a deployment.
+
+The app is imported and its node asked in a process of its own, which is ended when the time is
+over: code of the app may hang.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from disque_trio.worker.options import Options
+
+FRESH = 10.0  # s for which a status file holds
+
+
+def check(options: Options) -> tuple[bool, str]:
+    """Whether the app imports, its node answers and takes the password and, with ``metrics`` or
+    ``status_file``, the worker with these is alive and not stuck. And a line that says so."""
+    deadline = time.monotonic() + options.check_timeout
+    said: list[str] = []
+    well, text = _probe(options, deadline)
+    said.append(text)
+    if well and options.metrics is not None:
+        well, text = _ask(*options.metrics, max(deadline - time.monotonic(), 0.1))
+        said.append(text)
+    if well and options.status_file:
+        well, text = _read(Path(options.status_file))
+        said.append(text)
+    return well, "; ".join(said) if well else text
+
+
+def _probe(options: Options, deadline: float) -> tuple[bool, str]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "disque_trio.worker.probe"],
+            input=json.dumps(options.to_json()),
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=max(deadline - time.monotonic(), 0),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        limit = f"{options.check_timeout:g} s"
+        return False, f"the app does not import, or its node does not answer, within {limit}"
+    lines = done.stdout.splitlines()
+    return done.returncode == 0, lines[-1] if lines else f"exit status {done.returncode}"
+
+
+def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
+    place = f"{'[' + host + ']' if ':' in host else host}:{port}"
+    # Whatever proxy there is, it is not for this.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{place}/healthz", timeout=limit) as answer:
+            return True, f"worker {answer.read().decode().strip()}"
+    except urllib.error.HTTPError as error:
+        with error:
+            return False, f"the worker at {place} is not well: {error.read().decode().strip()}"
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        return False, f"no worker answers at {place}: {reason}"
+
+
+def _read(path: Path) -> tuple[bool, str]:
+    try:
+        status = json.loads(path.read_text())
+        pid, age = int(status["pid"]), time.time() - float(status["time"])
+        well, text = bool(status["well"]), str(status["text"])
+    except OSError as error:
+        return False, f"no worker runs: {path}: {error.strerror}"
+    except (ValueError, KeyError, TypeError):
+        return False, f"{path} is no status of a worker"
+    if not _lives(pid):
+        return False, f"the worker {pid} is gone, and has left {path}"
+    if age > FRESH:
+        return False, f"the worker {pid} hangs: {path} is {age:.0f} s old"
+    return well, f"worker {text}" if well else f"the worker {pid} is not well: {text}"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

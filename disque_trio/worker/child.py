@@ -1,0 +1,284 @@
+"""A worker process: ``python -m disque_trio.worker.child LINK PAGE``, started by the parent.
+
+It imports the app, connects, and runs jobs in its slots. It ends when its parent tells it to, or is
+gone (the link is closed then), or a signal does; its tasks may finish within the grace.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import sysconfig
+from contextlib import suppress
+
+import trio
+
+from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, HeldJob, connect
+from disque_trio.process.logs import Log, Logging
+from disque_trio.respclient.background import background
+from disque_trio.tasks import Disque
+from disque_trio.tasks.running import Outcome, Runner
+from disque_trio.worker.fleet import BEAT, MARGIN
+from disque_trio.worker.link import Link, Page, line
+from disque_trio.worker.options import Options
+from disque_trio.worker.rota import QueueWeight, Rota
+from disque_trio.worker.slots import Slots
+from disque_trio.worker.tally import Tally
+from disque_trio.worker.target import AppError, files, load
+
+_LAST_WORDS = MARGIN / 2  # s to hand jobs back
+_PATIENCE = 30.0  # s for which a command is tried again when the node is gone
+_LIBRARIES = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+class CannotStart(Exception):
+    """It cannot start; the text says why, in a line."""
+
+
+def memory() -> int:
+    """What this process has of the memory of the machine, in bytes."""
+    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - each second
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Child:
+    """A worker process.
+
+    Args:
+        app: whose tasks it runs.
+        link: to the parent.
+        page: shared with it.
+        options: of the command line.
+        place: which of the processes it is, from 0: this one tells how long the queues are.
+    """
+
+    def __init__(
+        self, app: Disque, link: Link, page: Page, options: Options, place: int, log: Log
+    ) -> None:
+        self._app = app
+        self._link = link
+        self._page = page
+        self._options = options
+        self._place = place
+        self._log = log
+        self._tally = Tally()
+        self._tasks = 0
+        self._retiring = False
+        self._ending = trio.Event()
+        self._limit = trio.CancelScope()  # of the time that tasks have when it ends
+        self._runaway = False
+
+    async def run(self) -> bool:
+        """Run jobs until the end. Returns whether threads go on that cannot be stopped.
+
+        Raises:
+            CannotStart: there is no node, say.
+        """
+        async with background() as nursery:
+            await nursery.start(self._watch_signals)
+            nursery.start_soon(self._listen)
+            await self._connect()
+        return self._runaway
+
+    async def _connect(self) -> None:
+        app = self._app
+        try:
+            async with connect(app.nodes, password=app.password, retry_for=self._options.wait):
+                pass  # a node answers, and takes the password
+        except (DisqueError, ValueError) as error:
+            raise CannotStart(no_node(app, error)) from error
+        async with connect(app.nodes, password=app.password, retry_for=_PATIENCE) as client:
+            with app.using(client):
+                try:
+                    await app.setup()
+                except DisqueError as error:
+                    raise CannotStart(f"the node refuses the app's policies: {error}") from error
+                await self._serve(client)
+
+    async def _serve(self, client: Client) -> None:
+        app, options = self._app, self._options
+        queues = options.queues or tuple(QueueWeight(name, 1) for name in app.queues())
+        if not queues:
+            raise CannotStart("the app has no tasks: name queues by --queues")
+        slots = Slots(
+            client,
+            Runner(app, limiter=trio.CapacityLimiter(options.concurrency)),
+            Rota(queues, strict=options.strict),
+            options.concurrency,
+            tally=self._tally,
+            page=self._page,
+            timeout=lambda job: task_timeout(app, job),
+            on_outcome=self._outcome,
+            log=self._log,
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._beat, client, slots, [queue.name for queue in queues])
+            nursery.start_soon(self._end, slots)
+            await self._link.send("ready", files=files(but=_LIBRARIES))
+            await slots.run()
+            nursery.cancel_scope.cancel()
+        await self._tell(slots, None)
+
+    # ---- the end ------------------------------------------------------------------------------
+
+    async def _end(self, slots: Slots) -> None:
+        """Take no more jobs once it is to end; hand those back whose tasks take too long."""
+        await self._ending.wait()
+        await slots.stop()
+        with self._limit:
+            await trio.sleep_forever()
+        if slots.in_hand:
+            self._log.notice("jobs are handed back", jobs=len(slots.in_hand))
+        slots.hand_back()
+        await trio.sleep(_LAST_WORDS)
+        # A task does not let itself be cancelled. What it has comes again: the connection breaks.
+        self._log.warning("tasks do not end", jobs=[job.id for job in slots.in_hand])
+        leave()
+
+    def _finish(self, within: float | None) -> None:
+        """End when the tasks have, or in ``within`` seconds if that is not None."""
+        if within is not None:
+            self._limit.deadline = min(self._limit.deadline, trio.current_time() + within)
+        self._ending.set()
+
+    async def _listen(self) -> None:
+        """Do what the parent says."""
+        while (message := await self._link.receive()) is not None:
+            if message["kind"] == "finish":
+                self._finish(message["within"])
+            elif message["kind"] == "hand back":
+                self._finish(0)
+        # It is gone, or this process is left alone for another reason.
+        self._log.warning("the parent is gone: no more jobs", grace=self._options.grace)
+        self._finish(self._options.grace)
+
+    async def _watch_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            task_status.started()
+            async for _ in signals:
+                if self._ending.is_set():
+                    self._finish(0)
+                else:
+                    await self._retire("signal", self._options.grace)
+                    self._finish(self._options.grace)
+
+    async def _retire(self, why: str, within: float | None = None) -> None:
+        """Ask the parent to be replaced."""
+        if not self._retiring:
+            self._retiring = True
+            await self._link.send("retire", why=why, within=within)
+
+    # ---- what is told -------------------------------------------------------------------------
+
+    def _outcome(self, outcome: Outcome) -> None:
+        self._tasks += 1
+        self._runaway = self._runaway or outcome.kind == "runaway"
+        full = self._options.max_tasks is not None and self._tasks >= self._options.max_tasks
+        if full or self._runaway:
+            # No more jobs from now on; the parent hears it with the next sign of life.
+            self._finish(self._options.grace if self._runaway else None)
+
+    async def _beat(self, client: Client, slots: Slots, queues: list[str]) -> None:
+        """Tell the parent each second how things are."""
+        told = ""
+        while True:
+            used = memory()
+            if self._runaway:
+                await self._retire("runaway", self._options.grace)
+            elif self._options.max_memory is not None and used > self._options.max_memory:
+                await self._retire("memory")
+            elif self._ending.is_set():
+                await self._retire("tasks")
+            lengths: dict[str, int] = {}
+            if self._place == 0:
+                with trio.move_on_after(BEAT):
+                    try:
+                        lengths = {name: await client.qlen(name) for name in queues}
+                    except DisqueError as error:
+                        if str(error) != told:
+                            told = str(error)
+                            self._log.warning("the node does not answer", error=told)
+            await self._tell(slots, used, lengths)
+            with trio.move_on_after(BEAT):
+                await self._ending.wait()
+                await trio.sleep(BEAT if self._retiring else 0)
+
+    async def _tell(
+        self, slots: Slots, used: int | None, lengths: dict[str, int] | None = None
+    ) -> None:
+        await self._link.send(
+            "beat",
+            tally=self._tally.take(),
+            in_hand=len(slots.in_hand),
+            memory=used,
+            lengths=lengths or {},
+        )
+
+
+def find_app(options: Options) -> Disque:
+    """The app that the command line names. Raises AppError."""
+    app = load(options.app, options.app_dir)
+    if not isinstance(app, Disque):
+        raise AppError(f"{options.app} is no Disque app, but {type(app).__name__}")
+    return app
+
+
+def no_node(app: Disque, error: Exception) -> str:
+    """Says in a line why no node can be used."""
+    nodes = ", ".join(app.nodes)
+    if isinstance(error, AuthError):
+        return f"the node does not take the password ({nodes}): {error}"
+    if isinstance(error, ConnectionLost):
+        return f"no node can be reached ({nodes}): {error}"
+    return f"the node cannot be used ({nodes}): {error}"
+
+
+def task_timeout(app: Disque, job: HeldJob) -> float | None:
+    """How long the task of ``job`` may take, in seconds; None: for ever."""
+    timeout = getattr(app, "timeout_of", None)
+    return None if timeout is None else timeout(job)
+
+
+def leave() -> None:
+    """End this process at once, whatever threads there are."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def main() -> int:
+    """Run the worker process; returns its exit status."""
+    descriptors = [int(word) for word in sys.argv[1:3]]
+    del sys.argv[1:]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # what tasks start must not hold them open
+    sock = socket.socket(fileno=descriptors[0])
+    first = json.loads(sock.makefile("rb", buffering=0).readline())
+    options = Options.from_json(first["options"])
+    log = Logging(options.log_level, options.log_format).log
+    try:
+        # Not in the loop: the app may run one of its own while it is imported.
+        app = find_app(options)
+        child = Child(app, Link(sock), Page(descriptors[1]), options, first["place"], log)
+        threads_go_on = trio.run(child.run)
+    except (AppError, CannotStart) as failure:
+        seen = files(but=_LIBRARIES)
+        if isinstance(failure, AppError):
+            seen += failure.files
+            print(failure.details, file=sys.stderr, end="", flush=True)
+        sock.setblocking(True)
+        with suppress(OSError):
+            sock.sendall(line("failed", text=str(failure), files=seen))
+        return 1
+    if threads_go_on:
+        leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Says how the worker is: a line on a terminal, each second anew, or a log line a minute."""
+
+import sys
+
+from disque_trio.process.logs import Log
+from disque_trio.worker.view import View
+
+_OFTEN = 1.0  # s
+_SELDOM = 60.0  # s
+# The line stands below the one that the cursor is in, so that what tasks print comes above it; all
+# from the cursor on is erased before it is written again.
+_ERASE = "\r\x1b[J"
+_BACK = "\x1b[A\r"
+
+
+class Display:
+    """The line with counts.
+
+    Args:
+        log: gets it where there is no terminal.
+        quiet: there is none.
+    """
+
+    def __init__(self, log: Log, *, quiet: bool) -> None:
+        self._log = log
+        self._quiet = quiet
+        self._stream = sys.stderr
+        self._terminal = self._stream.isatty() and not quiet
+        self._last = -_OFTEN
+        self._last_said = 0.0
+        self._last_count = 0
+        self._last_said_count = 0
+        self._width = 0
+
+    def update(self, view: View, now: float) -> bool:
+        """Show how things are at ``now`` (s) if it is time. Returns whether a second is over."""
+        if now - self._last < _OFTEN:
+            return False
+        count = view.tally.all
+        took = now - self._last if self._last > 0 else _OFTEN
+        rate, self._last, self._last_count = (count - self._last_count) / took, now, count
+        if self._terminal:
+            line = view.line(rate)[: self._columns() - 1]
+            self._stream.write(f"{_ERASE}\n{line}{_BACK}")
+            self._stream.flush()
+        elif not self._quiet:
+            self._say(view, now)
+        return True
+
+    def _say(self, view: View, now: float) -> None:
+        if not self._last_said:
+            self._last_said = now
+        if now - self._last_said < _SELDOM:
+            return
+        count = view.tally.all
+        rate = (count - self._last_said_count) / (now - self._last_said)
+        self._last_said, self._last_said_count = now, count
+        self._log.notice("counts", line=view.line(rate))
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._terminal:
+            self._stream.write(_ERASE)
+            self._stream.flush()
+
+    def _columns(self) -> int:
+        import shutil  # takes a while to load
+
+        return shutil.get_terminal_size().columns

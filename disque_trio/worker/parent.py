@@ -1,0 +1,311 @@
+"""The parent: starts the worker processes, listens to them, and does what the fleet decides.
+
+It imports no code of the app, so that a process that is started later has the code as it is then.
+If it is killed the others see that their link is closed, and stop.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from disque_trio.process.logs import Log
+from disque_trio.process.systemd import Notifier
+from disque_trio.worker import web
+from disque_trio.worker.display import Display
+from disque_trio.worker.fleet import Fleet, Member
+from disque_trio.worker.link import Link, Message, Page
+from disque_trio.worker.options import Options
+from disque_trio.worker.sources import Sources
+from disque_trio.worker.tally import Tally
+from disque_trio.worker.view import ProcessView, View, metrics
+
+_TICK = 0.25  # s
+_LAST_WORDS = 1.0  # s for what a process that is gone has sent
+
+
+class Process:
+    """A worker process, as the parent sees it.
+
+    Attributes:
+        in_hand, memory, lengths: as it told last.
+        gone: set when it has ended.
+    """
+
+    def __init__(
+        self, member: Member, popen: "subprocess.Popen[bytes]", link: Link, page: Page
+    ) -> None:
+        self.member = member
+        self.popen = popen
+        self.link = link
+        self.page = page
+        self.in_hand = 0
+        self.memory = 0
+        self.lengths: dict[str, int] = {}
+        self.gone = trio.Event()
+
+    def look(self) -> None:
+        """See whether it has ended, and read the page."""
+        if self.popen.poll() is not None:
+            self.gone.set()
+        elif not self.gone.is_set():
+            self.member.deadline = self.page.deadline
+
+
+class Parent:
+    """Supervises the worker processes.
+
+    Args:
+        options: of the command line.
+        notifier: tells systemd.
+    """
+
+    def __init__(self, options: Options, notifier: Notifier, log: Log) -> None:
+        self._options = options
+        self._notifier = notifier
+        self._log = log
+        self._fleet = Fleet(self, options.processes, grace=options.grace, deaths=options.restarts)
+        self._tally = Tally()
+        self._processes: dict[int, Process] = {}
+        self._sources = Sources()
+        self._nursery: trio.Nursery
+        self._signals = 0
+        self._told_ready = False
+
+    @property
+    def problem(self) -> str:
+        """Why it ended with another status than 0."""
+        return self._fleet.problem
+
+    async def run(self) -> int:
+        """Run until all processes have ended; returns the exit status.
+
+        Raises:
+            OSError: the place for metrics is taken.
+        """
+        display = Display(self._log, quiet=self._options.quiet)
+        try:
+            # Whatever fails here fails it, and is no group.
+            listeners = await self._listeners()
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await nursery.start(self._watch_signals)
+                if listeners:
+                    nursery.start_soon(web.serve, listeners, self._pages())
+                if self._options.reload:
+                    nursery.start_soon(self._watch_sources)
+                self._fleet.begin(time.monotonic())
+                while not self._fleet.over:
+                    await trio.sleep(_TICK)
+                    self._tick(display)
+                nursery.cancel_scope.cancel()
+        finally:
+            display.end()
+            self._remove_status()
+        return self._fleet.status
+
+    async def _listeners(self) -> list[trio.SocketListener]:
+        if self._options.metrics is None:
+            return []
+        host, port = self._options.metrics
+        return await trio.open_tcp_listeners(port, host=host)
+
+    def _tick(self, display: Display) -> None:
+        for process in self._processes.values():
+            process.look()
+        self._fleet.tick(time.monotonic())
+        view = self._view()
+        self._tell(view)
+        if display.update(view, time.monotonic()):
+            self._write_status(view)
+        if self._notifier.watchdog:
+            self._notifier.feed()
+
+    def _tell(self, view: View) -> None:
+        """Tell systemd."""
+        if self._fleet.complete and not self._told_ready:
+            self._told_ready = True
+            self._notifier.ready()
+        self._notifier.status(view.health()[1])
+
+    # ---- the hands of the fleet -----------------------------------------------------------------
+
+    def start(self, member: Member) -> None:
+        """See ``Hands``."""
+        ours, theirs = socket.socketpair()
+        page = Page.make()
+        descriptors = (theirs.fileno(), page.descriptor)
+        command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]
+        try:
+            # Not in this process's group, so that Ctrl-C reaches it through here, once.
+            popen = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
+            )
+        except OSError as problem:
+            self._fleet.failed(member, str(problem))
+            ours.close()
+            page.close()
+            self._nursery.start_soon(self._not_started, member)
+            return
+        finally:
+            theirs.close()
+        process = Process(member, popen, Link(ours), page)
+        self._processes[member.serial] = process
+        self._nursery.start_soon(self._attend, process)
+        self._order(member, "start", options=self._options.to_json(), place=member.place)
+
+    async def _not_started(self, member: Member) -> None:
+        await trio.lowlevel.checkpoint()
+        self._fleet.ended(member, 1, time.monotonic())
+
+    def finish(self, member: Member, within: float | None) -> None:
+        """See ``Hands``."""
+        self._order(member, "finish", within=within)
+
+    def hand_back(self, member: Member) -> None:
+        """See ``Hands``."""
+        self._order(member, "hand back")
+
+    def terminate(self, member: Member) -> None:
+        """See ``Hands``."""
+        self._signal(member, signal.SIGTERM)
+
+    def kill(self, member: Member) -> None:
+        """See ``Hands``."""
+        self._signal(member, signal.SIGKILL)
+
+    def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
+        """See ``Hands``."""
+        (self._log.warning if urgent else self._log.notice)(event, **fields)
+
+    def _order(self, member: Member, kind: str, **fields: Any) -> None:
+        process = self._processes.get(member.serial)
+        if process is not None:
+            self._nursery.start_soon(partial(process.link.send, kind, **fields))
+
+    def _signal(self, member: Member, number: signal.Signals) -> None:
+        process = self._processes.get(member.serial)
+        if process is not None:
+            process.popen.send_signal(number)
+
+    # ---- one process ----------------------------------------------------------------------------
+
+    async def _attend(self, process: Process) -> None:
+        """Listen to a process until its end."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen, process)
+            await process.gone.wait()
+            nursery.cancel_scope.deadline = trio.current_time() + _LAST_WORDS
+        await process.link.aclose()
+        process.page.close()
+        del self._processes[process.member.serial]
+        self._fleet.ended(process.member, process.popen.returncode, time.monotonic())
+
+    async def _listen(self, process: Process) -> None:
+        while (message := await process.link.receive()) is not None:
+            self._take_in(process, message)
+
+    def _take_in(self, process: Process, message: Message) -> None:
+        member, now = process.member, time.monotonic()
+        self._sources.add(message.get("files", ()))
+        match message["kind"]:
+            case "ready":
+                self._fleet.ready(member, now)
+            case "beat":
+                self._tally.merge(message["tally"])
+                process.in_hand = message["in_hand"]
+                process.memory = message["memory"] or 0
+                process.lengths = message["lengths"]
+                self._fleet.heard(member, now)
+            case "retire":
+                self._fleet.wants_to_end(member, message["why"], message["within"], now)
+            case "failed":
+                self._fleet.failed(member, message["text"])
+
+    # ---- what comes from outside ----------------------------------------------------------------
+
+    async def _watch_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        stops = (signal.SIGTERM, signal.SIGINT)
+        with trio.open_signal_receiver(*stops, signal.SIGHUP, signal.SIGCHLD) as signals:
+            task_status.started()
+            async for number in signals:
+                now = time.monotonic()
+                if number == signal.SIGCHLD:
+                    for process in self._processes.values():
+                        process.look()
+                elif number == signal.SIGHUP:
+                    self._notifier.reloading()
+                    self._fleet.reload(now)
+                    self._notifier.reloaded()
+                elif not self._signals:
+                    self._signals += 1
+                    self._log.notice("no more jobs", grace=self._options.grace)
+                    self._notifier.stopping()
+                    self._notifier.extend(int((self._options.grace + 10) * 1e6))
+                    self._fleet.stop(now)
+                else:
+                    self._fleet.stop_now(now)
+
+    async def _watch_sources(self) -> None:
+        while True:
+            await trio.sleep(1.0)
+            changed = self._sources.changed()
+            if changed:
+                self._log.notice("source files changed", files=changed)
+                self._fleet.reload(time.monotonic())
+
+    def _pages(self) -> dict[str, web.Page]:
+        def healthz() -> tuple[HTTPStatus, str]:
+            well, text = self._view().health()
+            status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
+            return status, text + "\n"
+
+        return {"/metrics": lambda: (HTTPStatus.OK, metrics(self._view())), "/healthz": healthz}
+
+    def _view(self) -> View:
+        now = time.monotonic()
+        processes = [
+            ProcessView(
+                process.member.serial,
+                process.popen.pid,
+                process.member.state,
+                process.member.stuck(now),
+                process.in_hand,
+                process.memory,
+            )
+            for process in self._processes.values()
+        ]
+        lengths = [process.lengths for process in self._processes.values() if process.lengths]
+        return View(
+            self._options.processes,
+            processes,
+            self._tally,
+            self._fleet.restarts,
+            lengths[-1] if lengths else {},
+        )
+
+    # ---- the file -------------------------------------------------------------------------------
+
+    def _write_status(self, view: View) -> None:
+        if self._options.status_file:
+            path = Path(self._options.status_file)
+            new = path.with_name(f"{path.name}.{os.getpid()}")
+            try:
+                new.write_text(view.to_json(os.getpid(), time.time()) + "\n")
+                new.replace(path)
+            except OSError as problem:
+                self._log.warning("the status cannot be written", error=str(problem))
+
+    def _remove_status(self) -> None:
+        if self._options.status_file:
+            Path(self._options.status_file).unlink(missing_ok=True)

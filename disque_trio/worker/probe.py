@@ -1,0 +1,39 @@
+"""Imports an app and asks its node, for ``check``: ``python -m disque_trio.worker.probe`` with the
+options on standard input. The last line on standard output says what was found."""
+
+import json
+import sys
+
+import trio
+
+from disque_trio.client import DisqueError, connect
+from disque_trio.tasks import Disque
+from disque_trio.worker.child import find_app, no_node
+from disque_trio.worker.options import Options
+from disque_trio.worker.target import AppError
+
+
+async def _ask(app: Disque) -> str:
+    async with connect(app.nodes, password=app.password, retry_for=0) as client:
+        return f"the app imports, node {client.address} answers"
+
+
+def main() -> int:
+    """Probe; returns the exit status."""
+    options = Options.from_json(json.load(sys.stdin))
+    try:
+        app = find_app(options)
+    except AppError as error:
+        print(error.details, file=sys.stderr, end="")
+        print(error)
+        return 1
+    try:
+        print(trio.run(_ask, app))
+    except (DisqueError, ValueError) as error:
+        print(no_node(app, error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""The slots of a worker process: each takes a job when it is free, and runs its task."""
+
+import math
+import time
+from collections.abc import Callable
+
+import trio
+
+from disque_trio.client import Client, DisqueError, HeldJob, Jobs
+from disque_trio.process.logs import Log
+from disque_trio.tasks.running import Outcome, Runner
+from disque_trio.worker.link import Page
+from disque_trio.worker.rota import Rota
+from disque_trio.worker.tally import Tally
+
+_PAUSE = 1.0  # s until a slot that cannot take a job tries again
+_ERRORS = ("dead", "runaway", "lost")
+
+
+class Slots:
+    """``count`` slots, which take jobs by a rota until they are told to stop.
+
+    A slot gives credit for one job at a time, when it is free: no job waits here.
+
+    Args:
+        client: where the jobs are.
+        runner: runs them.
+        rota: which queues are asked first.
+        tally: counts what becomes of them.
+        page: gets the deadline of the first task that has one.
+        timeout: how long (s) the task of a job may take; None: for ever.
+        on_outcome: called after each job.
+
+    Attributes:
+        in_hand: the jobs whose tasks run, with what cancels them.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        runner: Runner,
+        rota: Rota,
+        count: int,
+        *,
+        tally: Tally,
+        page: Page,
+        timeout: Callable[[HeldJob], float | None],
+        on_outcome: Callable[[Outcome], object],
+        log: Log,
+    ) -> None:
+        self.in_hand: dict[HeldJob, trio.CancelScope] = {}
+        self._runner = runner
+        self._rota = rota
+        self._tally = tally
+        self._page = page
+        self._timeout = timeout
+        self._on_outcome = on_outcome
+        self._log = log
+        self._deadlines: dict[HeldJob, float] = {}
+        self._stopped = False
+        orders = [client.loops(*order, count=count, withheaders=True) for order in rota.orders]
+        self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
+
+    async def run(self) -> None:
+        """Run jobs until ``stop`` was called, and the tasks that ran then have ended."""
+        async with trio.open_nursery() as nursery:
+            for loops in self._loops:
+                nursery.start_soon(self._serve, loops)
+
+    async def stop(self) -> None:
+        """Take no more jobs."""
+        self._stopped = True
+        # All at once: a slot whose connection another one has given up would ask on a new one.
+        async with trio.open_nursery() as nursery:
+            for loops in self._loops:
+                for loop in loops:
+                    nursery.start_soon(loop.stop)
+
+    def hand_back(self) -> None:
+        """Cancel the tasks: their jobs are queued again, without a failure."""
+        for scope in self.in_hand.values():
+            scope.cancel()
+
+    async def _serve(self, loops: list[Jobs]) -> None:
+        while not self._stopped:
+            try:
+                job = await anext(loops[self._rota.next()])
+            except StopAsyncIteration:
+                return
+            except DisqueError as error:
+                self._log.warning("no job can be taken", error=str(error))
+                await trio.sleep(_PAUSE)
+                continue
+            await self._work(job)
+
+    async def _work(self, job: HeldJob) -> None:
+        """Run the task of ``job``; its job is settled then, or was handed back."""
+        outcome: Outcome | None = None
+        with trio.CancelScope() as scope:
+            self._take_in(job, scope)
+            try:
+                outcome = await self._runner.run(job)
+            except Exception:
+                self._log.warning("a job broke its worker", job=job.id, exc_info=True)
+        self._let_go(job)
+        if outcome is not None:
+            self._tally.add(outcome.task, job.queue, outcome.kind, outcome.seconds)
+            self._report(job, outcome)
+        if not job.settled:
+            await self._return(job, failed=outcome is None and not scope.cancelled_caught)
+        if outcome is not None:
+            self._on_outcome(outcome)
+
+    async def _return(self, job: HeldJob, *, failed: bool) -> None:
+        try:
+            await (job.nack() if failed else job.requeue())
+        except DisqueError as error:
+            # It comes again when its retry time is over.
+            self._log.warning("a job is not handed back", job=job.id, error=str(error))
+            job.release()
+
+    def _take_in(self, job: HeldJob, scope: trio.CancelScope) -> None:
+        self.in_hand[job] = scope
+        limit = self._timeout(job)
+        if limit is not None:
+            self._deadlines[job] = time.monotonic() + limit
+            self._page.deadline = min(self._deadlines.values())
+
+    def _let_go(self, job: HeldJob) -> None:
+        del self.in_hand[job]
+        if self._deadlines.pop(job, None) is not None:
+            self._page.deadline = min(self._deadlines.values(), default=math.inf)
+
+    def _report(self, job: HeldJob, outcome: Outcome) -> None:
+        level = self._log.warning if outcome.kind in _ERRORS else self._log.verbose
+        level(
+            "task " + outcome.kind,
+            task=outcome.task,
+            queue=job.queue,
+            job=job.id,
+            seconds=round(outcome.seconds, 3),
+            **({"error": outcome.error} if outcome.error else {}),
+        )

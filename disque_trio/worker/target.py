@@ -1,0 +1,99 @@
+"""Imports the app that the command line names."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+
+class AppError(Exception):
+    """The app cannot be imported; the text says why, in a line.
+
+    Attributes:
+        details: a traceback, if the fault is in the app's code; else empty.
+        files: in which it may be mended.
+    """
+
+    def __init__(self, text: str, details: str = "", files: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.details = details
+        self.files = list(files)
+
+
+def load(target: str, app_dir: str) -> object:
+    """The object that ``target`` names: ``module:app``, ``app:module`` or ``module``.
+
+    Args:
+        app_dir: a directory that goes to the front of the path of modules.
+
+    Raises:
+        AppError: it cannot be imported.
+    """
+    directory = str(Path(app_dir).resolve())
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    module, colon, name = target.partition(":")
+    name = name or "app"
+    if not module:
+        raise AppError(f"{target!r} names no module: use module:app")
+    try:
+        found = _import(module)
+    except _NoModuleError:
+        # The other way round, app:module, if that can be.
+        if not colon:
+            raise
+        try:
+            found = _import(name)
+        except _NoModuleError:
+            raise AppError(f"there is no module {module!r} (for {target!r})") from None
+        module, name = name, module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise AppError(f"module {module!r} has no {name!r} (for {target!r})") from None
+    return found
+
+
+class _NoModuleError(AppError):
+    """There is no module of that name."""
+
+
+def _import(name: str) -> object:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        # One that this module imports is another matter.
+        if missing.name is not None and (name + ".").startswith(missing.name + "."):
+            raise _NoModuleError(f"there is no module {name!r}") from None
+        raise _broken(name, missing) from missing
+    except (ValueError, TypeError) as wrong:
+        if "." not in name.strip(".") and (not name.isidentifier()):
+            raise _NoModuleError(f"{name!r} is no name of a module") from None
+        raise _broken(name, wrong) from wrong
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise _broken(name, error) from error
+
+
+def _broken(name: str, error: BaseException) -> AppError:
+    text = " ".join(str(error).split())
+    said = f"module {name!r} does not import: {type(error).__name__}: {text}".removesuffix(": ")
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append(error.filename)
+    files = [frame for frame in frames if Path(frame).is_file()]
+    return AppError(said, "".join(traceback.format_exception(error)), files)
+
+
+def files(*, but: tuple[str, ...]) -> list[str]:
+    """The source files of all modules that are imported, without those in the directories
+    ``but``."""
+    found: set[str] = set()
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__file__", None)
+        if isinstance(name, str) and name.endswith(".py") and not name.startswith(but):
+            found.add(name)
+    return sorted(found)

@@ -1,0 +1,365 @@
+"""What the parent decides, over moved time."""
+
+from typing import Any
+
+import pytest
+
+from disque_trio.worker.fleet import (
+    FIRST_PAUSE,
+    LAST_PAUSE,
+    LONG_RUN,
+    MARGIN,
+    SILENCE,
+    STUCK,
+    Fleet,
+    Member,
+    State,
+)
+
+GRACE = 30.0
+DEATHS = 5
+
+
+class World:
+    """A fleet, its time, and the hands, which note what they are told."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.now = 1000.0
+        self.orders: list[tuple[Any, ...]] = []
+        self.fleet = Fleet(self, count, grace=GRACE, deaths=DEATHS)
+        self.fleet.begin(self.now)
+
+    def start(self, member: Member) -> None:
+        self.orders.append(("start", member.serial))
+
+    def finish(self, member: Member, within: float | None) -> None:
+        self.orders.append(("finish", member.serial, within))
+
+    def hand_back(self, member: Member) -> None:
+        self.orders.append(("hand back", member.serial))
+
+    def terminate(self, member: Member) -> None:
+        self.orders.append(("terminate", member.serial))
+
+    def kill(self, member: Member) -> None:
+        self.orders.append(("kill", member.serial))
+
+    def say(self, event: str, *, urgent: bool = False, **fields: Any) -> None:
+        pass
+
+    # What happens
+
+    def ready(self, *serials: int) -> None:
+        for serial in serials:
+            self.fleet.ready(self.fleet.members[serial], self.now)
+
+    def ended(self, serial: int, status: int = -9) -> None:
+        self.fleet.ended(self.fleet.members[serial], status, self.now)
+
+    def beat(self, *serials: int) -> None:
+        for serial in serials:
+            self.fleet.heard(self.fleet.members[serial], self.now)
+
+    def passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.fleet.tick(self.now)
+
+    def told(self) -> list[tuple[Any, ...]]:
+        """What was ordered since this was asked last."""
+        orders, self.orders = self.orders, []
+        return orders
+
+
+def served(count: int = 1) -> World:
+    """One whose processes serve."""
+    world = World(count)
+    world.ready(*range(count))
+    world.told()
+    return world
+
+
+def test_all_are_started_at_once() -> None:
+    world = World(2)
+    assert world.told() == [("start", 0), ("start", 1)]
+    world.ready(0)
+    assert not world.fleet.complete
+    world.ready(1)
+    assert world.fleet.complete
+
+
+# ---- deaths -------------------------------------------------------------------------------------
+
+
+def test_one_that_died_is_started_again_after_a_pause() -> None:
+    world = served()
+    world.ended(0)
+    assert world.told() == []
+    world.passes(FIRST_PAUSE)
+    assert world.told() == [("start", 1)]
+    assert world.fleet.restarts == {"died": 1}
+
+
+def test_the_pause_grows_and_then_all_is_given_up() -> None:
+    world = served(2)
+    serial, pauses = 0, []
+    for _ in range(DEATHS - 1):
+        world.ended(serial)
+        began = world.now
+        while not (orders := world.told()):
+            world.passes(FIRST_PAUSE / 2)
+        ((_, serial),) = orders
+        pauses.append(world.now - began)
+        world.ready(serial)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pytest.approx(FIRST_PAUSE * 2 ** (DEATHS - 2), abs=FIRST_PAUSE)
+    assert not world.fleet.stopping
+    world.ended(serial)
+    assert world.told() == [("finish", 1, GRACE)]
+    world.ended(1, 0)
+    assert world.fleet.over
+    assert world.fleet.status == 1
+    assert world.fleet.problem
+
+
+def test_the_pause_has_a_limit() -> None:
+    assert FIRST_PAUSE * 2**20 > LAST_PAUSE
+    world = served()
+    world.fleet._most_deaths = 1000
+    for serial in range(50):
+        world.ended(serial)
+        world.passes(LAST_PAUSE)
+        assert world.told() == [("start", serial + 1)]
+
+
+def test_deaths_long_ago_do_not_count() -> None:
+    world = served()
+    for serial in range(3 * DEATHS):
+        world.passes(LONG_RUN + 1)
+        world.beat(serial)
+        world.ended(serial)
+        world.passes(FIRST_PAUSE)
+        world.ready(serial + 1)
+    assert not world.fleet.stopping
+
+
+def test_what_never_served_is_given_up_at_once_with_its_own_words() -> None:
+    world = World(2)
+    world.ready(1)
+    world.fleet.failed(world.fleet.members[0], "there is no module 'shop'")
+    world.ended(0, 1)
+    world.ended(1, 0)
+    assert (world.fleet.over, world.fleet.status) == (True, 1)
+    assert world.fleet.problem == "there is no module 'shop'"
+
+
+def test_an_end_without_a_word_is_a_death_whatever_its_status() -> None:
+    world = served()
+    world.ended(0, 0)
+    world.passes(FIRST_PAUSE)
+    assert world.told() == [("start", 1)]
+
+
+# ---- those that are replaced --------------------------------------------------------------------
+
+
+def test_one_that_wants_to_end_is_replaced_at_once_and_may_finish() -> None:
+    world = served()
+    world.fleet.wants_to_end(world.fleet.members[0], "memory", None, world.now)
+    assert world.told() == [("finish", 0, None), ("start", 1)]
+    world.ready(1)
+    world.passes(100 * GRACE)
+    world.beat(0, 1)
+    world.ended(0, 0)
+    assert world.told() == []
+    assert world.fleet.restarts == {"memory": 1}
+
+
+def test_one_with_a_runaway_task_is_killed_when_it_does_not_end_in_time() -> None:
+    world = served()
+    world.fleet.wants_to_end(world.fleet.members[0], "runaway", GRACE, world.now)
+    world.ready(1)
+    world.told()
+    world.passes(GRACE)
+    assert world.told() == []
+    world.passes(MARGIN)
+    assert world.told() == [("kill", 0)]
+    world.ended(0)
+    world.beat(1)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+
+
+def test_one_that_wants_to_end_while_all_do_is_not_replaced() -> None:
+    world = served()
+    world.fleet.stop(world.now)
+    world.told()
+    world.fleet.wants_to_end(world.fleet.members[0], "memory", None, world.now)
+    assert world.told() == []
+
+
+# ---- a process that a task blocks ---------------------------------------------------------------
+
+
+def test_a_silent_process_is_killed_when_its_task_is_over_time_and_replaced_at_once() -> None:
+    world = served()
+    world.fleet.members[0].deadline = world.now + 60
+    world.passes(61)
+    assert world.told() == []
+    world.passes(SILENCE)
+    assert world.told() == [("kill", 0)]
+    world.passes(0.1)
+    assert world.told() == []
+    world.ended(0)
+    assert world.told() == [("start", 1)]
+    assert world.fleet.restarts == {"blocked": 1}
+
+
+def test_one_that_gives_signs_of_life_ends_late_tasks_by_itself() -> None:
+    world = served()
+    world.fleet.members[0].deadline = world.now
+    for _ in range(100):
+        world.passes(1)
+        world.beat(0)
+    assert world.told() == []
+
+
+def test_a_silent_one_without_a_limit_is_left_alone_but_stuck() -> None:
+    world = served()
+    member = world.fleet.members[0]
+    world.passes(STUCK + 1)
+    assert world.told() == []
+    assert member.stuck(world.now)
+    world.beat(0)
+    assert not member.stuck(world.now)
+
+
+def test_one_that_outlives_its_kill_is_killed_again() -> None:
+    world = served()
+    world.fleet.members[0].deadline = world.now
+    world.passes(SILENCE + 1)
+    world.passes(MARGIN)
+    assert world.told() == [("kill", 0), ("kill", 0)]
+
+
+# ---- new code -----------------------------------------------------------------------------------
+
+
+def test_they_are_replaced_one_after_the_other_when_the_new_one_serves() -> None:
+    world = served(2)
+    world.fleet.reload(world.now)
+    assert world.told() == [("start", 2)]
+    world.ready(2)
+    assert world.told() == [("finish", 0, None), ("start", 3)]
+    world.ready(3)
+    assert world.told() == [("finish", 1, None)]
+    world.ended(0, 0)
+    world.ended(1, 0)
+    assert world.told() == []
+    assert [member.place for member in world.fleet.serving()] == [0, 1]
+
+
+def test_new_code_that_does_not_start_leaves_the_old_processes_at_work() -> None:
+    world = served(2)
+    world.fleet.reload(world.now)
+    world.told()
+    world.fleet.failed(world.fleet.members[2], "SyntaxError")
+    world.ended(2, 1)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+    assert len(world.fleet.serving()) == 2
+    world.fleet.reload(world.now)
+    assert world.told() == [("start", 3)]
+
+
+def test_a_second_change_during_a_reload_replaces_all_once_more() -> None:
+    world = served(2)
+    world.fleet.reload(world.now)
+    world.fleet.reload(world.now)
+    world.told()
+    world.ready(2)
+    assert world.told()[0] == ("finish", 0, None)
+    serial = 3
+    while world.fleet._newcomer is not None:
+        world.ready(world.fleet._newcomer.serial)
+        serial += 1
+        assert serial < 10
+    serving = world.fleet.serving()
+    assert {member.place for member in serving} == {0, 1}
+    assert all(member.serial > 2 for member in serving)
+
+
+def test_one_that_is_to_be_started_again_is_not_waited_for() -> None:
+    world = served()
+    world.ended(0)
+    world.fleet.reload(world.now)
+    assert world.told() == [("start", 1)]
+    world.ready(1)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+
+
+def test_one_that_starts_just_then_is_replaced_when_it_serves() -> None:
+    world = served(2)
+    world.ended(0)
+    world.passes(FIRST_PAUSE)
+    world.told()
+    world.fleet.reload(world.now)
+    world.ready(2)
+    world.ready(*(serial for _, serial, *_ in world.told() if serial > 2))
+    while world.fleet._newcomer is not None:
+        world.ready(world.fleet._newcomer.serial)
+    assert all(member.serial > 2 for member in world.fleet.serving())
+    assert len(world.fleet.serving()) == 2
+
+
+def test_one_that_dies_while_it_is_replaced_leaves_its_place_to_the_new_one() -> None:
+    world = served()
+    world.fleet.reload(world.now)
+    world.ended(0)
+    world.passes(FIRST_PAUSE)
+    world.ready(1)
+    world.passes(LAST_PAUSE)
+    serving = [m for m in world.fleet.members.values() if m.state is not State.RETIRING]
+    assert len(serving) == 1
+
+
+# ---- the end ------------------------------------------------------------------------------------
+
+
+def test_all_may_finish_within_the_grace() -> None:
+    world = served(2)
+    world.fleet.stop(world.now)
+    assert world.told() == [("finish", 0, GRACE), ("finish", 1, GRACE)]
+    world.ended(0, 0)
+    assert not world.fleet.over
+    world.ended(1, 0)
+    assert (world.fleet.over, world.fleet.status) == (True, 0)
+
+
+def test_a_second_signal_lets_them_hand_back_now() -> None:
+    world = served()
+    world.fleet.stop(world.now)
+    world.told()
+    world.fleet.stop_now(world.now)
+    assert ("hand back", 0) in world.told()
+    world.passes(MARGIN)
+    assert world.told() == [("kill", 0)]
+
+
+def test_one_that_is_still_starting_is_ended_by_a_signal() -> None:
+    world = World()
+    world.told()
+    world.fleet.stop(world.now)
+    assert world.told() == [("terminate", 0)]
+    world.ended(0, -15)
+    assert (world.fleet.over, world.fleet.status) == (True, 0)
+
+
+def test_none_is_started_again_while_all_end() -> None:
+    world = served(2)
+    world.ended(0)
+    world.fleet.stop(world.now)
+    world.ended(1)
+    world.passes(LAST_PAUSE)
+    assert [order for order in world.told() if order[0] == "start"] == []
+    assert world.fleet.over

@@ -1,0 +1,76 @@
+"""The command line of ``disque-worker``."""
+
+import json
+
+import pytest
+
+from disque_trio.worker.options import Options, parse
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    options = parse(["shop.tasks:app"])
+    assert (options.app, options.queues, options.concurrency, options.processes) == (
+        "shop.tasks:app",
+        (),
+        8,
+        1,
+    )
+    assert (options.max_memory, options.max_tasks, options.metrics) == (None, None, None)
+
+
+def test_all_can_be_said() -> None:
+    words = "app:shop --queues mail,sms:5 --concurrency 3 -p 4 --max-memory 500mb --max-tasks 7"
+    options = parse([*words.split(), "--metrics", "[::1]:9100", "--grace", "0.5"])
+    assert options.queues == (("mail", 1), ("sms", 5))
+    assert (options.concurrency, options.processes) == (3, 4)
+    assert (options.max_memory, options.max_tasks) == (500 << 20, 7)
+    assert (options.metrics, options.grace) == (("::1", 9100), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("9100", ("127.0.0.1", 9100)), (":9100", ("127.0.0.1", 9100)), ("h:1", ("h", 1))],
+)
+def test_a_place_needs_no_host(text: str, place: tuple[str, int]) -> None:
+    assert parse(["a", "--metrics", text]).metrics == place
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes"), [("1000", 1000), ("2k", 2048), ("3 GB", 3 << 30), ("5mb", 5 << 20)]
+)
+def test_sizes_have_units(text: str, bytes: int) -> None:
+    assert parse(["a", "--max-memory", text]).max_memory == bytes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["a", "b"],
+        ["a", "--queues", "x,"],
+        ["a", "--queues", "x:0"],
+        ["a", "--concurrency", "0"],
+        ["a", "--processes", "x"],
+        ["a", "--grace", "-1"],
+        ["a", "--grace", "nan"],
+        ["a", "--max-memory", "0"],
+        ["a", "--max-memory", "much"],
+        ["a", "--max-tasks", "0"],
+        ["a", "--metrics", "0"],
+        ["a", "--metrics", "host"],
+        ["a", "--what"],
+    ],
+)
+def test_what_is_wrong_is_one_line_and_status_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse(words)
+    assert end.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_worker_process_gets_them_as_they_are() -> None:
+    words = "a:b --queues mail,sms:5 --metrics 9100 --max-memory 1g --reload"
+    options = parse(words.split())
+    assert Options.from_json(json.loads(json.dumps(options.to_json()))).queues == options.queues

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -19,10 +20,12 @@ from disque_trio.client.router import Router
 from disque_trio.client.supply import Supply
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector
-from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.delivery import InFlight, Source
 from disque_trio.respclient.values import Name, elements, text
 
 _log = structlog.get_logger("disque.client")
+
+S = TypeVar("S", bound=Source)
 
 
 class Client(Commands):
@@ -47,6 +50,12 @@ class Client(Commands):
         """The node in use, such as ``127.0.0.1:7711``; None while there is none."""
         address = self._router.address
         return None if address is None else str(address)
+
+    def run_source(self, make: Callable[[Router], S]) -> S:
+        """Make a source of deliveries, and run it until it ends, or the client closes."""
+        source = make(self._router)
+        self._in_flight.serve(source)
+        return source
 
     # Producing
 

@@ -1,0 +1,18 @@
+"""Disque under Celery: a transport for its tasks, and a backend for their results.
+
+Importing this makes ``disque://`` known to Celery, for ``broker_url`` and ``result_backend``; see
+docs/celery.md.
+"""
+
+from disque_trio.extras import how_to_install
+
+try:
+    from celery.app.backends import BACKEND_ALIASES
+    from kombu.transport import TRANSPORT_ALIASES
+except ImportError as error:
+    raise ImportError(
+        f"Celery is needed: pip install 'disque-trio[celery]', or {how_to_install('celery')}"
+    ) from error
+
+TRANSPORT_ALIASES["disque"] = f"{__name__}.transport:Transport"
+BACKEND_ALIASES["disque"] = f"{__name__}.backend:Backend"

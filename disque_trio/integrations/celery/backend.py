@@ -1,0 +1,181 @@
+"""The result backend: results in a ``Store``."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from celery import states
+from celery.backends.base import KeyValueStoreBackend
+from celery.exceptions import TimeoutError as CeleryTimeoutError
+
+from disque_trio.client import ConnectionLost
+from disque_trio.integrations.celery.chords import Parts
+from disque_trio.integrations.celery.options import Access, Options, cluster_of
+from disque_trio.integrations.celery.store import Store
+from disque_trio.integrations.celery.transport import Transport
+
+_AT_ONCE: Final = 100
+"""Results that are waited for at once."""
+_LOOK_AGAIN: Final = 30.0
+"""Seconds after which results that are waited for are looked for, whatever was heard of them."""
+
+
+class Backend(KeyValueStoreBackend):
+    """Results of Celery's tasks as jobs of a Disque cluster.
+
+    Args:
+        url: of some nodes; without any in it: those of the broker.
+    """
+
+    supports_autoexpire = True
+    supports_native_join = True
+    supports_result_compression = True
+    implements_incr = True
+
+    def __init__(self, app: Any, url: str | None = None, **kwargs: Any) -> None:
+        super().__init__(app, url=url, **kwargs)
+        conf = app.conf
+        options = Options.of(conf.get("result_backend_transport_options") or {})
+        if not url or not url.partition("://")[2]:
+            url = conf.broker_read_url or conf.broker_url
+        cluster = cluster_of(url.split(";") if isinstance(url, str) else url)
+        self._nodes = cluster.nodes
+        access = Access(cluster, options.retry_for, conf.broker_connection_timeout)
+        self._store = Store(access, options, self.expires)
+        self._returned: dict[bytes, int] = {}
+
+    def as_uri(self, include_password: bool = False) -> str:
+        if include_password:
+            return self.url or ""
+        return ";".join(f"disque://{node}" for node in self._nodes)
+
+    def exception_safe_to_retry(self, exc: BaseException) -> bool:
+        return isinstance(exc, (ConnectionLost, *Transport.recoverable_channel_errors))
+
+    # ---- keys and values ------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.mget([key])[0]
+
+    def mget(self, keys: Iterable[bytes]) -> list[bytes | None]:
+        return [entry.value or None for entry in self._store.find(keys)]
+
+    def set(self, key: bytes, value: str | bytes) -> None:
+        self._store.put(key, _bytes(value), lambda _: False)
+
+    def delete(self, key: bytes) -> None:
+        self._store.forget([key])
+
+    def _store_result(
+        self,
+        task_id: str,
+        result: Any,
+        state: str,
+        traceback: Any = None,
+        request: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        meta = self._get_result_meta(
+            result=result, state=state, traceback=traceback, request=request
+        )
+        meta["task_id"] = task_id
+        # A success stays: what comes later is of a task that ran twice.
+        self._store.put(
+            self.get_key_for_task(task_id),
+            _bytes(self.encode(meta)),
+            lambda stored: bool(self.decode_result(stored)["status"] == states.SUCCESS),
+        )
+        return result
+
+    # ---- waiting --------------------------------------------------------------------------------
+
+    def wait_for(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        on_interval: Any = None,
+    ) -> Any:
+        """Wait until the task has ended, and return what is known of it. Raises TimeoutError."""
+        self._ensure_not_eager()
+        return next(self.get_many([task_id], timeout, interval, on_interval=on_interval))[1]
+
+    def get_many(
+        self,
+        task_ids: Iterable[str],
+        timeout: float | None = None,
+        interval: float | None = 0.5,
+        no_ack: bool = True,
+        on_message: Any = None,
+        on_interval: Any = None,
+        max_iterations: int | None = None,
+        READY_STATES: Any = states.READY_STATES,
+    ) -> Iterator[tuple[str, Any]]:
+        """The ids of tasks that have ended, and what is known of each, as they end. One that ends
+        while others do not may be ``interval`` (s) late. Raises TimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pending = dict.fromkeys(task_ids)
+        jobs: dict[str, str] = {}  # of those that are waited for
+        look_again = 0.0
+        known = {id: self._cache[id] for id in pending if self.is_cached(id)}
+        while True:
+            for id, meta in known.items():
+                if meta["status"] in READY_STATES and id in pending:
+                    del pending[id]
+                    self._cache[id] = meta
+                    if on_message is not None:
+                        on_message(meta)
+                    yield id, meta
+            if not pending:
+                return
+            if time.monotonic() >= look_again:
+                jobs.clear()
+                look_again = time.monotonic() + _LOOK_AGAIN
+            tasks = list(pending)[:_AT_ONCE]
+            if new := [id for id in tasks if id not in jobs]:
+                found = self._store.find([self.get_key_for_task(id) for id in new])
+                jobs.update(zip(new, [entry.id for entry in found], strict=True))
+                known = self._decoded(zip(new, [entry.value for entry in found], strict=True))
+                if any(meta["status"] in READY_STATES for meta in known.values()):
+                    continue
+            if on_interval:
+                on_interval()
+            wait = 1.0 if len(tasks) == 1 else interval or 0.5
+            if deadline is not None:
+                wait = min(wait, deadline - time.monotonic())
+                if wait <= 0:
+                    raise CeleryTimeoutError("The operation timed out.")
+            ended = self._store.wait([jobs[id] for id in tasks], wait)
+            over = [(id, ended[jobs[id]]) for id in tasks if jobs[id] in ended]
+            for id, _ in over:
+                del jobs[id]
+            known = self._decoded(over)
+
+    def _decoded(self, values: Iterable[tuple[str, bytes | None]]) -> dict[str, Any]:
+        return {id: self.decode_result(value) for id, value in values if value}
+
+    # ---- chords ---------------------------------------------------------------------------------
+
+    def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
+        """Have the body of a chord run when its last part has returned."""
+        group = request.group
+        if not group or not request.chord:
+            return
+        size = request.chord.get("chord_size")
+        if size is None:
+            size = len(self.app.GroupResult.restore(group, backend=self) or ())
+        key = self.get_key_for_chord(group)
+        parts = Parts(self._store, key, size)
+        if parts.is_last(request.id, request.group_index):
+            self._returned[key] = size
+            super().on_chord_part_return(request, state, result, **kwargs)
+            parts.forget()
+
+    def incr(self, key: bytes) -> int:
+        """How many parts of a chord have returned. It is asked for when all have."""
+        return self._returned.pop(key)
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,386 @@
+"""A channel of kombu: publishes, declares and consumes by the commands of Disque.
+
+Queues are Disque's queues. Bindings of queues to exchanges are bindings of Disque's topics, so that
+all programs know them: the topic of an exchange is its name, without its dots, and behind a dot the
+routing key, unless it is a fanout exchange.
+"""
+
+import math
+import os
+import time
+from collections import deque
+from functools import partial
+from queue import Empty
+from typing import Any, Protocol
+
+import structlog
+import trio
+from kombu.transport import virtual
+from kombu.transport.virtual import exchange as exchanges
+
+from disque_trio.client import Client as AsyncClient
+from disque_trio.client import DisqueError, Job
+from disque_trio.client.sync import Client
+from disque_trio.integrations.celery import messages
+from disque_trio.integrations.celery.consumer import MAX_CREDIT, Consumer
+from disque_trio.integrations.celery.inbox import Inbox
+from disque_trio.integrations.celery.messages import Message
+from disque_trio.integrations.celery.options import Options
+
+_log = structlog.get_logger("disque.celery")
+
+
+class QoS:
+    """What kombu wants to know of messages that are not acknowledged: here their node counts
+    them."""
+
+    def __init__(self, channel: "Channel") -> None:
+        self.prefetch_count = 0
+        self._channel = channel
+
+    def can_consume(self) -> bool:
+        """Whether messages may be delivered: the node would not send them else."""
+        return True
+
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """A message was delivered."""
+
+    def ack(self, delivery_tag: str) -> None:
+        """A message is done."""
+        self._channel.settle("ACKJOB", delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """A message is not done: it comes again, or goes to the dead letters."""
+        if requeue:
+            self._channel.settle("NACK", delivery_tag)
+        else:
+            self._channel.refuse(delivery_tag)
+
+    def restore_unacked(self) -> None:
+        """Give back what is not acknowledged."""
+        self._channel.give_back()
+
+    def restore_unacked_once(self, stderr: Any = None) -> None:
+        """Give back what is not acknowledged, for the channel is closed."""
+        self._channel.give_back()
+
+
+class DirectExchange(exchanges.DirectExchange):
+    """Goes by what this process has declared, as it does with its own queues, and asks the server
+    else."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        table = self.channel.state.exchanges.get(exchange, {}).get("table", ())
+        queues = self.lookup(table, exchange, routing_key, None)
+        for queue in queues:
+            self.channel.put(queue, message)
+        if not queues:
+            self.channel.publish(exchange, routing_key, message)
+
+
+class TopicExchange(exchanges.TopicExchange):
+    """Leaves it to the server."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        self.channel.publish(exchange, routing_key, message)
+
+
+class FanoutExchange(exchanges.FanoutExchange):
+    """Leaves it to the server."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        self.channel.publish(exchange, None, message)
+
+
+class Link(Protocol):
+    """The connection that a channel belongs to.
+
+    Attributes:
+        inbox: for what comes; None: it is closed.
+        disque: the client.
+    """
+
+    options: Options
+    inbox: Inbox | None
+
+    @property
+    def disque(self) -> Client: ...
+    def _deliver(self, message: Message, queue: str) -> None: ...
+
+
+class Channel(virtual.Channel):
+    """A channel of a ``Transport``."""
+
+    connection: Link
+
+    QoS = QoS
+    exchange_types = {  # noqa: RUF012 - kombu's way
+        "direct": DirectExchange,
+        "topic": TopicExchange,
+        "fanout": FanoutExchange,
+    }
+    supports_fanout = True
+    body_encoding = None
+    do_restore = False
+
+    def __init__(self, connection: Link, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self._options = connection.options
+        self._disque = connection.disque
+        self._no_ack: set[str] = set()
+        self._temporary: set[str] = set()
+        self._consumer: Consumer | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._done: deque[str] = deque()  # to be acknowledged
+        self._acknowledging = False
+        self._pid = os.getpid()
+
+    # ---- publishing -----------------------------------------------------------------------------
+
+    def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
+        self.put(queue, message)
+
+    def put(self, queue: str, message: Message) -> None:
+        """Add a message to a queue. Raises DisqueError: it may not be there."""
+        self._disque.add(
+            self._name(queue),
+            messages.encode(message),
+            replicate=self._options.replicate,
+            retry=self._options.retry,
+            unique=self._options.unique,
+            **self._common(message),
+        )
+
+    def publish(self, exchange: str, routing_key: str | None, message: Message) -> None:
+        """Add a message to all queues that are bound on the server. Raises DisqueError."""
+        body = messages.encode(message)
+        topic = self._topic(exchange, routing_key)
+        if messages.transient(message):
+            ttl = self._options.transient_ttl
+            self._disque.publish(topic, body, replicate=1, retry=0, ttl=ttl)
+            return
+        self._disque.publish(
+            topic,
+            body,
+            replicate=self._options.replicate,
+            retry=self._options.retry,
+            unique=self._options.unique,
+            **self._common(message),
+        )
+
+    def _common(self, message: Message) -> dict[str, Any]:
+        at = messages.due(message["headers"])
+        ttl: float | None = messages.expires(message)
+        ttl = self._options.ttl if ttl is None else max(ttl, 1)
+        if at is not None:
+            ttl += max(at - time.time(), 0) + 1
+        return {
+            "timeout": self._options.add_timeout,
+            "at": at,
+            "ttl": math.ceil(ttl),
+            "priority": messages.priority(message),
+        }
+
+    def _next_delivery_tag(self) -> str:
+        return ""  # the id of the job, when it is there
+
+    def _name(self, queue: str) -> str:
+        return self._options.queue_prefix + queue
+
+    def _topic(self, exchange: str, routing_key: str | None) -> str:
+        name = self._name(exchange).replace(".", "/")
+        return name if routing_key is None else f"{name}.{routing_key}"
+
+    # ---- declaring ------------------------------------------------------------------------------
+
+    def queue_declare(self, queue: str | None = None, passive: bool = False, **kwargs: Any) -> Any:
+        declared = super().queue_declare(queue, passive, **kwargs)
+        if kwargs.get("auto_delete") or kwargs.get("exclusive"):
+            self._temporary.add(declared.queue)
+        return declared
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return self._disque.qstat(self._name(queue)) is not None
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        fanout = self.typeof(exchange).type == "fanout"
+        topic = self._topic(exchange, None if fanout else routing_key)
+        self._disque.bind(topic, self._name(queue))
+
+    def queue_unbind(
+        self,
+        queue: str,
+        exchange: str | None = None,
+        routing_key: str = "",
+        arguments: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().queue_unbind(queue, exchange, routing_key, arguments, **kwargs)
+        self._unbind(queue, exchange or "amq.direct", routing_key)
+
+    def _unbind(self, queue: str, exchange: str, routing_key: str) -> None:
+        fanout = self.typeof(exchange).type == "fanout"
+        topic = self._topic(exchange, None if fanout else routing_key)
+        self._disque.unbind(topic, self._name(queue))
+
+    def _delete(
+        self, queue: str, exchange: str, routing_key: str, pattern: Any, bound: str, **kwargs: Any
+    ) -> None:
+        self._unbind(queue, exchange, routing_key)
+        table = self.state.exchanges.get(exchange, {}).get("table", [])
+        table[:] = [meta for meta in table if meta[2] != queue]
+        self._purge(queue)
+
+    def _purge(self, queue: str) -> int:
+        return self._disque.purge(self._name(queue))
+
+    def _size(self, queue: str) -> int:
+        return self._disque.qlen(self._name(queue))
+
+    # ---- consuming ------------------------------------------------------------------------------
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **kwargs: Any
+    ) -> None:
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        if no_ack:
+            self._no_ack.add(queue)
+        self._want()
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is not None:
+            self._no_ack.discard(queue)
+            self._want()
+            if queue in self._temporary:
+                self._temporary.discard(queue)
+                self.queue_delete(queue)
+
+    def basic_qos(
+        self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False
+    ) -> None:
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        if self._consumer is not None:
+            self._want()
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        try:
+            job = self._get(queue)
+        except Empty:
+            return None
+        if no_ack:
+            self.settle("ACKJOB", job.id)
+        else:
+            consumer = self._started()
+            self._in_loop(partial(consumer.keep, job.id))
+        return self.Message(messages.decode(job), channel=self)
+
+    def _get(self, queue: str, timeout: float | None = None) -> Job:
+        jobs = self._disque.get(self._name(queue), nohang=True)
+        if not jobs:
+            raise Empty
+        return jobs[0]
+
+    def _want(self) -> None:
+        """Tell the consumer what is wanted now."""
+        queues = [self._name(queue) for queue in dict.fromkeys(self._active_queues)]
+        credit = self.qos.prefetch_count or MAX_CREDIT
+        if queues or self._consumer is not None:
+            self._in_loop(partial(self._started().want, queues, credit))
+
+    def _started(self) -> Consumer:
+        if self._consumer is None:
+            inbox = self.connection.inbox
+            assert inbox is not None
+
+            async def start(client: AsyncClient) -> Consumer:
+                self._token = trio.lowlevel.current_trio_token()
+                return client.run_source(
+                    lambda router: Consumer(
+                        router,
+                        lambda job: inbox.put(partial(self._arrived, job)),
+                        lambda error: inbox.put(partial(_raise, error)),
+                    )
+                )
+
+            self._consumer = self._disque.run(start)
+        return self._consumer
+
+    def _arrived(self, job: Job) -> None:
+        """Deliver a job, in the thread of the connection."""
+        queue = job.queue.removeprefix(self._options.queue_prefix)
+        if self.closed:
+            return  # it was given back with all that was in hand
+        if queue not in self._active_queues:
+            self.settle("ENQUEUE", job.id)
+            return
+        try:
+            message = messages.decode(job)
+        except ValueError as error:
+            _log.error("job is no message", job=job.id, queue=job.queue, error=str(error))
+            self.refuse(job.id)
+            return
+        if queue in self._no_ack:
+            self.settle("ACKJOB", job.id)
+        self.connection._deliver(message, queue)
+
+    # ---- settling: nobody waits for it ----------------------------------------------------------
+
+    def settle(self, command: str, id: str) -> None:
+        """End a delivery by ACKJOB, NACK or ENQUEUE."""
+        consumer = self._started()
+        if command != "ACKJOB":
+            self._in_loop(partial(consumer.settle, command, [id]))
+            return
+        self._done.append(id)
+        if not self._acknowledging:
+            self._acknowledging = True
+            self._in_loop(partial(self._acknowledge, consumer))
+
+    def _acknowledge(self, consumer: Consumer) -> None:
+        """Acknowledge what is done, in the loop."""
+        self._acknowledging = False  # before the look at what is done
+        done = []
+        while self._done:
+            done.append(self._done.popleft())
+        if done:
+            consumer.settle("ACKJOB", done)
+
+    def refuse(self, id: str) -> None:
+        """Give a job up, for the dead letters."""
+        self._in_loop(partial(self._started().refuse, id))
+
+    def give_back(self) -> None:
+        """Give back what is not acknowledged, and take nothing more."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is None or os.getpid() != self._pid:
+            return
+
+        async def end(_: AsyncClient) -> None:
+            self._acknowledge(consumer)
+            consumer.retire()
+            await consumer.ended.wait()
+
+        try:
+            self._disque.run(end)
+        except DisqueError as error:
+            _log.warning("tasks not given back", error=str(error))
+
+    def _in_loop(self, function: Any) -> None:
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            pass  # the client is closed, and has given all back
+
+    def close(self) -> None:
+        if not self.closed and os.getpid() == self._pid:
+            for queue in self._temporary - set(self._active_queues):
+                self.queue_delete(queue)
+            self.qos  # noqa: B018 - so that closing it gives back
+        super().close()
+
+
+def _raise(error: DisqueError) -> None:
+    raise error

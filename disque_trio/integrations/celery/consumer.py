@@ -1,0 +1,326 @@
+"""Jobs that a node pushes, as many at once as there is credit for.
+
+Lives in the loop of the client. Nobody waits here for a job, and who settles one waits for nobody:
+Celery has a loop of its own, which must not stand still. When the connection is lost, or the node
+leaves its cluster, jobs are taken at another node; those in hand stay in hand if possible.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import structlog
+import trio
+
+from disque_trio.client import replies
+from disque_trio.client.jobs import HEARTBEAT_FRACTION, Job
+from disque_trio.client.router import Router
+from disque_trio.client.session import Session
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.connection import Batch, Connection, Reply
+from disque_trio.respclient.errors import (
+    ConnectionLost,
+    DisqueError,
+    LeavingError,
+    NoExtError,
+    ReplyError,
+)
+
+_log = structlog.get_logger("disque.celery")
+
+MAX_CREDIT: Final = 65_535
+_TICK: Final = 0.25
+"""Seconds between two looks for jobs that need WORKING; so long may a task take for nothing."""
+_CLOSING: Final = 2.0
+"""Seconds in which jobs are given back at the end."""
+
+
+class _Line:
+    """A connection on which jobs are pushed. Jobs that came on it are settled on it."""
+
+    def __init__(self, connection: Connection, session: Session) -> None:
+        self.connection = connection
+        self.session = session
+        self.unanswered: deque[tuple[Batch, list[Argument]]] = deque()
+
+    def send(self, command: list[Argument]) -> None:
+        """Send what has to reach a node, and keep it until it is answered."""
+        unanswered = self.unanswered
+        while unanswered and unanswered[0][0].done.is_set():
+            unanswered.popleft()
+        unanswered.append((self.connection.submit([command]), command))
+
+    def lost(self) -> list[list[Argument]]:
+        """What was sent and not answered. The connection is closed."""
+        return [
+            command
+            for batch, command in self.unanswered
+            if any(isinstance(reply, ConnectionLost) for reply in batch.replies)
+        ]
+
+
+class _Held:
+    """A job in hand: where it came from, and when the next WORKING is due."""
+
+    __slots__ = ("due", "line")
+
+    def __init__(self, line: _Line | None, due: float) -> None:
+        self.line = line
+        self.due = due
+
+
+class Consumer:
+    """Takes the jobs of ``queues`` while fewer than ``credit`` are in hand.
+
+    Args:
+        router: finds the node.
+        on_job: called with each job.
+        on_end: called with the error that ended it; not when it was retired.
+
+    Attributes:
+        ended: set when all is over.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        on_job: Callable[[Job], object],
+        on_end: Callable[[DisqueError], object],
+    ) -> None:
+        self.ended = trio.Event()
+        self._router = router
+        self._on_job = on_job
+        self._on_end = on_end
+        self._queues: tuple[str, ...] = ()
+        self._credit = 1
+        self._line: _Line | None = None
+        self._held: dict[str, _Held] = {}
+        self._news = trio.Event()  # for the task that keeps the line
+        self._hurry = trio.Event()  # for the one that sends WORKING
+        self._idle = False  # it waits for a job
+        self._lines_open: set[_Line] = set()
+        self._retired = False
+        self._nursery: trio.Nursery | None = None
+
+    def want(self, queues: Sequence[str], credit: int) -> None:
+        """Take jobs of these queues from now on, so many at once; of none: none."""
+        changed = tuple(queues) != self._queues
+        self._queues, self._credit = tuple(queues), min(max(credit, 1), MAX_CREDIT)
+        line = self._line
+        if line is None:
+            self._news.set()
+        elif changed:
+            line.connection.submit([self._consume() if self._queues else ["CONSUME", "STOP"]])
+        elif self._queues:
+            line.connection.submit([["CREDIT", self._credit]])
+
+    def keep(self, id: str) -> None:
+        """Send WORKING for a job that was fetched elsewhere, until it is settled."""
+        self._hold(id, None)
+
+    def _hold(self, id: str, line: _Line | None) -> None:
+        self._held[id] = _Held(line, trio.current_time() + _TICK)
+        if self._idle:
+            self._hurry.set()
+
+    def settle(self, command: str, ids: Iterable[str]) -> None:
+        """End deliveries by ACKJOB, NACK or ENQUEUE."""
+        lines: dict[_Line | None, list[str]] = {}
+        for id in ids:
+            held = self._held.pop(id, None)
+            line = None if held is None or held.line is None else held.line
+            if line is not None and line.connection.closed:
+                line = None
+            lines.setdefault(line, []).append(id)
+        for line, mine in lines.items():
+            if line is not None:
+                line.send([command, *mine])
+            else:
+                self._soon([command, *mine])
+
+    def refuse(self, id: str) -> None:
+        """Give a job up: to the dead letters of its queue, or for good if there are none."""
+        self._held.pop(id, None)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._refuse, id)
+
+    async def _refuse(self, id: str) -> None:
+        for command in (["NACK", id, "DEAD"], ["ACKJOB", id]):
+            try:
+                await self._router.run_one("control", command, repeat=True)
+            except ReplyError:
+                continue  # its queue has no dead letters
+            except DisqueError as error:
+                _log.warning("job not refused", job=id, error=str(error))
+            return
+
+    def retire(self) -> None:
+        """Take no more jobs, give back those in hand, and end."""
+        self._retired = True
+        self._news.set()
+
+    async def run(self) -> None:
+        """Runs as a task of the client."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._heartbeats)
+                try:
+                    await self._lines()
+                except DisqueError as error:
+                    self._on_end(error)
+                with trio.move_on_after(_CLOSING, shield=True):
+                    await self._wind_up()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._nursery = None
+            for line in self._lines_open:
+                line.connection.close()
+            self.ended.set()
+
+    # ---- the line -------------------------------------------------------------------------------
+
+    async def _lines(self) -> None:
+        """Have a line as long as jobs are wanted. Raises DisqueError: there can be none."""
+        retry = self._router.retry()
+        while not self._retired:
+            self._news = trio.Event()
+            if not self._queues:
+                await self._news.wait()
+                continue
+            try:
+                session = await self._router.session(retry)
+                line = await self._open(session)
+            except (ConnectionLost, LeavingError) as error:
+                if isinstance(error, LeavingError):
+                    self._router.leave(session)
+                if not await retry.again():
+                    raise
+                continue
+            retry.reset()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, line)
+                await self._news.wait()
+                nursery.cancel_scope.cancel()
+            if line.connection.closed:
+                self._after(line)
+
+    async def _watch(self, line: _Line) -> None:
+        await line.connection.ended.wait()
+        self._news.set()
+
+    async def _open(self, session: Session) -> _Line:
+        connection = await session.open_for_pushes()
+        if connection is None:
+            raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which Celery needs")
+        line = _Line(connection, session)
+        connection.on_push = lambda message: self._pushed(line, message)
+        self._lines_open.add(line)
+        asked = self._consume()
+        try:
+            if not await session.asks(connection, *asked):
+                raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which Celery needs")
+        except BaseException:
+            connection.close()
+            self._after(line)
+            raise
+        if not self._queues:
+            connection.submit([["CONSUME", "STOP"]])
+        elif asked != self._consume():
+            connection.submit([self._consume()])
+        self._line = line
+        return line
+
+    def _consume(self) -> list[Argument]:
+        return ["CONSUME", *self._queues, "CREDIT", self._credit, "WITHCOUNTERS"]
+
+    def _pushed(self, line: _Line, message: list[Reply]) -> None:
+        if message[0] == b"job":
+            job = replies.job(message[1:])
+            self._hold(job.id, line)
+            self._on_job(job)
+        elif message[0] == b"stopped" and self._line is line:
+            # Its jobs are settled there: it stays open until the node goes.
+            self._router.leave(line.session)
+            self._line = None
+            assert self._nursery is not None
+            self._nursery.start_soon(self._until_gone, line)
+            self._news.set()
+
+    async def _until_gone(self, line: _Line) -> None:
+        await line.connection.ended.wait()
+        self._after(line)
+
+    def _after(self, line: _Line) -> None:
+        """Save what can be saved of a line that is lost: the node queues its jobs again, unless it
+        hears quickly that somebody has them."""
+        self._lines_open.discard(line)
+        if self._line is line:
+            self._line = None
+        for held in self._held.values():
+            if held.line is line:
+                held.line = None
+                held.due = 0.0
+        self._hurry.set()
+        for command in line.lost():
+            self._soon(command)
+
+    def _soon(self, command: list[Argument]) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._control, command)
+
+    async def _control(self, command: list[Argument]) -> None:
+        try:
+            await self._router.run_one("control", command, repeat=True)
+        except DisqueError as error:
+            _log.warning("jobs not settled", command=command[0], error=str(error))
+
+    async def _wind_up(self) -> None:
+        """Give back what is in hand. No more comes when CONSUME STOP is answered."""
+        line = self._line
+        if line is not None:
+            await line.connection.execute_many([["CONSUME", "STOP"]])
+        if self._held:
+            command: list[Argument] = ["ENQUEUE", *self._held]
+            self._held.clear()
+            if line is None or line.connection.closed:
+                await self._control(command)
+            else:
+                await line.connection.execute_many([command])
+        if line is not None and line.unanswered:
+            # Answers come in order.
+            await line.unanswered[-1][0].done.wait()
+
+    # ---- WORKING --------------------------------------------------------------------------------
+
+    async def _heartbeats(self) -> None:
+        while True:
+            self._hurry = trio.Event()
+            now = trio.current_time()
+            due = [id for id, held in self._held.items() if held.due <= now]
+            if due:
+                await self._working(due)
+            self._idle = not self._held
+            with trio.move_on_after(float("inf") if self._idle else _TICK):
+                await self._hurry.wait()
+            self._idle = False
+
+    async def _working(self, ids: list[str]) -> None:
+        """Say that these jobs are worked on. Who does it hears nothing of those that are lost: he
+        will acknowledge them, which is right if nobody else has got them."""
+        nodes: dict[Session | None, list[str]] = {}
+        for id in ids:
+            line = self._held[id].line
+            nodes.setdefault(None if line is None else line.session, []).append(id)
+        for session, mine in nodes.items():
+            commands = [["WORKING", id] for id in mine]
+            answers = await self._router.run("control", commands, repeat=True, pinned=session)
+            now = trio.current_time()
+            for id, answer in zip(mine, answers, strict=True):
+                held = self._held.get(id)
+                if held is None:
+                    continue
+                if isinstance(answer, int) and answer > 0:
+                    held.due = now + answer * HEARTBEAT_FRACTION
+                else:
+                    held.due = now + 1 if isinstance(answer, ConnectionLost) else float("inf")

@@ -1,0 +1,53 @@
+"""What the thread of a client has for the thread of a connection, which it wakes."""
+
+import os
+import select
+from collections import deque
+from collections.abc import Callable
+
+
+class Inbox:
+    """Calls that one thread wants another one to make.
+
+    Attributes:
+        fd: readable when there is something.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self._waker = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._waker, False)
+        self._letters: deque[Callable[[], object]] = deque()
+        self._awake = False
+
+    def put(self, deliver: Callable[[], object]) -> None:
+        """Have ``deliver`` called in the thread of the connection."""
+        self._letters.append(deliver)
+        if not self._awake:
+            self._awake = True
+            try:
+                os.write(self._waker, b"1")
+            except BlockingIOError:
+                pass  # it is awake
+
+    def take(self) -> Callable[[], object] | None:
+        """The next one; None when there is none."""
+        if not self._letters and self._awake:
+            try:
+                os.read(self.fd, 4096)
+            except BlockingIOError:
+                pass
+            self._awake = False  # before the look at what came meanwhile
+        return self._letters.popleft() if self._letters else None
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait until there is something, or the time (s) is over; None: for ever."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        poll.poll(None if timeout is None else timeout * 1000)
+
+    def close(self) -> None:
+        """Nothing more is taken."""
+        self._awake = True
+        os.close(self.fd)
+        os.close(self._waker)

@@ -1,0 +1,133 @@
+"""The transport: a connection of kombu, which has a client, and jobs that came for its channels."""
+
+from typing import Any, Final
+
+from amqp.exceptions import RecoverableConnectionError
+from kombu.transport import virtual
+
+from disque_trio.client.sync import Client
+from disque_trio.integrations.celery.channel import Channel
+from disque_trio.integrations.celery.inbox import Inbox
+from disque_trio.integrations.celery.options import CLIENTS, Access, Options, cluster_of
+from disque_trio.respclient.errors import (
+    AuthError,
+    ConnectionLost,
+    LoadingError,
+    MaxLenError,
+    MisconfError,
+    NoReplError,
+    NoUniqueError,
+    OOMError,
+    PausedError,
+    ReplyError,
+)
+from disque_trio.version import VERSION
+
+_AT_ONCE: Final = 100
+"""Deliveries between two looks of Celery's loop at what else there is."""
+
+
+class Transport(virtual.Transport):
+    """Celery's tasks as jobs of a Disque cluster."""
+
+    Channel = Channel
+
+    default_port = 7711
+    driver_type = "disque"
+    driver_name = "disque-trio"
+    polling_interval = None
+
+    connection_errors = (*virtual.Transport.connection_errors, ConnectionLost, AuthError, OSError)
+    recoverable_connection_errors = (RecoverableConnectionError, *connection_errors)
+    channel_errors = (*virtual.Transport.channel_errors, ReplyError)
+    recoverable_channel_errors = (
+        OOMError,
+        NoReplError,
+        NoUniqueError,
+        PausedError,
+        MaxLenError,
+        LoadingError,
+        MisconfError,
+    )
+
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"])
+    )
+
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        self.options = Options.of(client.transport_options)
+        self._access: Access | None = None
+        self._disque: Client | None = None
+        self.inbox: Inbox | None = None
+        self._loop: Any = None  # of Celery
+
+    @property
+    def disque(self) -> Client:
+        """The client."""
+        if self._disque is None:
+            raise ConnectionLost("the connection is closed")
+        return self._disque
+
+    def driver_version(self) -> str:
+        return VERSION
+
+    def establish_connection(self) -> "Transport":
+        """Find a node. Raises ConnectionLost, AuthError."""
+        kombu = self.client
+        urls = kombu.alt or [kombu.as_uri(include_password=True)]
+        access = Access(cluster_of(urls), self.options.retry_for, kombu.connect_timeout or 5.0)
+        self._disque = CLIENTS.take(access)
+        self._access = access
+        self.inbox = Inbox()
+        super().establish_connection()
+        return self
+
+    def close_connection(self, connection: Any) -> None:
+        super().close_connection(connection)
+        if self._loop is not None:
+            self.unregister_from_event_loop(connection, self._loop)
+        access, self._access = self._access, None
+        self._disque = None
+        inbox, self.inbox = self.inbox, None
+        if inbox is not None:
+            inbox.close()
+        if access is not None:
+            CLIENTS.give_back(access)
+
+    def verify_connection(self, connection: Any) -> bool:
+        return self._disque is not None
+
+    # ---- both loops of Celery, and that of kombu ------------------------------------------------
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Deliver a message. Raises TimeoutError: none came in time (s)."""
+        if not self._deliver_one():
+            if self.inbox is None:
+                raise ConnectionLost("the connection is closed")
+            self.inbox.wait(timeout)
+            if not self._deliver_one():
+                raise TimeoutError
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        if self.inbox is not None:
+            loop.add_reader(self.inbox.fd, self._deliver_some)
+            self._loop = loop
+
+    def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
+        if self.inbox is not None:
+            loop.remove_reader(self.inbox.fd)
+        self._loop = None
+
+    def _deliver_some(self) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._deliver_one():
+                break
+
+    def _deliver_one(self) -> bool:
+        """Deliver what came first; False if nothing did."""
+        letter = None if self.inbox is None else self.inbox.take()
+        if letter is None:
+            return False
+        letter()
+        return True

@@ -1,0 +1,201 @@
+"""Dramatiq's broker: queues, messages and delays as Disque has them."""
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dramatiq.broker import Broker, Consumer
+from dramatiq.common import xq_name
+from dramatiq.errors import BrokerError, QueueJoinTimeout, QueueNotFound
+from dramatiq.message import Message
+from dramatiq.middleware import Middleware
+
+from disque_trio.client.sync import Client
+from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
+from disque_trio.integrations.dramatiq.consumer import DisqueConsumer, DisqueMessage
+from disque_trio.integrations.urls import Cluster
+from disque_trio.respclient.errors import DisqueError
+
+DAY: Final = 86400
+PRIORITIES: Final = range(8)
+UNFINISHED: Final = ("wait-repl", "active", "queued")
+
+
+class DisqueBroker(Broker):
+    """A broker that keeps messages in a Disque cluster.
+
+    Args:
+        url: ``disque://[:password@]host[:port]``, several with semicolons or as a list.
+        middleware: instead of Dramatiq's own.
+        namespace: a queue is called ``NAMESPACE.queue`` on the nodes.
+        retry_for: how long to go on trying when no node is there, before ``ConnectionFailed`` or
+            ``ConnectionClosed`` is raised, s.
+        message_ttl: how long a message lives, from the end of its delay, s.
+        dead_message_ttl: how long a dead letter lives, s, where the queue has no policy for it.
+        retry: when a message is given to another worker at the latest, if nobody has heard of the
+            one who has it, s. A worker that dies loses its connection, and its messages at once.
+        replicate: how many nodes must have a message; None: as the nodes say.
+        unique: a message whose enqueuing got no answer is sent again with the same key, so that it
+            is there once. Nodes of C Disque do not know that.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | Sequence[str] = URL,
+        middleware: list[Middleware] | None = None,
+        namespace: str = "dramatiq",
+        retry_for: float = 30.0,
+        message_ttl: int = 30 * DAY,
+        dead_message_ttl: int = 7 * DAY,
+        retry: int = 20,
+        replicate: int | None = None,
+        unique: bool = True,
+    ) -> None:
+        super().__init__(middleware=middleware)
+        self.queues: set[str] = set()
+        self.namespace = namespace
+        self.retry_for = retry_for
+        self.message_ttl = message_ttl
+        self.dead_message_ttl = dead_message_ttl
+        self.retry = retry
+        self.replicate = replicate
+        self.unique = unique
+        self._cluster = Cluster.parse(url)
+        self._opening = threading.Lock()
+        self._clients: dict[float, Client] = {}
+
+    @property
+    def client(self) -> Client:
+        """For commands; it connects when it is first used.
+
+        Raises:
+            ConnectionFailed: no node could be reached, or the password was refused.
+        """
+        return self._connected(self.retry_for)
+
+    def _connected(self, retry_for: float) -> Client:
+        with self._opening:
+            client = self._clients.get(retry_for)
+            if client is None:
+                client = connected(self._cluster, retry_for)
+                self._clients[retry_for] = client
+            return client
+
+    def close(self) -> None:
+        """Settle what is in hand, and disconnect."""
+        with self._opening:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def name(self, queue_name: str) -> str:
+        """What a queue is called on the nodes."""
+        return f"{self.namespace}.{queue_name}" if self.namespace else queue_name
+
+    # ---- queues ------------------------------------------------------------------------------
+
+    def declare_queue(self, queue_name: str) -> None:
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        return self.queues.copy()
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Add a message.
+
+        Args:
+            delay: ms until it is queued.
+
+        Raises:
+            ConnectionFailed, ConnectionClosed: no node could be reached in time.
+            BrokerError: the nodes refused it: they are full, say.
+            ValueError: its ``broker_priority`` is not from 0 to 7.
+        """
+        priority = message.options.get("broker_priority")
+        if priority is not None and priority not in PRIORITIES:
+            raise ValueError(f"broker_priority is {PRIORITIES[0]} to {PRIORITIES[-1]}")
+        self.emit_before("enqueue", message, delay)
+        wait = max(delay or 0, 0) / 1000
+        try:
+            self.client.add(
+                self.name(message.queue_name),
+                message.encode(),
+                delay=wait or None,
+                ttl=self.message_ttl + math.ceil(wait),
+                retry=self.retry,
+                replicate=self.replicate,
+                priority=priority,
+                unique=self.unique,
+            )
+        except (DisqueError, BrokerError) as error:
+            if isinstance(message, DisqueMessage):
+                message.unsent = wait  # Dramatiq would drop it: this was to be its retry
+            raise_as_broker_error(error)
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        """A consumer of a queue that was declared.
+
+        Raises:
+            QueueNotFound: it was not.
+            ConnectionFailed, ConnectionClosed: no node could be reached in time.
+        """
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        name, dead = self.name(queue_name), self.name(xq_name(queue_name))
+        try:
+            if self.client.policy(name) is None:
+                self.client.set_policy(name, dead=dead, dead_ttl=self.dead_message_ttl)
+        except DisqueError as error:
+            raise_as_broker_error(error)
+        # What is in hand must not be given up as long as its worker lives.
+        client = self._connected(math.inf)
+        return DisqueConsumer(client, name, dead, prefetch, timeout, self.dead_message_ttl)
+
+    def flush(self, queue_name: str) -> None:
+        """Cancel all messages of a queue: those that are queued on all nodes, and what the node in
+        use has of those that are delayed or with a worker."""
+        name = self.name(queue_name)
+        try:
+            self.client.purge(name)
+            ids = list(self.client.jscan(queue=name, states=UNFINISHED))
+            for start in range(0, len(ids), 100):
+                self.client.cancel(*ids[start : start + 100])
+        except DisqueError as error:
+            raise_as_broker_error(error)
+
+    def flush_all(self) -> None:
+        """Cancel all messages of all declared queues."""
+        for queue_name in self.queues:
+            self.flush(queue_name)
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Wait until the node in use has no message of the queue that is queued, delayed or with a
+        worker; for tests.
+
+        Args:
+            interval: between two looks, ms. timeout: how long to wait, ms; None: for ever.
+
+        Raises:
+            QueueJoinTimeout: the time is over.
+        """
+        deadline = math.inf if timeout is None else time.monotonic() + timeout / 1000
+        while self._unfinished(queue_name):
+            if time.monotonic() >= deadline:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+    def _unfinished(self, queue_name: str) -> bool:
+        try:
+            # QSTAT would not count one whose delay has just ended.
+            found = self.client.jscan(queue=self.name(queue_name), states=UNFINISHED)
+            return next(iter(found), None) is not None
+        except DisqueError as error:
+            raise_as_broker_error(error)

@@ -1,0 +1,29 @@
+"""Connects for Dramatiq, and says what went wrong in its words."""
+
+from typing import Final, NoReturn
+
+from dramatiq.errors import BrokerError, ConnectionClosed, ConnectionFailed
+
+from disque_trio.client.sync import Client, connect
+from disque_trio.integrations.urls import Cluster
+from disque_trio.respclient.errors import AuthError, ConnectionLost, DisqueError
+
+URL: Final = "disque://127.0.0.1:7711"
+
+
+def connected(cluster: Cluster, retry_for: float) -> Client:
+    try:
+        return connect(cluster.nodes, password=cluster.password, retry_for=retry_for)
+    except DisqueError as error:
+        raise ConnectionFailed(error) from error
+
+
+def raise_as_broker_error(error: DisqueError | BrokerError) -> NoReturn:
+    """Raise what Dramatiq knows for ``error``."""
+    if isinstance(error, BrokerError):
+        raise error
+    if isinstance(error, AuthError):
+        raise ConnectionFailed(error) from error
+    if isinstance(error, ConnectionLost):
+        raise ConnectionClosed(error) from error
+    raise BrokerError(error) from error

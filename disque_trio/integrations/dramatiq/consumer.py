@@ -1,0 +1,175 @@
+"""The messages of a queue, for one of Dramatiq's consumer threads."""
+
+import queue
+import threading
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import trio
+from dramatiq.broker import Consumer, MessageProxy
+from dramatiq.errors import ConnectionClosed, DecodeError
+from dramatiq.message import Message
+
+from disque_trio.client.client import Client as AsyncClient
+from disque_trio.client.jobs import HeldJob
+from disque_trio.client.requests import addjob
+from disque_trio.client.sync import Client
+from disque_trio.respclient.errors import DisqueError, ReplyError
+
+
+class DisqueMessage(MessageProxy):
+    """A message that is being worked on, and its job. All but ``settle`` is for the loop's thread.
+
+    Attributes:
+        job: kept by WORKING until the message is settled.
+        outcome: what becomes of the job: ``ack``, ``dead`` or ``back``.
+        reason: what became a dead letter died of.
+        unsent: a retry of it could not be enqueued, so this one must come again, after so many
+            seconds; None: nothing of the kind.
+    """
+
+    def __init__(self, message: Message[Any], job: HeldJob) -> None:
+        super().__init__(message)
+        self.job = job
+        self.outcome = "back"
+        self.unsent: float | None = None
+        self.reason = ""
+        self._token = trio.lowlevel.current_trio_token()
+        self._settled = trio.Event()
+
+    def settle(self, outcome: str) -> None:
+        """Have the job acknowledged, made a dead letter or given back, in the background."""
+        try:
+            self._token.run_sync_soon(self._settle, outcome)
+        except trio.RunFinishedError:
+            pass  # the connection is closed: the node has given the job to somebody else
+
+    def _settle(self, outcome: str) -> None:
+        if not self._settled.is_set():
+            self.outcome = outcome
+            # If the client closes just now it asks this.
+            self.job.processed = outcome == "ack"
+            self._settled.set()
+
+    async def settled(self) -> str:
+        """Wait for its outcome."""
+        await self._settled.wait()
+        return self.outcome
+
+
+class DisqueConsumer(Consumer):
+    """The messages of a queue.
+
+    Args:
+        client: stays connected, or goes on trying.
+        name: of the queue on the nodes. dead: where its dead letters go.
+        prefetch: how many messages may be in hand. timeout: how long to wait for one, ms.
+        dead_ttl: how long a letter lives, s, where the queue has no policy for it.
+    """
+
+    def __init__(
+        self, client: Client, name: str, dead: str, prefetch: int, timeout: int, dead_ttl: int
+    ) -> None:
+        self._name = name
+        self._dead = dead
+        self._dead_ttl = dead_ttl
+        self._prefetch = prefetch
+        self._timeout = timeout / 1000
+        self._ready: queue.SimpleQueue[DisqueMessage | None] = queue.SimpleQueue()
+        self._failure: DisqueError | None = None
+        self._taking = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._closed = False
+        # Its loop runs in the client's thread; this one waits for its end.
+        target = partial(self._run, client)
+        self._thread = threading.Thread(target=target, name=f"disque {name}", daemon=True)
+        self._thread.start()
+
+    def __next__(self) -> DisqueMessage | None:
+        try:
+            message = self._ready.get(timeout=self._timeout)
+        except queue.Empty:
+            return None
+        if message is None:
+            self._ready.put(None)
+            raise ConnectionClosed(self._failure or "the consumer is closed")
+        return message
+
+    def ack(self, message: MessageProxy) -> None:
+        if isinstance(message, DisqueMessage):
+            message.settle("ack" if message.unsent is None else "back")
+
+    def nack(self, message: MessageProxy) -> None:
+        if isinstance(message, DisqueMessage):
+            # Dramatiq clears the exception when this returns.
+            message.reason = str(message._exception or "")
+            message.settle("dead")
+
+    def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        for message in messages:
+            if isinstance(message, DisqueMessage):
+                message.settle("back")
+
+    def close(self) -> None:
+        """Take no more messages, and give back those that nobody has seen. Those that were handed
+        out are kept until they are settled."""
+        self._closed = True
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(self._taking.cancel)
+            except trio.RunFinishedError:
+                pass
+        self._give_back()
+
+    def _give_back(self) -> None:
+        while True:
+            try:
+                message = self._ready.get_nowait()
+            except queue.Empty:
+                return
+            if message is not None:
+                message.settle("back")
+
+    def _run(self, client: Client) -> None:
+        try:
+            client.run(self._take)
+        except DisqueError as error:
+            self._failure = error
+        finally:
+            self._ready.put(None)
+
+    async def _take(self, client: AsyncClient) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        if self._closed:
+            return
+        with self._taking:
+            await client.work(self._hand_out, self._name, concurrency=self._prefetch)
+
+    async def _hand_out(self, job: HeldJob) -> None:
+        """Give the job to Dramatiq and wait until that has settled it."""
+        try:
+            message = DisqueMessage(Message.decode(job.body), job)
+        except DecodeError as error:
+            await self._bury(job, str(error))
+            return
+        self._ready.put(message)
+        # A consumer that closes leaves the threads their messages.
+        with trio.CancelScope(shield=True):
+            if self._closed:
+                self._give_back()
+            outcome = await message.settled()
+            if outcome == "dead":
+                await self._bury(job, message.reason)
+            elif outcome == "back":
+                await job.nack(delay=message.unsent)
+        # An acknowledge goes out as the next job is asked for.
+
+    async def _bury(self, job: HeldJob, reason: str) -> None:
+        try:
+            await job.dead(reason=reason.encode()[:1000])
+        except ReplyError as error:
+            if error.code != "NODEAD":
+                raise
+            # The queue has a policy of somebody else, without dead letters.
+            await job.ack_behind(addjob(self._dead, job.body, 5.0, ttl=self._dead_ttl))

@@ -1,0 +1,94 @@
+"""Dramatiq's results."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from dramatiq.encoder import Encoder
+from dramatiq.message import Message
+from dramatiq.results import ResultBackend, ResultMissing, ResultTimeout
+from dramatiq.results.backend import DEFAULT_TIMEOUT
+
+from disque_trio.client.sync import Client
+from disque_trio.integrations import results
+from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
+from disque_trio.integrations.urls import Cluster
+from disque_trio.respclient.errors import DisqueError
+
+
+class DisqueBackend(ResultBackend):
+    """Keeps results in the cluster, each as a job; see ``disque_trio.integrations.results``.
+
+    Args:
+        url: see ``DisqueBroker``.
+        namespace, encoder, use_namespace_prefix_keys: as Dramatiq's backends have them.
+        retry_for: how long to go on trying when no node is there, s.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str | Sequence[str] = URL,
+        namespace: str = "dramatiq-results",
+        encoder: Encoder | None = None,
+        use_namespace_prefix_keys: bool = False,
+        retry_for: float = 30.0,
+    ) -> None:
+        super().__init__(
+            namespace=namespace,
+            encoder=encoder,
+            use_namespace_prefix_keys=use_namespace_prefix_keys,
+        )
+        self._cluster = Cluster.parse(url)
+        self._retry_for = retry_for
+        self._opening = threading.Lock()
+        self._client: Client | None = None
+
+    def close(self) -> None:
+        """Disconnect. It connects again when it is used."""
+        with self._opening:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def get_result(
+        self, message: Message[Any], *, block: bool = False, timeout: int | None = None
+    ) -> Any:
+        """The result of a message.
+
+        Args:
+            block: wait for it. timeout: so long at most, ms; 10 seconds if None.
+
+        Raises:
+            ResultMissing: it is not there, and was not waited for.
+            ResultTimeout: it did not come in time.
+            ConnectionFailed, ConnectionClosed: no node could be reached in time.
+        """
+        wait = 0.0
+        if block:
+            wait = (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000
+        name = self._name(self.build_message_key(message))
+        try:
+            data = self._connected().run(lambda client: results.read(client, name, wait))
+        except DisqueError as error:
+            raise_as_broker_error(error)
+        if data is None:
+            raise ResultTimeout(message) if block else ResultMissing(message)
+        return self.unwrap_result(self.encoder.decode(data))  # type: ignore[no-untyped-call]
+
+    def _store(self, message_key: str, result: Any, ttl: int) -> None:
+        name, data = self._name(message_key), self.encoder.encode(result)
+        try:
+            self._connected().run(lambda client: results.keep(client, name, data, ttl / 1000))
+        except DisqueError as error:
+            raise_as_broker_error(error)
+
+    def _name(self, message_key: str) -> str:
+        key = message_key.removeprefix(f"{self.namespace}:")
+        return f"{self.namespace}.{key}"
+
+    def _connected(self) -> Client:
+        with self._opening:
+            if self._client is None:
+                self._client = connected(self._cluster, self._retry_for)
+            return self._client

@@ -1,0 +1,36 @@
+"""Workers and nodes die while messages of Dramatiq are processed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from dramatiq import Message
+
+from disque_trio.integrations.dramatiq import DisqueBroker
+from tests.support import ROOT
+from tests.support.harness import ClusterFactory, LiveNode
+from tests.support.task_story import FAULTS, PYTHON, RETRY, Workers, tell, url
+
+
+def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
+    broker = DisqueBroker(url=url(nodes), retry=RETRY)
+    try:
+        for name in names:
+            broker.enqueue(
+                Message(
+                    queue_name="default", actor_name="work", args=(name,), kwargs={}, options={}
+                )
+            )
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_message_is_lost_and_none_runs_twice_but_in_the_hands_of_the_killed(
+    fault: str, cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
+        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        return Workers([PYTHON, "-m", "tests.support.dramatiq_app"], env, tmp_path)
+
+    tell(fault, cluster, tmp_path, start, enqueue)

@@ -1,0 +1,160 @@
+"""What becomes of tasks while workers and nodes die under them, whatever framework runs them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.harness import (
+    HANG_SECONDS,
+    ClusterFactory,
+    LiveNode,
+    start_process,
+    wait_for_ping,
+    wait_until,
+)
+
+TASKS = int(os.environ.get("TASK_STORIES", "300"))
+FAULTS = ("worker", "node", "both", "leaving")
+RETRY = 6
+"""Seconds until what was in the hands of the dead comes again; the machine may be busy."""
+
+
+@dataclass
+class Runs:
+    """The runs of tasks, which workers write into a file: ``begin``, ``end`` or ``stop``, the name
+    of the task and the process id of the worker."""
+
+    file: Path
+    killed: set[int] = field(default_factory=set)
+
+    def lines(self) -> list[list[str]]:
+        if not self.file.exists():
+            return []
+        return [line.split() for line in self.file.read_text().splitlines()]
+
+    def ended(self) -> set[str]:
+        """The tasks that ran to their end."""
+        return {task for what, task, _ in self.lines() if what == "end"}
+
+    def check(self, tasks: set[str]) -> None:
+        """None was lost, none ran twice but those that a killed worker had begun."""
+        lines = self.lines()
+        assert self.ended() == tasks
+        begun = Counter(task for what, task, _ in lines if what == "begin")
+        excused = {task for what, task, pid in lines if int(pid) in self.killed}
+        assert {task for task, times in begun.items() if times > 1} <= excused
+
+
+def record(file: str, what: str, task: str) -> None:
+    """Write a line of ``Runs``; called by workers. One write, so lines stay whole."""
+    line = f"{what} {task} {os.getpid()}\n"
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, line.encode())
+    os.close(descriptor)
+
+
+class Workers:
+    """Processes of workers, two at a time. Their output goes to a file."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], directory: Path) -> None:
+        self._command = command
+        self._env = os.environ | env
+        self._directory = directory
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        log = self._directory / f"worker-{len(self.processes)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                self._command, env=self._env, stdout=output, stderr=output, cwd=self._directory
+            )
+        self.processes.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait(HANG_SECONDS)
+
+
+def tell(
+    fault: str,
+    cluster: ClusterFactory,
+    directory: Path,
+    start: Callable[[Sequence[LiveNode], Path], Workers],
+    enqueue: Callable[[Sequence[LiveNode], Sequence[str]], object],
+) -> None:
+    """Run tasks on two workers, let ``fault`` happen in the middle, and look at what became of all.
+
+    Args:
+        start: the workers of these nodes, which ``record`` into this file.
+        enqueue: adds tasks of these names.
+    """
+    options = ("--appendonly", "yes", "--appendfsync", "no")
+    nodes = cluster(2 if fault == "leaving" else 1, *options)
+    runs = Runs(directory / "runs")
+    names = [f"task-{number}" for number in range(TASKS)]
+    workers = start(nodes, runs.file)
+    failures: list[BaseException] = []
+
+    def add() -> None:
+        try:
+            enqueue(nodes, names)
+        except BaseException as error:
+            failures.append(error)
+
+    producer = threading.Thread(target=add)
+    restarted: list[LiveNode] = []
+    try:
+        victim = workers.start()
+        workers.start()
+        producer.start()
+        wait_until(lambda: failures or len(runs.ended()) > TASKS / 5)
+        if fault in ("worker", "both"):
+            runs.killed.add(victim.pid)
+            victim.kill()
+        if fault in ("node", "both"):
+            nodes[0].kill()
+            restarted.append(_again(nodes[0], options))
+        if fault == "leaving":
+            nodes[0].ask("CLUSTER", "LEAVING", "yes")
+        if fault in ("worker", "both"):
+            workers.start()
+        producer.join(HANG_SECONDS)
+        assert failures == []
+        wait_until(lambda: len(runs.ended()) == TASKS)
+        for process in workers.processes[1:]:
+            process.send_signal(signal.SIGTERM)
+        worked = {int(pid) for _, _, pid in runs.lines()}
+        for process in workers.processes[1:]:
+            status = process.wait(HANG_SECONDS)
+            # One that came late may not have been so far as to heed the signal.
+            assert status == 0 or (status == -signal.SIGTERM and process.pid not in worked)
+        runs.check(set(names))
+    finally:
+        workers.close()
+        producer.join(HANG_SECONDS)
+        for node in restarted:
+            node.close()
+
+
+def _again(node: LiveNode, options: Sequence[str]) -> LiveNode:
+    port = ("--port", str(node.port), "--bind", node.host)
+    again = start_process(node.directory, node.port, *port, *options)
+    assert wait_for_ping(again), again.log.read_text()
+    return again
+
+
+def url(nodes: Sequence[LiveNode]) -> str:
+    """Where frameworks find the nodes."""
+    return ";".join(f"disque://{node.host}:{node.port}" for node in nodes)
+
+
+PYTHON = sys.executable

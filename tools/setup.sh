@@ -1,7 +1,8 @@
 #!/bin/sh
 # Sets up what `make run` and `make test` need on a bare Debian: the Python
 # virtual environment and, for the tests, redis-server (a foreign program that
-# the interop tests and the benchmarks run beside the node), a Java runtime
+# the interop tests and the benchmarks run beside the node), PostgreSQL (for the
+# outbox; tests that need it are skipped without it), a Java runtime
 # (Spark is a Java program), and valgrind and a C compiler (instructions are
 # counted and the compiled form is tested as well).
 #
@@ -106,14 +107,18 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     touch "$stamp"
 fi
 
-if [ "$what" = test ] && ! command -v redis-server >/dev/null 2>&1; then
-    # The package starts a system service; the tests start their own processes.
+servers=
+command -v redis-server >/dev/null 2>&1 || servers="redis-server redis-tools"
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || servers="$servers postgresql"
+if [ "$what" = test ] && [ -n "$servers" ]; then
+    # The packages start system services; the tests start their own processes.
     if [ "$(id -u)" = 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then
         printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
         chmod +x /usr/sbin/policy-rc.d
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
-    apt_install redis-server redis-tools
+    # shellcheck disable=SC2086
+    apt_install $servers
 fi
 
 # Spark runs on Java 17 or later, which is what Debian 12 and 13 have as their default.

@@ -35,7 +35,8 @@ SERVICE = ROOT / "config" / "disque.service"
 SOCKET = ROOT / "config" / "disque.socket"
 BANANAQ = ROOT / "config" / "bananaq.service"
 ARCHIVE = ROOT / "config" / "disque-archive.service"
-UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,)]
+OUTBOX = ROOT / "config" / "disque-outbox.service"
+UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (OUTBOX,)]
 
 
 class Manager:

@@ -1,0 +1,75 @@
+"""Jobs of several queues, each with options of its own, added as one pipeline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from disque_trio.client import requests
+from disque_trio.client.client import Client
+from disque_trio.client.errors import AddManyError
+from disque_trio.client.replies import ids
+from disque_trio.client.requests import Headers
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.values import Name, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to add, with the arguments of ``Client.add``. ``unique`` is its key."""
+
+    queue: Name
+    body: Name
+    unique: Name
+    at: datetime | float | None = None
+    retry: int | None = None
+    ttl: int | None = None
+    maxlen: int | None = None
+    priority: int | None = None
+    group: Name | None = None
+    headers: Headers | None = None
+    replicate: int | None = None
+
+
+async def add_each(
+    client: Client,
+    jobs: Sequence[NewJob],
+    *,
+    timeout: float,  # noqa: ASYNC109 - the node's
+    unique_for: float,
+) -> list[str | DisqueError]:
+    """Add the jobs in their order, as one pipeline; like any ADDJOB with a key it is repeated after
+    a lost connection.
+
+    Args:
+        timeout: seconds to wait for the copies of each.
+        unique_for: seconds for which the keys are kept.
+
+    Returns:
+        For each job its id, or the error; for a job of a topic the ids of all that were added, with
+        spaces between them.
+    """
+    commands = [
+        requests.addjob(
+            *(job.queue, job.body, timeout, job.replicate, None, job.retry, job.ttl, job.maxlen),
+            at=job.at,
+            priority=job.priority,
+            group=job.group,
+            headers=job.headers,
+            key=job.unique,
+            kept=unique_for,
+        )
+        for job in jobs
+    ]
+    return [_result(reply) for reply in await client._router.run("adds", commands, repeat=True)]
+
+
+def _result(reply: Reply) -> str | DisqueError:
+    if isinstance(reply, DisqueError):
+        return reply
+    if not isinstance(reply, list):
+        return text(reply)
+    try:
+        return " ".join(ids(reply))
+    except AddManyError as error:
+        return next(result for result in error.results if isinstance(result, DisqueError))

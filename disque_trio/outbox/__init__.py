@@ -1,0 +1,28 @@
+"""Jobs that are added with a transaction of the program's own database.
+
+The program writes a row into a table in its transaction (``Outbox`` for SQLAlchemy,
+``disque_trio.outbox.django`` for Django); after the commit ``disque-outbox`` forwards it with
+ADDJOB UNIQUE. See docs/outbox.md.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disque_trio.outbox.table import Outbox as Outbox
+
+__all__ = ["Outbox"]
+
+
+def __getattr__(name: str) -> object:
+    # Programs with Django need no SQLAlchemy.
+    if name != "Outbox":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from disque_trio.outbox.table import Outbox
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "sqlalchemy":
+            raise
+        raise ImportError(
+            "Outbox needs SQLAlchemy: pip install 'disque-trio[outbox]'", name=missing.name
+        ) from missing
+    return Outbox

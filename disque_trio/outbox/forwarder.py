@@ -1,0 +1,230 @@
+"""Forwards rows of an outbox to Disque, each once, in the order in which they were added.
+
+A row is sent with UNIQUE and its key, and deleted then. Who is killed in between leaves a row that
+is sent again: the node answers the id of the job that is there, for as long as it keeps the key.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from disque_trio.client.batch import NewJob
+from disque_trio.outbox.rows import Row
+from disque_trio.outbox.stop import Stop
+from disque_trio.outbox.store import Batch, Listener, Refusal, Store
+from disque_trio.process.logs import Log
+from disque_trio.respclient.errors import (
+    AuthError,
+    ConnectionLost,
+    DisqueError,
+    LeavingError,
+    LoadingError,
+    MisconfError,
+    NoExtError,
+    NoReplError,
+    NoUniqueError,
+    OOMError,
+    ProtocolError,
+)
+
+# What says more of the nodes than of the job.
+UNREACHED = (ConnectionLost, ProtocolError, AuthError)
+OF_NODES = (
+    *UNREACHED,
+    *(LeavingError, LoadingError, MisconfError, NoExtError, NoReplError, NoUniqueError, OOMError),
+)
+PAUSES = (0.1, 5.0)  # s between attempts while the nodes or the database are away: first, longest
+ROW_PAUSES = (1.0, 300.0)  # s until a row that was refused is tried again
+FORGETS_EVERY = 60.0  # s
+PATIENCE = 8  # attempts before an error that all rows of a batch get counts as theirs
+
+
+class Sender(Protocol):
+    """Adds jobs."""
+
+    def send(self, jobs: Sequence[NewJob]) -> list[str | DisqueError]:
+        """Add them in their order with UNIQUE; for each its id, or the error."""
+
+    def reaches_a_node(self) -> bool:
+        """Whether a node answers now."""
+
+
+class NodesAway(Exception):
+    """No row could be added, for a reason of the nodes."""
+
+
+class _TryFewer(Exception):
+    """The nodes close the connection on something in the batch."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done so far: rows that were forwarded, and refusals."""
+
+    sent: int = 0
+    refused: int = 0
+
+
+class Forwarder:
+    """Forwards what is in ``store`` through ``sender``.
+
+    Args:
+        batch: rows at a time, at most.
+        poll: seconds between two looks at a table that had nothing new.
+        keep: seconds for which forwarded rows stay, marked; None: they are deleted.
+
+    Attributes:
+        counts: what was done so far.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        log: Log,
+        *,
+        batch: int = 100,
+        poll: float = 1.0,
+        keep: float | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self._store = store
+        self._sender = sender
+        self._log = log
+        self._most = batch
+        self._limit = batch
+        self._poll = poll
+        self._keep = keep
+        self._listener: Listener | None = None
+        self._forgets_at = 0.0
+        self._failures = 0
+        self._impatience = 0
+
+    def run(self, stop: Stop) -> None:
+        """Forward until ``stop`` is requested; a batch that was begun is finished."""
+        try:
+            while not stop.requested:
+                self._turn(stop)
+        finally:
+            self._disconnect()
+
+    def once(self, stop: Stop) -> bool:
+        """Forward all that is due; returns whether nothing is left.
+
+        Raises:
+            NodesAway: no node takes the jobs.
+            Exception: one of ``Store.errors``.
+        """
+        try:
+            while not stop.requested and self.step():
+                pass
+            return self._store.waiting().rows == 0
+        finally:
+            self._disconnect()
+
+    def step(self) -> int:
+        """Forward one batch; returns how many rows it had.
+
+        Raises:
+            NodesAway: no row could be added, and all are where they were.
+            Exception: one of ``Store.errors``; rows that were sent may still be in the table.
+        """
+        now = time.time()
+        try:
+            with self._store.batch(self._limit, now) as batch:
+                found = len(batch.rows)
+                if found:
+                    self._forward(batch, now)
+        except _TryFewer:
+            self._limit = max(1, found // 2)
+            return found
+        if found == self._limit:
+            self._limit = min(self._most, 2 * self._limit)
+        if self._keep is not None and now >= self._forgets_at:
+            self._forgets_at = now + FORGETS_EVERY
+            self._store.forget(now - self._keep)
+        return found
+
+    def _turn(self, stop: Stop) -> None:
+        try:
+            # Before the look: what is added after it is heard of.
+            if self._listener is None:
+                self._listener = self._store.listen()
+            found = self.step()
+            if self._failures:
+                self._failures = 0
+                self._log.notice("forwards again")
+            if not found:
+                stop.wait(self._poll, self._listener)
+                if self._listener is not None:
+                    self._listener.drain()
+        except NodesAway as error:
+            self._pause(stop, "no job can be added", error)
+        except self._store.errors as error:
+            self._disconnect()
+            self._pause(stop, "the database cannot be used", error)
+
+    def _pause(self, stop: Stop, event: str, error: Exception) -> None:
+        self._failures += 1
+        # The first, and then about every minute.
+        if self._failures % 12 == 1:
+            self._log.warning(event, error=str(error), attempts=self._failures)
+        stop.wait(_pause(self._failures, PAUSES))
+
+    def _forward(self, batch: Batch, now: float) -> None:
+        jobs: dict[Row, NewJob] = {}
+        results: dict[Row, str | Exception] = {}
+        for row in batch.rows:
+            try:
+                jobs[row] = row.job()
+            except ValueError as error:
+                results[row] = error
+        if jobs:
+            answers = self._sender.send(list(jobs.values()))
+            self._judge(answers)
+            results.update(zip(jobs, answers, strict=True))
+        sent = [(row, id) for row, id in results.items() if isinstance(id, str)]
+        refused = [
+            Refusal(row, str(error)[:1000], now + _pause(row.attempts + 1, ROW_PAUSES))
+            for row, error in results.items()
+            if isinstance(error, Exception)
+        ]
+        batch.settle(sent, refused, self._keep is not None)
+        self.counts.sent += len(sent)
+        self.counts.refused += len(refused)
+        if refused:
+            first = refused[0]
+            fields = {"key": str(first.row.key), "queue": first.row.queue, "error": first.error}
+            self._log.warning("refused", rows=len(refused), **fields)
+        self._log.debug("forwarded", rows=len(sent))
+
+    def _judge(self, answers: Sequence[str | DisqueError]) -> None:
+        """Raise ``NodesAway`` if the answers do not tell which rows are to blame."""
+        if not all(isinstance(answer, OF_NODES) for answer in answers):
+            self._impatience = 0
+            return
+        if isinstance(answers[0], UNREACHED):
+            if self._sender.reaches_a_node():
+                if len(answers) > 1:
+                    raise _TryFewer
+                return
+        else:
+            self._impatience += 1
+            if self._impatience > PATIENCE:
+                # Others, behind these, may be taken.
+                self._impatience = 0
+                return
+        raise NodesAway(str(answers[0]))
+
+    def _disconnect(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._store.disconnect()
+
+
+def _pause(attempt: int, limits: tuple[float, float]) -> float:
+    """Seconds to wait after so many attempts: each time twice as long, within limits."""
+    first, longest = limits
+    return min(longest, first * 2.0 ** min(attempt - 1, 30))

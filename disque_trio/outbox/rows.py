@@ -1,0 +1,149 @@
+"""A row of the outbox: what ``add`` is told, as values of columns, and back to a job.
+
+No library for databases is known here.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+from uuid import UUID, uuid4
+
+from disque_trio.client.batch import NewJob
+from disque_trio.client.requests import Headers, pairs_of, unix_ms
+from disque_trio.resp.limits import MAX_BULK
+from disque_trio.respclient.values import Name
+
+TABLE = "disque_outbox"
+
+
+class Columns(TypedDict):
+    """The columns of a new row that have no default."""
+
+    key: UUID
+    queue: str
+    body: bytes
+    options: str
+    added: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A row that waits to be forwarded.
+
+    Attributes:
+        key: the key of UNIQUE.
+        options: of ADDJOB, as JSON.
+        attempts: how often a node has refused it.
+    """
+
+    key: UUID
+    queue: str
+    body: bytes
+    options: str
+    attempts: int
+
+    def job(self) -> NewJob:
+        """The job to add.
+
+        Raises:
+            ValueError: the options are none: somebody else wrote the row.
+        """
+        options = json.loads(self.options)
+        if not isinstance(options, dict):
+            raise ValueError(f"the options are not a JSON object: {self.options[:100]}")
+        at = options.pop("at_ms", None)
+        group = options.pop("group", None)
+        headers = options.pop("headers", None)
+        try:
+            return NewJob(
+                queue=self.queue,
+                body=self.body,
+                unique=str(self.key),
+                at=None if at is None else at / 1000,
+                group=None if group is None else _bytes(group),
+                headers=headers and [(_bytes(name), _bytes(value)) for name, value in headers],
+                **options,
+            )
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"the options are not those of a job: {error}") from error
+
+
+def columns(
+    queue: Name,
+    body: Name,
+    *,
+    delay: float | None = None,
+    at: datetime | float | None = None,
+    retry: int | None = None,
+    ttl: int | None = None,
+    maxlen: int | None = None,
+    priority: int | None = None,
+    group: Name | None = None,
+    headers: Headers | None = None,
+    replicate: int | None = None,
+) -> Columns:
+    """The columns of a new row for a job; see ``Outbox.add``.
+
+    Raises:
+        ValueError: no node would take that.
+    """
+    now = time.time()
+    if delay is not None:
+        if at is not None:
+            raise ValueError("give either a delay or a time")
+        # Counted from here on, also when it is forwarded late.
+        at = now + delay
+    body = body.encode() if isinstance(body, str) else bytes(body)
+    if len(body) > MAX_BULK:
+        raise ValueError(f"a body has at most {MAX_BULK} bytes, this one has {len(body)}")
+    _within(priority=(priority, 0, 7), retry=(retry, 0, None), ttl=(ttl, 1, None))
+    _within(maxlen=(maxlen, 0, None), replicate=(replicate, 1, 65535))
+    options: dict[str, Any] = {
+        "at_ms": None if at is None else unix_ms(at),
+        "retry": retry,
+        "ttl": ttl,
+        "maxlen": maxlen,
+        "priority": priority,
+        "group": None if group is None else _text(group),
+        "headers": [(_text(name), _text(value)) for name, value in pairs_of(headers)] or None,
+        "replicate": replicate,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    return Columns(
+        key=uuid4(),
+        queue=_queue(queue),
+        body=body,
+        options=json.dumps(given, separators=(",", ":")),
+        added=now,
+    )
+
+
+def _queue(name: Name) -> str:
+    text = name if isinstance(name, str) else name.decode()  # UnicodeDecodeError is a ValueError
+    if not text or "\0" in text:
+        raise ValueError("the name of a queue is not empty, and has no zero byte here")
+    text.encode()
+    return text
+
+
+def _within(**ranges: tuple[int | None, int, int | None]) -> None:
+    for name, (value, least, most) in ranges.items():
+        if value is not None and (value < least or (most is not None and value > most)):
+            limits = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise ValueError(f"{name} is {limits}, not {value}")
+
+
+def _text(value: Name) -> str:
+    """Any bytes as text that JSON can hold; ``_bytes`` gives them back."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
+
+
+def row_of(key: UUID, queue: str, body: Any, options: str, attempts: int) -> Row:
+    """The row in what a database gives for it; bodies come as one of several kinds of bytes."""
+    return Row(key, queue, bytes(body), options, attempts)

@@ -1,0 +1,72 @@
+"""Runs a forwarder as a program: until a signal, once, or only to look."""
+
+import argparse
+import sys
+import time
+
+from disque_trio.outbox.forwarder import Forwarder, NodesAway
+from disque_trio.outbox.options import password
+from disque_trio.outbox.sender import DisqueSender
+from disque_trio.outbox.stop import Stop, stopped_by_signals
+from disque_trio.outbox.store import Store
+from disque_trio.process.logs import Logging
+from disque_trio.respclient.errors import DisqueError
+
+FAILED = 1
+
+
+def run(store: Store, options: argparse.Namespace) -> int:
+    """Forward as ``options`` say; returns the exit status."""
+    sender = DisqueSender(options.nodes, password(), options.unique_for)
+    try:
+        if options.check:
+            return _check(store, sender)
+        with stopped_by_signals() as stop:
+            return _forward(store, sender, options, stop)
+    finally:
+        sender.close()
+
+
+def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, stop: Stop) -> int:
+    log = Logging(options.log_level, options.log_format).log
+    forwarder = Forwarder(
+        store, sender, log, batch=options.batch, poll=options.poll, keep=options.keep
+    )
+    empty = True
+    failures: tuple[type[Exception], ...] = (NodesAway, *store.errors)
+    try:
+        if options.once:
+            empty = forwarder.once(stop)
+        else:
+            log.notice("forwards", nodes=" ".join(options.nodes))
+            forwarder.run(stop)
+    except failures as error:
+        log.warning("failed", error=str(error))
+        return FAILED
+    finally:
+        counts = forwarder.counts
+        log.notice("ends", forwarded=counts.sent, refused=counts.refused)
+    return 0 if empty else FAILED
+
+
+def _check(store: Store, sender: DisqueSender) -> int:
+    status = 0
+    try:
+        waiting = store.waiting()
+    except store.errors as error:
+        print(f"the table cannot be read: {error}", file=sys.stderr)
+        status = FAILED
+    else:
+        age = 0.0 if waiting.oldest is None else time.time() - waiting.oldest
+        print(
+            f"{waiting.rows} rows wait, {waiting.refused} of them were refused;"
+            f" the oldest waits for {age:.0f} s"
+        )
+    finally:
+        store.disconnect()
+    try:
+        print(f"{sender.node()} answers")
+    except DisqueError as error:
+        print(f"no node can be used: {error}", file=sys.stderr)
+        status = FAILED
+    return status

@@ -1,0 +1,61 @@
+"""Adds the jobs of an outbox, through the client for threads."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from disque_trio.client.batch import NewJob, add_each
+from disque_trio.client.sync import Client, connect
+from disque_trio.respclient.errors import DisqueError
+
+COPIES_WITHIN = 5.0  # s that a node may take for the copies of a job
+# s that a batch, and its transaction, waits for another node; the forwarder tries again anyway.
+RETRY_FOR = 2.0
+
+
+class DisqueSender:
+    """A client of a cluster, which connects when it is first needed; see ``Sender``.
+
+    Args:
+        nodes: ``host:port`` of some.
+        unique_for: seconds for which the keys of jobs are kept.
+    """
+
+    def __init__(self, nodes: Sequence[str], password: str | None, unique_for: float) -> None:
+        self._nodes = nodes
+        self._password = password
+        self._unique_for = unique_for
+        self._client: Client | None = None
+
+    def send(self, jobs: Sequence[NewJob]) -> list[str | DisqueError]:
+        add = partial(add_each, jobs=jobs, timeout=COPIES_WITHIN, unique_for=self._unique_for)
+        try:
+            return self._connected().run(add)
+        except DisqueError as error:
+            return [error] * len(jobs)
+
+    def node(self) -> str:
+        """The address of a node that answers.
+
+        Raises:
+            DisqueError: there is none.
+        """
+        client = self._connected()
+        client.hello()
+        return client.address or ""
+
+    def reaches_a_node(self) -> bool:
+        try:
+            self.node()
+        except DisqueError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = connect(self._nodes, password=self._password, retry_for=RETRY_FOR)
+        return self._client

@@ -1,0 +1,58 @@
+"""Waits that a signal ends."""
+
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Readable(Protocol):
+    """Something that ``select`` takes."""
+
+    def fileno(self) -> int: ...
+
+
+class Stop:
+    """Whether to stop, which can be waited for.
+
+    Attributes:
+        requested: whether ``request`` was called.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+
+    def request(self, *_: object) -> None:
+        """Stop; a handler of signals, too."""
+        self.requested = True
+        try:
+            self._writer.send(b"\0")
+        except BlockingIOError:
+            pass
+
+    def wait(self, seconds: float, other: Readable | None = None) -> None:
+        """Wait for so long, until ``other`` can be read, or to be stopped."""
+        files: list[Readable] = [self._reader] if other is None else [self._reader, other]
+        select.select(files, [], [], seconds)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[Stop]:
+    """A ``Stop`` that SIGTERM and SIGINT request, within the block; for the main thread."""
+    stop = Stop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, stop.request) for number in numbers}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        stop.close()

@@ -146,6 +146,7 @@ soak:
 	$(PY) -m tools.simulate --first 1000 --seeds $(SEEDS)
 	CONF_SEEDS=10000 $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
 	REQUEST_INPUTS=10000000 $(PY) -m pytest tests/unit/resp/test_plain.py
+	OUTBOX_ROWS=10000 $(PY) -m pytest tests/live/outbox -k kills_while
 	PRESSURE_SINGLES=100000 $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
 	$(PY) -m tools.soak_cluster
 	$(PY) -m tools.soak_kill $(ARGS)

@@ -5,7 +5,7 @@ is sent again: the node answers the id of the job that is there, for as long as 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,12 +28,11 @@ from disque_trio.respclient.errors import (
     ProtocolError,
 )
 
-# What says more of the nodes than of the job.
 UNREACHED = (ConnectionLost, ProtocolError, AuthError)
-OF_NODES = (
-    *UNREACHED,
-    *(LeavingError, LoadingError, MisconfError, NoExtError, NoReplError, NoUniqueError, OOMError),
-)
+# What says nothing of the job.
+OF_THE_NODE = (*UNREACHED, LeavingError, LoadingError, MisconfError, NoExtError, OOMError)
+# Too few nodes: for all jobs, or for this one, which wants more copies than there are nodes.
+TOO_FEW = (NoReplError, NoUniqueError)
 PAUSES = (0.1, 5.0)  # s between attempts while the nodes or the database are away: first, longest
 ROW_PAUSES = (1.0, 300.0)  # s until a row that was refused is tried again
 FORGETS_EVERY = 60.0  # s
@@ -182,8 +181,8 @@ class Forwarder:
                 results[row] = error
         if jobs:
             answers = self._sender.send(list(jobs.values()))
-            self._judge(answers)
-            results.update(zip(jobs, answers, strict=True))
+            theirs = self._theirs(answers)
+            results |= {row: answers[n] for n, row in enumerate(jobs) if theirs(answers[n])}
         sent = [(row, id) for row, id in results.items() if isinstance(id, str)]
         refused = [
             Refusal(row, str(error)[:1000], now + _pause(row.attempts + 1, ROW_PAUSES))
@@ -199,22 +198,25 @@ class Forwarder:
             self._log.warning("refused", rows=len(refused), **fields)
         self._log.debug("forwarded", rows=len(sent))
 
-    def _judge(self, answers: Sequence[str | DisqueError]) -> None:
-        """Raise ``NodesAway`` if the answers do not tell which rows are to blame."""
-        if not all(isinstance(answer, OF_NODES) for answer in answers):
+    def _theirs(self, answers: Sequence[str | DisqueError]) -> Callable[[object], bool]:
+        """Tell which answers settle their rows; the other rows are the first of the next batch.
+
+        Raises:
+            NodesAway: none does.
+        """
+        if not all(isinstance(answer, OF_THE_NODE + TOO_FEW) for answer in answers):
             self._impatience = 0
-            return
-        if isinstance(answers[0], UNREACHED):
-            if self._sender.reaches_a_node():
-                if len(answers) > 1:
-                    raise _TryFewer
-                return
-        else:
+            return lambda answer: not isinstance(answer, OF_THE_NODE)
+        if isinstance(answers[0], UNREACHED) and self._sender.reaches_a_node():
+            if len(answers) > 1:
+                raise _TryFewer
+            return lambda answer: True
+        if any(isinstance(answer, TOO_FEW) for answer in answers):
             self._impatience += 1
             if self._impatience > PATIENCE:
                 # Others, behind these, may be taken.
                 self._impatience = 0
-                return
+                return lambda answer: isinstance(answer, TOO_FEW)
         raise NodesAway(str(answers[0]))
 
     def _disconnect(self) -> None:

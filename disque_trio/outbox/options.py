@@ -5,6 +5,8 @@ import math
 import os
 
 UNIQUE_FOR = 86400  # s
+# s: twice the longest time after which a row whose fate is unknown is sent again.
+LEAST_UNIQUE_FOR = 600
 KEEP_HELP = "let forwarded rows stay for so long, with the id of the job (default: delete them)"
 
 
@@ -30,7 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--unique-for",
-        type=_seconds,
+        type=_unique_for,
         default=float(UNIQUE_FOR),
         metavar="SECONDS",
         help="the nodes keep the key of a job for so long: within it a row that was sent, and not"
@@ -56,6 +58,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("at least 1")
+    return value
+
+
+def _unique_for(text: str) -> float:
+    value = _seconds(text)
+    if value < LEAST_UNIQUE_FOR:
+        raise argparse.ArgumentTypeError(f"at least {LEAST_UNIQUE_FOR}")
     return value
 
 

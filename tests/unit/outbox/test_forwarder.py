@@ -13,6 +13,7 @@ from disque_trio.outbox.forwarder import NodesAway
 from disque_trio.outbox.sql import SqlBatch
 from disque_trio.outbox.stop import Stop
 from disque_trio.respclient.errors import (
+    ConnectionLost,
     DisqueError,
     MaxLenError,
     NoReplError,
@@ -216,6 +217,24 @@ def test_rows_that_never_get_their_copies_let_others_pass_in_the_end(
     assert it.step() == 1
     assert cluster.bodies == ["good"]
     assert [record.attempts for record in database.records()] == [1, 1]
+
+
+@pytest.mark.parametrize("error", [ConnectionLost("no"), OOMError("OOM", "full")])
+def test_rows_that_a_node_did_not_come_to_are_the_next_ones(
+    database: Database, cluster: FakeCluster, error: DisqueError, stop: Stop
+) -> None:
+    database.add("1", "2", "3")
+    cluster.refuse = lambda job: None if job.body == b"1" else error
+    it = forwarder(database, cluster)
+    it.step()
+    assert [(record.body, record.attempts) for record in database.records()] == [
+        (b"2", 0),
+        (b"3", 0),
+    ]
+    database.add("4")
+    cluster.refuse = lambda job: None
+    assert it.once(stop)
+    assert cluster.bodies == ["1", "2", "3", "4"]
 
 
 def test_a_row_on_which_nodes_close_the_connection_is_found(

@@ -22,7 +22,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
 .PHONY: help run test check check-tests collect test-pure test-pressure test-bananaq test-spark \
-	test-compiled lint format bench guard guard-pure guard-compiled profile \
+	test-interop test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make test   set up, lint and run all tests"
 	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
 	@echo "make test-spark  the tests that start a Spark"
+	@echo "make test-interop  those of clients in other languages; installs Node, PHP, Ruby, Go"
 	@echo "make test-compiled  those of the compiled form"
 	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
 	@echo "make lint   ruff, mypy --strict, import-linter"
@@ -90,12 +91,19 @@ test-spark:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/unit/spark tests/live/spark $(ARGS)
 
+# Here the tools of a language must be there; `make test` does without those that are not.
+test-interop:
+	@tools/setup.sh test
+	@tools/setup.sh interop
+	DISQUE_INTEROP=1 $(PY) -m pytest tests/interop $(or $(ARGS),$(PARALLEL))
+
 # The compiled package, and a copy of the tree without the sources that it could be mistaken for.
 # The pure part goes first, as it takes longer: the tests that share a Spark run one after another.
 test-compiled:
 	@tools/setup.sh compiled
 	@rm -rf $(COMPILED)/tree && mkdir $(COMPILED)/tree
 	@cp -Rp tests config docs examples tools pyproject.toml $(COMPILED)/tree
+	@rm -rf $(COMPILED)/tree/examples/node/node_modules
 ifdef ARGS
 	$(IN_COMPILED) $(ARGS)
 else

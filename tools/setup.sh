@@ -6,9 +6,10 @@
 # (Spark is a Java program), and valgrind and a C compiler (instructions are
 # counted and the compiled form is tested as well).
 #
-#   tools/setup.sh run|check|test|profile|compiled|wheels
+#   tools/setup.sh run|check|test|interop|profile|compiled|wheels
 #
 # `check` is what ruff, mypy and the unit tests need: Python packages only.
+# `interop` is what the examples in other languages need besides.
 #
 # It installs Debian packages only when they are missing and only as root;
 # otherwise it says which command the operator has to run.
@@ -92,12 +93,12 @@ fi
 
 # One stamp a purpose, renewed when pyproject.toml changes.
 case $what in
-    check) stamp=$venv/.installed-test ;;
+    check | interop) stamp=$venv/.installed-test ;;
     *) stamp=$venv/.installed-$what ;;
 esac
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
-        check | test) extras='dev' ;;
+        check | interop | test) extras='dev' ;;
         profile) extras='dev,profile' ;;
         *) extras='console,cron' ;;
     esac
@@ -129,4 +130,24 @@ fi
 if [ "$what" = test ]; then
     command -v valgrind >/dev/null || apt_install valgrind
     need_compiler
+fi
+
+if [ "$what" = interop ]; then
+    command -v redis-cli >/dev/null || apt_install redis-tools
+    php -r 'new Redis(); pcntl_alarm(0);' >/dev/null 2>&1 || apt_install php-cli php-redis
+    ruby -e 'require "redis"' 2>/dev/null || apt_install ruby ruby-redis
+    command -v cc >/dev/null || apt_install gcc libc6-dev
+    [ -d /usr/include/hiredis ] || apt_install libhiredis-dev
+    command -v go >/dev/null || apt_install golang-go
+    [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
+        apt_install golang-github-gomodule-redigo-dev
+    command -v npm >/dev/null || apt_install nodejs npm
+    node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' || {
+        echo "setup: node $(node --version) is too old, Node 20 or later is needed" >&2
+        exit 1
+    }
+    stamp=examples/node/node_modules/.package-lock.json # npm writes it
+    if [ ! -e "$stamp" ] || [ examples/node/package-lock.json -nt "$stamp" ]; then
+        npm ci --prefix examples/node --no-audit --no-fund
+    fi
 fi

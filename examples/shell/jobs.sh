@@ -12,7 +12,7 @@ read -ra nodes <<<"${DISQUE_NODES:-127.0.0.1:7711}"
 give_up=30 # seconds without an answer of any node
 
 # Sends a command, and again to the next node if the connection breaks or the node cannot do it
-# now. So only for commands that may come twice: redis-cli itself sends one again without an answer.
+# now. So only for commands that may come twice.
 disque() {
     local start=$SECONDS reply
     until reply=$(redis-cli -e -h "${nodes[0]%:*}" -p "${nodes[0]##*:}" "$@" 2>&1); do

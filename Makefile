@@ -173,4 +173,4 @@ docs:
 	$(PY) tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) $(COMPILED) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) $(COMPILED) examples/node/node_modules .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist *.egg-info

@@ -62,8 +62,9 @@ class Worker:
         wait_until(lambda: line in self.lines)
 
     def stop(self) -> int:
-        """SIGTERM; its exit status."""
+        """SIGTERM; its exit status, when all that it printed has been read."""
         self.process.terminate()
+        self._reader.join(HANG_SECONDS)
         return self.process.wait(HANG_SECONDS)
 
     def close(self) -> None:
@@ -185,7 +186,8 @@ def test_a_job_in_hand_is_kept_and_given_to_another_worker_when_this_one_is_kill
             pass
     first.process.kill()
     second = example.work("q", shared_node)
-    second.printed("took sleep 60 (nacks 0, again 1)")
+    wait_until(lambda: second.lines)
+    assert second.lines[0].startswith("took sleep 60 (nacks 0, again ")
 
 
 def _line(reply: object) -> bytes:

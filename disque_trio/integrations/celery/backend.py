@@ -116,7 +116,7 @@ class Backend(KeyValueStoreBackend):
         while others do not may be ``interval`` (s) late. Raises TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pending = dict.fromkeys(task_ids)
-        jobs: dict[str, str] = {}  # of those that are waited for
+        bells: dict[str, str] = {}  # of those that are waited for
         look_again = 0.0
         known = {id: self._cache[id] for id in pending if self.is_cached(id)}
         while True:
@@ -130,12 +130,12 @@ class Backend(KeyValueStoreBackend):
             if not pending:
                 return
             if time.monotonic() >= look_again:
-                jobs.clear()
+                bells.clear()
                 look_again = time.monotonic() + _LOOK_AGAIN
             tasks = list(pending)[:_AT_ONCE]
-            if new := [id for id in tasks if id not in jobs]:
-                found = self._store.find([self.get_key_for_task(id) for id in new])
-                jobs.update(zip(new, [entry.id for entry in found], strict=True))
+            if new := [id for id in tasks if id not in bells]:
+                found = self._store.find([self.get_key_for_task(id) for id in new], bells=True)
+                bells.update(zip(new, [entry.bell for entry in found], strict=True))
                 known = self._decoded(zip(new, [entry.value for entry in found], strict=True))
                 if any(meta["status"] in READY_STATES for meta in known.values()):
                     continue
@@ -146,10 +146,10 @@ class Backend(KeyValueStoreBackend):
                 wait = min(wait, deadline - time.monotonic())
                 if wait <= 0:
                     raise CeleryTimeoutError("The operation timed out.")
-            ended = self._store.wait([jobs[id] for id in tasks], wait)
-            over = [(id, ended[jobs[id]]) for id in tasks if jobs[id] in ended]
+            ended = self._store.wait([bells[id] for id in tasks], wait)
+            over = [(id, ended[bells[id]]) for id in tasks if bells[id] in ended]
             for id, _ in over:
-                del jobs[id]
+                del bells[id]
             known = self._decoded(over)
 
     def _decoded(self, values: Iterable[tuple[str, bytes | None]]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import math
 import os
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from queue import Empty
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 import trio
@@ -19,7 +20,7 @@ from kombu.transport import virtual
 from kombu.transport.virtual import exchange as exchanges
 
 from disque_trio.client import Client as AsyncClient
-from disque_trio.client import DisqueError, Job
+from disque_trio.client import DisqueError, Job, NoUniqueError
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery import messages
 from disque_trio.integrations.celery.consumer import MAX_CREDIT, Consumer
@@ -28,6 +29,9 @@ from disque_trio.integrations.celery.messages import Message
 from disque_trio.integrations.celery.options import Options
 
 _log = structlog.get_logger("disque.celery")
+
+_WITHOUT_KEYS: Final = 60.0
+"""Seconds for which messages are added without keys when nodes could not agree on one."""
 
 
 class QoS:
@@ -133,6 +137,7 @@ class Channel(virtual.Channel):
         self._token: trio.lowlevel.TrioToken | None = None
         self._done: deque[str] = deque()  # to be acknowledged
         self._acknowledging = False
+        self._no_keys_until = 0.0
         self._pid = os.getpid()
 
     # ---- publishing -----------------------------------------------------------------------------
@@ -142,44 +147,42 @@ class Channel(virtual.Channel):
 
     def put(self, queue: str, message: Message) -> None:
         """Add a message to a queue. Raises DisqueError: it may not be there."""
-        self._disque.add(
-            self._name(queue),
-            messages.encode(message),
-            replicate=self._options.replicate,
-            retry=self._options.retry,
-            unique=self._options.unique,
-            **self._common(message),
-        )
+        self._add(self._disque.add, self._name(queue), message)
 
     def publish(self, exchange: str, routing_key: str | None, message: Message) -> None:
         """Add a message to all queues that are bound on the server. Raises DisqueError."""
-        body = messages.encode(message)
         topic = self._topic(exchange, routing_key)
         if messages.transient(message):
-            ttl = self._options.transient_ttl
+            body, ttl = messages.encode(message), self._options.transient_ttl
             self._disque.publish(topic, body, replicate=1, retry=0, ttl=ttl)
             return
-        self._disque.publish(
-            topic,
-            body,
-            replicate=self._options.replicate,
-            retry=self._options.retry,
-            unique=self._options.unique,
-            **self._common(message),
-        )
+        self._add(self._disque.publish, topic, message)
 
-    def _common(self, message: Message) -> dict[str, Any]:
+    def _add(self, add: Callable[..., object], to: str, message: Message) -> None:
         at = messages.due(message["headers"])
         ttl: float | None = messages.expires(message)
         ttl = self._options.ttl if ttl is None else max(ttl, 1)
         if at is not None:
             ttl += max(at - time.time(), 0) + 1
-        return {
-            "timeout": self._options.add_timeout,
-            "at": at,
-            "ttl": math.ceil(ttl),
-            "priority": messages.priority(message),
-        }
+        add = partial(
+            add,
+            to,
+            messages.encode(message),
+            replicate=self._options.replicate,
+            retry=self._options.retry,
+            timeout=self._options.add_timeout,
+            at=at,
+            ttl=math.ceil(ttl),
+            priority=messages.priority(message),
+        )
+        if self._options.unique and time.monotonic() >= self._no_keys_until:
+            try:
+                add(unique=True)
+                return
+            except NoUniqueError:
+                # Too few nodes are there to agree. Nobody waits for them again and again.
+                self._no_keys_until = time.monotonic() + _WITHOUT_KEYS
+        add(unique=False)
 
     def _next_delivery_tag(self) -> str:
         return ""  # the id of the job, when it is there

@@ -1,9 +1,10 @@
 """Values by keys, on all nodes of a cluster: each is the body of a job that has the key as its
 UNIQUE key.
 
-Nobody takes these jobs: they are delayed until their life is over. Where a value changes, its job
-is acknowledged, with the new value as its result, and another one takes its place. So who waits for
-a value waits for the end of the job that has the old one (WAITJOB), at any node.
+Nobody takes these jobs: they are delayed until their life is over. Who asks for a value that is not
+there adds its job with an empty body, and who waits for it waits for the end of a second job, the
+bell (WAITJOB, at any node). Who stores a value and finds that its job was there changes the body,
+and then ends the bell.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,25 +14,31 @@ from typing import Final
 import trio
 
 from disque_trio.client import Client as AsyncClient
-from disque_trio.client import ConnectionLost, ReplyError, replies
+from disque_trio.client import ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client.sync import Client, connect
 from disque_trio.integrations.celery.options import CLIENTS, DAY, Access, Options
 
 QUEUE: Final = "celery-results"
 _FOR_EVER: Final = 3650 * DAY
+_BELL: Final = b"?"
+"""Behind a key: that of its bell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The job that has the value of a key now.
+    """The job of a key.
 
     Attributes:
         id: of the job.
-        value: its body; empty: there is no value, and somebody has asked for it.
+        value: its body; empty: there is no value, but somebody has asked for it.
+        left: its life, s.
+        bell: the id of the job that ends when the value changes; empty: it was not asked for.
     """
 
     id: str
     value: bytes
+    left: int = 0
+    bell: str = ""
 
 
 class Store:
@@ -57,75 +64,112 @@ class Store:
             self._client = CLIENTS.take(self._access)
         return self._client
 
-    def find(self, keys: Iterable[bytes], value: bytes = b"") -> list[Entry]:
-        """What the keys have. Those that had nothing have ``value`` now."""
+    def find(
+        self, keys: Iterable[bytes], value: bytes = b"", *, bells: bool = False
+    ) -> list[Entry]:
+        """What the keys have, and their bells if wanted. Those that had nothing have ``value``
+        now."""
         names = list(keys)
-        found = self.client.run(lambda client: self._find(client, names, value))
-        return [Entry(id, self._elsewhere(id) if body is None else body) for id, body in found]
+        found = self.client.run(lambda client: self._find(client, names, value, bells))
+        return [entry if entry.left else self._elsewhere(entry) for entry in found]
 
     async def _find(
-        self, client: AsyncClient, keys: list[bytes], value: bytes
-    ) -> list[tuple[str, bytes | None]]:
-        """The ids and bodies; None where the node does not have the job."""
-        ids = await client.add_many(
+        self, client: AsyncClient, keys: list[bytes], value: bytes, bells: bool
+    ) -> list[Entry]:
+        """The entries; one whose life is over is not on this node."""
+        rung = [""] * len(keys)
+        if bells:  # before the look at the values: who changes one later, ends its bell
+            rung = await self._add(client, [key + _BELL for key in keys], b"")
+        ids = await self._add(client, keys, value)
+        entries: dict[str, Entry] = {}
+
+        async def show(id: str, bell: str) -> None:
+            entries[id] = _entry(id, bell, await client.show(id))
+
+        async with trio.open_nursery() as nursery:
+            for id, bell in zip(ids, rung, strict=True):
+                nursery.start_soon(show, id, bell)
+        return [entries[id] for id in ids]
+
+    async def _add(self, client: AsyncClient, keys: list[bytes], value: bytes) -> list[str]:
+        """The ids of the jobs of keys. They live twice as long where there is no value: that may
+        come late."""
+        life = self._ttl if value else 2 * self._ttl
+        return await client.add_many(
             self._queue,
             [value] * len(keys),
             unique=keys,
-            ttl=self._ttl,
-            delay=self._ttl - 1,
+            ttl=life,
+            delay=life - 1,
             replicate=self._options.replicate,
             timeout=self._options.add_timeout,
         )
-        bodies: dict[str, bytes | None] = {}
 
-        async def show(id: str) -> None:
-            bodies[id] = _body(await client.show(id))
-
-        async with trio.open_nursery() as nursery:
-            for id in ids:
-                nursery.start_soon(show, id)
-        return [(id, bodies[id]) for id in ids]
-
-    def _elsewhere(self, id: str) -> bytes:
-        """The body of a job that only other nodes have; empty if it has ended meanwhile."""
+    def _elsewhere(self, entry: Entry) -> Entry:
+        """The entry whose job only other nodes have; without a value if it has ended meanwhile."""
         nodes = self.client.hello().nodes
         password = self._access.cluster.password
         # The id of a job begins with that of the node where it was added.
-        for node in sorted(nodes, key=lambda node: not node.id.startswith(id[2:10])):
+        for node in sorted(nodes, key=lambda node: not node.id.startswith(entry.id[2:10])):
             try:
                 with connect([str(node.address)], password=password, retry_for=0) as client:
-                    body = _body(client.show(id))
+                    found = _entry(entry.id, entry.bell, client.show(entry.id))
             except ConnectionLost:
                 continue
-            if body is not None:
-                return body
-        return b""
+            if found.left:
+                return found
+        return entry
 
     def put(self, key: bytes, value: bytes, stays: Callable[[bytes], bool]) -> None:
         """Store a value, unless there is one that ``stays``."""
+        asked = False
         while True:
             [entry] = self.find([key], value)
-            if entry.value == value or (entry.value and stays(entry.value)):
+            if entry.value == value:
+                break
+            if entry.value and stays(entry.value):
                 return
+            asked = True
+            life = min(self._ttl, entry.left)
             try:
-                self.client.ack(entry.id, result=value)
-            except ReplyError:  # too long for a result: who waits for it finds it
+                self.client.update(entry.id, body=value, ttl=life, delay=max(life - 1, 0))
+                break
+            except NoReplError:
+                break  # not all have it yet
+            except ReplyError:
+                # Not on this node, or nearly over: another one takes its place.
                 self.client.ack(entry.id)
+        if asked:
+            self._ring(key, value)
+
+    def _ring(self, key: bytes, value: bytes) -> None:
+        async def ring(client: AsyncClient) -> None:
+            [bell] = await self._add(client, [key + _BELL], b"")
+            try:
+                await client.ack(bell, result=value)
+            except ReplyError:  # too long for a result: who waited looks for it
+                await client.ack(bell)
+
+        self.client.run(ring)
 
     def forget(self, keys: Iterable[bytes]) -> None:
         """Delete the values of keys."""
         self.client.ack(*[entry.id for entry in self.find(keys)])
 
-    def wait(self, ids: Sequence[str], timeout: float) -> dict[str, bytes | None]:
-        """Wait until all the jobs have ended, or the time (s) is over, and tell of those that
-        have: the next value, or None where it has to be looked for."""
+    def wait(self, bells: Sequence[str], timeout: float) -> dict[str, bytes | None]:
+        """Wait until all the bells have ended, or the time (s) is over, and tell of those that
+        have: the value, or None where it has to be looked for."""
         return {
             job.id: job.result
-            for job in self.client.wait(ids, timeout=timeout)
+            for job in self.client.wait(bells, timeout=timeout)
             if job.state != "pending"
         }
 
 
-def _body(record: replies.Record | None) -> bytes | None:
-    body = None if record is None else record["body"]
-    return body if isinstance(body, bytes) else None
+def _entry(id: str, bell: str, record: replies.Record | None) -> Entry:
+    if record is None:
+        return Entry(id, b"", 0, bell)
+    value, left = record["body"], record["ttl"]
+    assert isinstance(value, bytes)
+    assert isinstance(left, int)
+    return Entry(id, value, max(left, 1), bell)

@@ -45,9 +45,9 @@ def test_a_job_is_added_fetched_and_acknowledged(client: Client) -> None:
 
 
 def test_all_public_methods_are_those_of_the_asynchronous_client() -> None:
-    assert public(AsyncClient) - public(Client) == set()
+    assert public(AsyncClient) - public(Client) == {"run_source"}  # which runs in a loop
     assert public(Client) - public(AsyncClient) == {"close", "run"}
-    for name in public(AsyncClient) - {"schedules"}:
+    for name in public(AsyncClient) - {"schedules", "run_source"}:
         assert getattr(Client, name).__doc__, name
 
 

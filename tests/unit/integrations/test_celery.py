@@ -1,0 +1,129 @@
+"""What Celery's integration does without a node."""
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from celery import Celery
+from kombu.transport import resolve_transport
+
+import disque_trio.integrations.celery
+from disque_trio.client import Job
+from disque_trio.integrations.celery import messages
+from disque_trio.integrations.celery.backend import Backend
+from disque_trio.integrations.celery.chords import Parts
+from disque_trio.integrations.celery.inbox import Inbox
+from disque_trio.integrations.celery.options import Options, cluster_of
+from disque_trio.integrations.celery.store import Entry, Store
+from disque_trio.integrations.celery.transport import Transport
+
+
+def message(**properties: Any) -> messages.Message:
+    return {
+        "body": b"\x00\nbody",
+        "content-type": "application/data",
+        "content-encoding": "binary",
+        "headers": {"id": "7"},
+        "properties": {"delivery_info": {"exchange": "", "routing_key": "q"}, **properties},
+    }
+
+
+def test_importing_makes_the_url_known() -> None:
+    assert disque_trio.integrations.celery
+    assert resolve_transport("disque") is Transport
+    with Celery(broker="disque://a", backend="disque://", set_as_current=False) as app:
+        assert isinstance(app.backend, Backend)
+
+
+def test_a_message_comes_as_it_went() -> None:
+    job = Job("D-1", "q", messages.encode(message()), nacks=1)
+    came = messages.decode(job)
+    assert came["properties"].pop("delivery_tag") == "D-1"
+    assert came["properties"]["delivery_info"].pop("redelivered")
+    assert came == message()
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", b"[]\n", b"{}\n", b"\xff\n"])
+def test_what_is_no_message_is_told(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever JSON says of it
+        messages.decode(Job("D-1", "q", body))
+
+
+def test_priorities_are_cut_off() -> None:
+    given = [None, 0, 1, 5, 7, 8, 9, 20, -1]
+    mapped = [messages.priority(message(priority=number)) for number in given]
+    assert mapped == [None, None, 1, 5, 7, 7, 7, 7, None]
+
+
+def test_a_time_in_the_future_is_when_a_task_is_due() -> None:
+    at = datetime.now(UTC) + timedelta(hours=1)
+    assert messages.due({"eta": at.isoformat()}) == at.timestamp()
+    for eta in (None, "soon", "2020-01-01T00:00:00+00:00", at.replace(tzinfo=None).isoformat()):
+        assert messages.due({"eta": eta}) is None
+
+
+def test_options_are_taken_from_all_that_is_given() -> None:
+    options = Options.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
+    assert options == Options(retry=7, queue_prefix="x.")
+
+
+def test_urls_without_a_host_mean_this_machine() -> None:
+    assert cluster_of(["disque://"]).nodes == ("localhost:7711",)
+    assert cluster_of(["disque://:p@a//", "disque://b:1"]).nodes == ("a:7711", "b:1")
+
+
+def test_the_backend_takes_the_nodes_of_the_broker_and_hides_the_password() -> None:
+    with Celery(broker="disque://:p@a;disque://b:1", backend="disque://") as app:
+        assert app.backend.as_uri() == "disque://a:7711;disque://b:1"
+        assert app.backend.as_uri(include_password=True) == "disque://"
+
+
+def test_an_inbox_wakes_who_waits_once() -> None:
+    inbox = Inbox()
+    inbox.wait(0)
+    for _ in range(3):
+        inbox.put(int)
+    inbox.wait(None)
+    assert [inbox.take() for _ in range(4)] == [int, int, int, None]
+    with pytest.raises(BlockingIOError):
+        os.read(inbox.fd, 1)
+    inbox.put(int)
+    inbox.wait(None)
+    inbox.close()
+
+
+class Marks:
+    """What chords want of a ``Store``."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def find(self, keys: Iterable[bytes], value: bytes = b"") -> list[Entry]:
+        return [Entry("id", self.values.setdefault(key, value)) for key in keys]
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            self.values.pop(key, None)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
+@pytest.mark.parametrize("indices", ["own", "same", "none"])
+def test_only_the_last_part_of_a_chord_is_the_last_one(size: int, indices: str) -> None:
+    marks = Marks()
+    parts = Parts(cast(Store, marks), b"chord", size)
+    tasks: list[tuple[str, int | None]] = [
+        (f"task-{n}", {"own": n, "same": 0, "none": None}[indices]) for n in range(size)
+    ]
+    *before, last = tasks
+    for n, part in enumerate(before):
+        assert not parts.is_last(*part)
+        # And those that come again.
+        for again in before[: n + 1]:
+            assert not parts.is_last(*again)
+    assert parts.is_last(*last)
+    assert parts.is_last(*last)  # if it could not say so before it was killed
+    assert not parts.is_last("one more", 0)
+    parts.forget()
+    assert marks.values == {}

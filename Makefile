@@ -22,7 +22,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
 .PHONY: help run test check check-tests collect test-pure test-pressure test-bananaq test-spark \
-	test-interop test-compiled lint format bench guard guard-pure guard-compiled profile \
+	test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
 	@echo "make test-spark  the tests that start a Spark"
 	@echo "make test-interop  those of clients in other languages; installs Node, PHP, Ruby, Go"
+	@echo "make test-django  those of Django's tasks, on Django 6 with a Python 3.12 or later"
 	@echo "make test-compiled  those of the compiled form"
 	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
 	@echo "make lint   ruff, mypy --strict, import-linter"
@@ -96,6 +97,21 @@ test-interop:
 	@tools/setup.sh test
 	@tools/setup.sh interop
 	DISQUE_INTEROP=1 $(PY) -m pytest tests/interop $(or $(ARGS),$(PARALLEL))
+
+# Django has tasks of its own since 6.0, which needs Python 3.12; `make test` has django-tasks.
+test-django:
+	@python="$(PYTHON)"; \
+	for name in python3.14 python3.13 python3.12; do \
+		if [ -z "$$python" ] && $$name -c '' 2>/dev/null; then python=$$name; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "make test-django: Django 6 needs Python 3.12 or later, and there is none in PATH" >&2; \
+		exit 1; \
+	fi; \
+	venv=.venv-$${python##*python}; \
+	PYTHON=$$python VENV=$$venv tools/setup.sh django && \
+	$$venv/bin/python -m pytest tests/live/integrations/test_django.py \
+		tests/live/integrations/test_django_faults.py $(ARGS)
 
 # The compiled package, and a copy of the tree without the sources that it could be mistaken for.
 # The pure part goes first, as it takes longer: the tests that share a Spark run one after another.

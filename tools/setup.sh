@@ -6,7 +6,7 @@
 # (Spark is a Java program), and valgrind and a C compiler (instructions are
 # counted and the compiled form is tested as well).
 #
-#   tools/setup.sh run|check|test|interop|profile|compiled|wheels
+#   tools/setup.sh run|check|test|django|interop|profile|compiled|wheels
 #
 # `check` is what ruff, mypy and the unit tests need: Python packages only.
 # `interop` is what the examples in other languages need besides.
@@ -100,6 +100,7 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
         check | interop | test) extras='dev' ;;
         profile) extras='dev,profile' ;;
+        django) extras='django,test' ;;
         *) extras='console,cron' ;;
     esac
     $pip install --quiet -e ".[$extras]"

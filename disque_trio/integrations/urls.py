@@ -37,7 +37,13 @@ class Cluster:
                 host, port = parts.hostname, parts.port or DEFAULT_PORT
             except ValueError:
                 raise ValueError("the URL of a node is none, or has a wrong port") from None
-            if parts.scheme != "disque" or not host or parts.path.strip("/") or parts.query:
+            if (
+                parts.scheme != "disque"
+                or not host
+                or parts.path.strip("/")
+                or parts.query
+                or parts.username
+            ):
                 raise ValueError("the URL of a node has to be like disque://:password@host:7711")
             nodes.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
             if parts.password:

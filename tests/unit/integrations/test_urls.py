@@ -32,6 +32,7 @@ def test_ipv6_addresses_keep_their_brackets() -> None:
         "disque://",
         "disque://a:port",
         "disque://a/0",
+        "disque://secret@a",
         "disque://a?db=1",
         "disque://:secret@a;disque://:other@b",
     ],

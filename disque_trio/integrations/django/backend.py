@@ -1,0 +1,186 @@
+"""The backend: enqueues tasks, and finds out what became of them."""
+
+import threading
+import time
+from datetime import datetime
+from typing import Any, Final
+
+from django.core import checks
+from django.utils import timezone
+
+from disque_trio.client.client import Client as AsyncClient
+from disque_trio.client.sync import Client, connect
+from disque_trio.integrations import results
+from disque_trio.integrations.django import records
+from disque_trio.integrations.django.framework import (
+    BaseTaskBackend,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    normalize_json,
+    task_enqueued,
+)
+from disque_trio.integrations.django.options import Options
+from disque_trio.integrations.urls import Cluster
+from disque_trio.respclient.errors import BadIdError
+
+LEVELS: Final = 8
+"""Priorities of jobs: -100 to 100 are spread over them evenly, and 0 is level 3."""
+
+_clients: Final[dict[tuple[Cluster, float], Client]] = {}
+_opening: Final = threading.Lock()
+
+
+def client_of(options: Options) -> Client:
+    """The client for a cluster, which all threads of the process share: Django makes a backend for
+    each.
+
+    Raises:
+        ConnectionLost, AuthError: as ``connect``.
+    """
+    cluster = options.cluster()
+    with _opening:
+        key = (cluster, options.retry_for)
+        if key not in _clients:
+            _clients[key] = connect(
+                cluster.nodes, password=cluster.password, retry_for=options.retry_for
+            )
+        return _clients[key]
+
+
+def level(priority: int) -> int:
+    """The priority of the job, 0 to 7, of a task with ``priority``, -100 to 100."""
+    return (priority + 100) * LEVELS // 201
+
+
+class DisqueBackend(BaseTaskBackend):
+    """Tasks as jobs. Their ids are those of the jobs.
+
+    Args:
+        alias: its name in TASKS.
+        params: what stands there; ``OPTIONS`` are those of ``Options``.
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self._client: Client | None = None
+
+    @property
+    def settings(self) -> Options:
+        """Its options. Raises ValueError: they are wrong; ``manage.py check`` tells that, too."""
+        return Options.read(self.options)
+
+    @property
+    def client(self) -> Client:
+        """For commands; it connects when it is first used. Raises what ``client_of`` raises."""
+        if self._client is None:
+            self._client = client_of(self.settings)
+        return self._client
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        """Add a task. It is there when this returns, whatever becomes of a transaction.
+
+        Raises:
+            InvalidTask: it cannot be run here.
+            TypeError, ValueError: its arguments are not JSON.
+            DisqueError: no node could be reached in time, or the nodes refused it.
+        """
+        self.validate_task(task)
+        settings = self.settings
+        now = timezone.now()
+        args, kwargs = normalize_json(args), normalize_json(kwargs)
+        at = None if task.run_after is None else _instant(task.run_after)
+        wait = 0 if at is None else max(0, int(at - time.time()) + 1)
+        id = self.client.add(
+            settings.queue(task.queue_name),
+            records.body(task, args, kwargs, now),
+            at=at,
+            ttl=settings.task_ttl + wait,
+            retry=settings.retry,
+            replicate=settings.replicate,
+            priority=level(task.priority),
+            unique=True,
+        )
+        result: TaskResult = TaskResult(
+            task=task,
+            id=id,
+            status=TaskResultStatus.READY,
+            enqueued_at=now,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=args,
+            kwargs=kwargs,
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """What became of a task.
+
+        Raises:
+            TaskResultDoesNotExist: it never was, or ended too long ago, or the node in use does
+                not know it.
+            DisqueError: no node could be reached in time.
+        """
+        queue = self.settings.results(result_id)
+
+        async def find(client: AsyncClient) -> tuple[bytes, bool] | None:
+            """What there is of it, and whether it is running."""
+            kept = await results.read(client, queue, 0)
+            if kept is None:
+                try:
+                    job = await client.show(result_id)
+                except BadIdError:
+                    return None
+                if job is not None and job["state"] != "acked":
+                    body = job["body"]
+                    assert isinstance(body, bytes)
+                    return body, _in_hand(job)
+                # It may have ended just now.
+                kept = await results.read(client, queue, 0)
+            return None if kept is None else (kept, False)
+
+        found = self.client.run(find)
+        if found is None:
+            raise TaskResultDoesNotExist(result_id)
+        text, running = found
+        try:
+            result = records.result(self.alias, result_id, records.read(text))
+        except (ImportError, ValueError) as error:
+            raise TaskResultDoesNotExist(f"{result_id}: {error}") from error
+        if running:
+            records.change(result, status=TaskResultStatus.RUNNING)
+        return result
+
+    def check(self, **_: Any) -> list[checks.CheckMessage]:
+        """Whether the options make sense."""
+        try:
+            Options.read(self.options)
+        except (TypeError, ValueError) as error:
+            text = f"OPTIONS of the task backend {self.alias!r}: {error}"
+            return [checks.Error(text, id="disque.E001")]
+        return []
+
+
+def _instant(moment: datetime) -> float:
+    """Seconds since the epoch; without USE_TZ times are those of TIME_ZONE."""
+    if timezone.is_naive(moment):
+        moment = timezone.make_aware(moment)
+    return moment.timestamp()
+
+
+def _in_hand(job: records.Record) -> bool:
+    """Whether a job is with a worker, as far as a node can tell that has it."""
+    delay = job["delay"] if isinstance(job["delay"], int) else 0
+    created = job["ctime"] if isinstance(job["ctime"], int) else 0
+    return job["state"] == "active" and time.time() > created / 1e9 + delay

@@ -1,0 +1,122 @@
+"""Tasks and their results as JSON: the body of a job, and what is kept of its end."""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from django.utils.module_loading import import_string
+
+from disque_trio.integrations.django.framework import (
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+)
+
+Record = dict[str, Any]
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def body(task: Task, args: Any, kwargs: Any, enqueued_at: datetime) -> str:
+    """The body of the job."""
+    return json.dumps(
+        {
+            "task": task.module_path,
+            "args": args,
+            "kwargs": kwargs,
+            "queue": task.queue_name,
+            "priority": task.priority,
+            "run_after": _text(task.run_after),
+            "enqueued_at": _text(enqueued_at),
+        }
+    )
+
+
+def ended(job: Record, result: TaskResult) -> str:
+    """What is kept of a task that has ended; ``job`` is its body."""
+    successful = result.status == TaskResultStatus.SUCCESSFUL
+    return json.dumps(
+        job
+        | {
+            "status": str(result.status.value),
+            "started_at": _text(result.started_at),
+            "last_attempted_at": _text(result.last_attempted_at),
+            "finished_at": _text(result.finished_at),
+            "errors": [[error.exception_class_path, error.traceback] for error in result.errors],
+            "worker_ids": result.worker_ids,
+            "return_value": result.return_value if successful else None,
+        }
+    )
+
+
+def read(text: bytes) -> Record:
+    """A body, or what was kept.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    record = json.loads(text)
+    if not isinstance(record, dict) or "task" not in record:
+        raise ValueError("the job is no task of Django")
+    return record
+
+
+def result(backend: str, id: str, record: Record) -> TaskResult:
+    """The result that a body, or what was kept, tells of.
+
+    Raises:
+        ImportError, ValueError: there is no such task in this program.
+    """
+    found = import_string(record["task"])
+    if not isinstance(found, Task):
+        raise ValueError(f"{record['task']} is no task")
+    task = found.using(
+        priority=record["priority"],
+        queue_name=record["queue"],
+        run_after=_moment(record["run_after"]),
+        backend=backend,
+    )
+    made: TaskResult = TaskResult(
+        task=task,
+        id=id,
+        status=TaskResultStatus(record.get("status", TaskResultStatus.READY)),
+        enqueued_at=_moment(record["enqueued_at"]),
+        started_at=_moment(record.get("started_at")),
+        finished_at=_moment(record.get("finished_at")),
+        last_attempted_at=_moment(record.get("last_attempted_at")),
+        args=record["args"],
+        kwargs=record["kwargs"],
+        backend=backend,
+        errors=[
+            TaskError(exception_class_path=path, traceback=text)
+            for path, text in record.get("errors", [])
+        ],
+        worker_ids=record.get("worker_ids", []),
+    )
+    change(made, _return_value=record.get("return_value"))
+    return made
+
+
+def change(result: TaskResult, **values: object) -> None:
+    """Set attributes of a result, which is frozen for others."""
+    for name, value in values.items():
+        object.__setattr__(result, name, value)
+
+
+def failed(record: Record, error: TaskError, at: datetime) -> str:
+    """What is kept of a task that could not be run."""
+    return json.dumps(
+        record
+        | {
+            "status": str(TaskResultStatus.FAILED.value),
+            "finished_at": _text(at),
+            "errors": [[error.exception_class_path, error.traceback]],
+        }
+    )

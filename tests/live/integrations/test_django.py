@@ -1,0 +1,316 @@
+"""The backend of Django's tasks on a real node."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import trio
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from disque_trio.client.errors import DisqueError
+from disque_trio.integrations.django.apps import nodes_are_there
+from disque_trio.integrations.django.backend import DisqueBackend
+from disque_trio.integrations.django.framework import (
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_backends,
+    task_enqueued,
+    task_finished,
+    task_started,
+)
+from disque_trio.integrations.django.worker import Worker
+from tests.support.django_world import disconnect, tasks, tasks_on
+from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, free_port, wait_until
+
+
+def url(node: LiveNode) -> str:
+    return f"disque://127.0.0.1:{node.port}"
+
+
+@pytest.fixture
+def backend(shared_node: LiveNode) -> Iterator[DisqueBackend]:
+    """The backend of the tests' tasks, with queues of its own."""
+    with override_settings(TASKS=tasks_on(url(shared_node), prefix=uuid4().hex)):
+        yield task_backends["default"]
+    disconnect()
+
+
+@contextmanager
+def working(backend: DisqueBackend, concurrency: int = 2) -> Iterator[Worker]:
+    """A worker in a thread of this process."""
+    worker = Worker(backend, ["default", "mail"], concurrency)
+    thread = threading.Thread(target=partial(trio.run, worker.run))
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def finished(result: TaskResult) -> TaskResult:
+    """The result, when its task has ended."""
+
+    def over() -> bool:
+        result.refresh()
+        return bool(result.is_finished)
+
+    wait_until(over)
+    return result
+
+
+def test_a_task_runs_and_its_result_can_be_had(backend: DisqueBackend) -> None:
+    result = tasks.add.enqueue(1, b=2)
+    assert result.status == TaskResultStatus.READY
+    assert tasks.add.get_result(result.id).status == TaskResultStatus.READY
+    with working(backend) as worker:
+        finished(result)
+    assert result.status == TaskResultStatus.SUCCESSFUL
+    assert result.return_value == 3
+    assert result.worker_ids == [worker.id]
+    assert result.attempts == 1
+    again = tasks.add.get_result(result.id)
+    assert (again.args, again.kwargs, again.return_value) == ([1], {"b": 2}, 3)
+    times = [again.enqueued_at, again.started_at, again.last_attempted_at, again.finished_at]
+    assert times == sorted(times)
+
+
+def test_a_task_may_be_asynchronous(backend: DisqueBackend) -> None:
+    with working(backend):
+        assert finished(tasks.shout.enqueue("hello")).return_value == "HELLO"
+
+
+def test_tasks_are_enqueued_and_looked_at_asynchronously(backend: DisqueBackend) -> None:
+    async def enqueue() -> TaskResult:
+        result = await tasks.add.aenqueue(1, 2)
+        assert (await tasks.add.aget_result(result.id)).status == TaskResultStatus.READY
+        return result
+
+    result = asyncio.run(enqueue())
+    with working(backend):
+        assert finished(result).return_value == 3
+
+
+def test_a_task_that_raises_has_failed(backend: DisqueBackend) -> None:
+    with working(backend):
+        result = finished(tasks.fail.enqueue("no such thing"))
+    assert result.status == TaskResultStatus.FAILED
+    [error] = result.errors
+    assert error.exception_class is LookupError
+    assert "no such thing" in error.traceback
+    with pytest.raises(ValueError, match="failed"):
+        _ = result.return_value
+
+
+def test_a_result_that_is_no_json_fails_the_task(backend: DisqueBackend) -> None:
+    with working(backend):
+        result = finished(tasks.strange.enqueue())
+    assert result.errors[0].exception_class is TypeError
+
+
+def test_a_task_has_its_context(backend: DisqueBackend) -> None:
+    with working(backend):
+        result = finished(tasks.attempt.enqueue(41))
+    assert result.return_value == [42, result.id]
+
+
+def test_arguments_have_to_be_json(backend: DisqueBackend) -> None:
+    with pytest.raises(TypeError):
+        tasks.add.enqueue(object(), 1)
+
+
+def test_a_task_runs_after_its_time(backend: DisqueBackend) -> None:
+    moment = datetime.now(UTC) + timedelta(seconds=0.5)
+    later = tasks.add.using(run_after=moment).enqueue(1, 2)
+    far = tasks.add.using(run_after=moment + timedelta(days=60)).enqueue(1, 2)
+    assert tasks.add.get_result(far.id).status == TaskResultStatus.READY
+    with working(backend):
+        assert finished(later).return_value == 3
+    assert later.started_at >= moment
+    assert tasks.add.get_result(later.id).task.run_after == moment
+    assert tasks.add.get_result(far.id).status == TaskResultStatus.READY
+
+
+def test_urgent_tasks_run_first(
+    backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("RUNS", str(runs))
+    results = [
+        tasks.note.using(priority=priority).enqueue(f"p{priority}") for priority in (-100, 0, 100)
+    ]
+    with working(backend, concurrency=1):
+        for result in results:
+            finished(result)
+    names = [line.split()[1] for line in runs.read_text().splitlines()]
+    assert names == ["p100", "p0", "p-100"]
+
+
+def test_a_running_task_is_running(
+    backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("RUNS", str(runs))
+    monkeypatch.setenv("SECONDS", "0.5")
+    result = tasks.work.enqueue("one")
+    with working(backend):
+        wait_until(runs.exists)
+        assert tasks.work.get_result(result.id).status == TaskResultStatus.RUNNING
+        finished(result)
+
+
+def test_tasks_use_the_database(backend: DisqueBackend) -> None:
+    with working(backend):
+        results = [tasks.query.enqueue() for _ in range(5)]
+        assert [finished(result).return_value for result in results] == [42] * 5
+
+
+def test_signals_are_sent(backend: DisqueBackend) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def receiver(name: str) -> Callable[..., None]:
+        def receive(task_result: TaskResult, **_: Any) -> None:
+            seen.append((name, task_result.status.value))
+
+        return receive
+
+    receivers = {
+        signal: receiver(name)
+        for signal, name in (
+            (task_enqueued, "enqueued"),
+            (task_started, "started"),
+            (task_finished, "finished"),
+        )
+    }
+    for signal, receive in receivers.items():
+        signal.connect(receive)
+    try:
+        with working(backend):
+            finished(tasks.add.enqueue(1, 2))
+    finally:
+        for signal, receive in receivers.items():
+            signal.disconnect(receive)
+    assert seen == [("enqueued", "READY"), ("started", "RUNNING"), ("finished", "SUCCESSFUL")]
+
+
+def test_a_task_that_is_not_there_fails(backend: DisqueBackend) -> None:
+    settings = backend.settings
+    body = (
+        '{"task": "nowhere.gone", "args": [], "kwargs": {}, "queue": "default", "priority": 0,'
+        ' "run_after": null, "enqueued_at": "2026-01-01T00:00:00+00:00"}'
+    )
+    id = backend.client.add(settings.queue("default"), body)
+    backend.client.add(settings.queue("default"), "nonsense")
+    with working(backend):
+        assert finished(tasks.add.enqueue(1, 2)).return_value == 3
+        wait_until(lambda: backend.client.qlen(settings.results(id)) == 1)
+        wait_until(lambda: not list(backend.client.jscan(queue=settings.queue("default"))))
+    [kept] = backend.client.qpeek(settings.results(id), 1)
+    assert b'"FAILED"' in kept.body
+    assert b"ModuleNotFoundError" in kept.body
+
+
+@pytest.mark.parametrize("id", ["nonsense", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"])
+def test_a_result_that_never_was_does_not_exist(backend: DisqueBackend, id: str) -> None:
+    with pytest.raises(TaskResultDoesNotExist):
+        backend.get_result(id)
+
+
+def test_a_result_is_found_at_another_node(cluster: ClusterFactory) -> None:
+    here, there = cluster(2)
+    with override_settings(TASKS=tasks_on(url(here))):
+        backend = task_backends["default"]
+        with working(backend):
+            result = finished(tasks.add.enqueue(1, 2))
+        with override_settings(TASKS=tasks_on(url(there))):
+            wait_until(lambda: tasks.add.get_result(result.id).return_value == 3)
+    disconnect()
+
+
+def test_a_worker_that_stops_finishes_what_it_has_begun(
+    backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("RUNS", str(runs))
+    monkeypatch.setenv("SECONDS", "0.3")
+    results = [tasks.work.enqueue(f"task-{number}") for number in range(4)]
+    with working(backend, concurrency=1):
+        wait_until(runs.exists)
+    done = [result for result in results if tasks.work.get_result(result.id).is_finished]
+    assert len(done) == 1
+    assert backend.client.qlen(backend.settings.queue("default")) == 3
+
+
+def test_wrong_options_are_found_by_check() -> None:
+    for options in (
+        {"url": "redis://a"},
+        {"uri": "disque://a"},
+        {"retry": "soon"},
+        {"result_ttl": 0},
+        {"retry_for": -1},
+        {"replicate": True},
+    ):
+        with override_settings(TASKS=tasks_on(**{"url": "disque://a", **options})):
+            [problem] = task_backends["default"].check()
+            assert problem.id == "disque.E001"
+            assert nodes_are_there() == []
+            with pytest.raises(CommandError, match="OPTIONS"):
+                call_command("disque_worker")
+
+
+def test_nodes_are_looked_for_before_a_deployment(shared_node: LiveNode) -> None:
+    with override_settings(TASKS=tasks_on(url(shared_node))):
+        assert nodes_are_there() == []
+    with override_settings(TASKS=tasks_on(f"disque://127.0.0.1:{free_port()}")):
+        [problem] = nodes_are_there()
+        assert problem.id == "disque.E002"
+
+
+def test_without_a_node_enqueuing_fails() -> None:
+    nowhere = tasks_on(f"disque://127.0.0.1:{free_port()}", retry_for=0)
+    with override_settings(TASKS=nowhere), pytest.raises(DisqueError):
+        tasks.add.enqueue(1, 2)
+
+
+def test_a_wrong_password_and_a_full_node_are_said(disque_server: NodeFactory) -> None:
+    node = disque_server("--requirepass", "right")
+    wire = node.wire()
+    assert wire("AUTH", "right") == b"OK"
+    assert wire("CONFIG", "SET", "maxmemory", "1") == b"OK"
+    wait_until(lambda: "OOM" in str(wire("ADDJOB", "filling", "job", 0)))
+    for password, word in (("wrong", "password"), ("right", "OOM")):
+        where = f"disque://:{password}@127.0.0.1:{node.port}"
+        with (
+            override_settings(TASKS=tasks_on(where)),
+            pytest.raises(DisqueError, match=word),
+        ):
+            tasks.add.enqueue(1, 2)
+    disconnect()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--queues", "default,nowhere"], ["--concurrency", "0"]],
+)
+def test_the_worker_refuses_what_makes_no_sense(backend: DisqueBackend, options: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("disque_worker", *options)
+
+
+def test_a_worker_of_another_backend_is_refused() -> None:
+    path = f"{type(task_backends).__module__}.backends.dummy.DummyBackend"
+    with (
+        override_settings(TASKS={"default": {"BACKEND": path}}),
+        pytest.raises(CommandError, match="none of Disque"),
+    ):
+        call_command("disque_worker")

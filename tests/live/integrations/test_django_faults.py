@@ -1,0 +1,31 @@
+"""Workers and nodes die while tasks of Django run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from django.test import override_settings
+
+from tests.support import ROOT
+from tests.support.django_world import disconnect, tasks, tasks_on
+from tests.support.harness import ClusterFactory, LiveNode
+from tests.support.task_story import FAULTS, PYTHON, Workers, tell, url
+
+
+def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
+    with override_settings(TASKS=tasks_on(url(nodes))):
+        for name in names:
+            tasks.work.enqueue(name)
+    disconnect()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_task_is_lost_and_none_runs_twice_but_in_the_hands_of_the_killed(
+    fault: str, cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
+        env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        command = [PYTHON, "-m", "tests.support.django_project", "disque_worker"]
+        return Workers([*command, "--concurrency", "4"], env, tmp_path)
+
+    tell(fault, cluster, tmp_path, start, enqueue)

@@ -1,0 +1,62 @@
+"""Tasks of the Django project that tests run. They are here and not with its settings, as they can
+only be made when these are read."""
+
+import os
+import time
+from typing import Any
+
+from disque_trio.integrations.django.framework import TaskContext
+from tests.support.task_story import record
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task
+def work(name: str) -> None:
+    """Run for a moment, and write that down."""
+    record(os.environ["RUNS"], "begin", name)
+    time.sleep(float(os.environ.get("SECONDS", "0.01")))
+    record(os.environ["RUNS"], "end", name)
+
+
+@task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@task
+async def shout(text: str) -> str:
+    return text.upper()
+
+
+@task
+def fail(text: str) -> None:
+    raise LookupError(text)
+
+
+@task(queue_name="mail", priority=50)
+def note(text: str) -> None:
+    record(os.environ["RUNS"], "end", text)
+
+
+@task
+def strange() -> object:
+    return object()
+
+
+@task(takes_context=True)
+def attempt(context: TaskContext, more: int) -> list[Any]:
+    return [context.attempt + more, context.task_result.id]
+
+
+@task
+def query() -> int:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 41 + 1")
+        [value] = cursor.fetchone()
+    return int(value)

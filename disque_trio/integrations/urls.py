@@ -21,17 +21,21 @@ class Cluster:
 
     @classmethod
     def parse(cls, urls: str | Sequence[str]) -> "Cluster":
-        """The cluster behind ``disque://[:PASSWORD@]HOST[:PORT]``, several with semicolons between
-        them or as a list. Percent signs are understood.
+        """The cluster behind ``disque://[:PASSWORD@]HOST[:PORT]``, several with semicolons or
+        commas between them or as a list; the scheme may be left out but for the first. Percent
+        signs are understood.
 
         Raises:
             ValueError: there is none, it cannot be read, or it has several passwords. The text does
                 not tell the password.
         """
-        texts = urls.split(";") if isinstance(urls, str) else urls
+        if isinstance(urls, str):
+            urls = urls.replace(",", ";").split(";")
         nodes: list[str] = []
         passwords: set[str] = set()
-        for text in texts:
+        for text in urls:
+            if nodes and "://" not in text:
+                text = f"disque://{text.strip()}"
             try:
                 parts = urlsplit(text.strip())
                 host, port = parts.hostname, parts.port or DEFAULT_PORT

@@ -162,7 +162,8 @@ class DisqueConsumer(Consumer):
             if outcome == "dead":
                 await self._bury(job, message.reason)
             elif outcome == "back":
-                await job.nack(delay=message.unsent)
+                # Without a word against it, unless it has been tried.
+                await (job.requeue() if message.unsent is None else job.nack(delay=message.unsent))
         # An acknowledge goes out as the next job is asked for.
 
     async def _bury(self, job: HeldJob, reason: str) -> None:

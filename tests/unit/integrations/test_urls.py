@@ -16,6 +16,7 @@ def test_the_port_is_7711_unless_it_is_given() -> None:
 def test_several_urls_are_one_cluster() -> None:
     cluster = Cluster.parse("disque://:p%40ss@a:1; disque://b:2")
     assert cluster == Cluster(("a:1", "b:2"), "p@ss")
+    assert Cluster.parse("disque://:p%40ss@a:1,b:2") == cluster
     assert Cluster.parse(["disque://:p%40ss@a:1", "disque://b:2"]) == cluster
 
 

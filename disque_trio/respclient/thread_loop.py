@@ -50,7 +50,7 @@ class _Call(Generic[R]):
         by then was never handed over."""
         if self.begun:
             self.scope.cancel()
-        else:
+        elif not self.future.done():
             self.future.set_exception(LoopEnded("it was not begun"))
 
     async def run(self) -> None:
@@ -203,6 +203,22 @@ class Loop(Generic[T]):
             self._start(_Call(function))
         except LoopEnded:
             pass
+
+    def submit(
+        self, function: Callable[[], Awaitable[R]]
+    ) -> "tuple[Future[R], Callable[[], None]]":
+        """Begin to await ``function()`` in the loop. Gives the future of its outcome, which must
+        not be cancelled itself, and what cancels the call. Raises LoopEnded."""
+        call = _Call(function)
+        self._start(call)
+
+        def drop() -> None:
+            try:
+                self.soon(call.drop)
+            except LoopEnded:
+                pass
+
+        return call.future, drop
 
     def close(self) -> None:
         """End the loop and wait for its end. May be called again, and from several threads."""

@@ -1,8 +1,8 @@
 """The application: tasks, and the cluster that their jobs go to."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from disque_trio.client import Client, connect
@@ -73,16 +73,18 @@ class Disque:
     ) -> None:
         if url is None:
             url = os.environ.get("DISQUE_URL") or DEFAULT
-        self.nodes, self.password = parse_url(url)
-        for node in self.nodes:
+        nodes, password = parse_url(url)
+        for node in nodes:
             parse_address(node)
+        self.nodes: list[str] = nodes
+        self.password: str | None = password
         self._queue = queue
         self._retry_for = retry_for
         self._connect_timeout = connect_timeout
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = retry_for + KEY_FOR if safe_adds else None
-        self.core = Core(OwnThread(self._open), serializers, key_for)
+        self.core: Core = Core(OwnThread(self._open), serializers, key_for)
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(f"{name}:" if name else "")
 
@@ -278,7 +280,7 @@ class Disque:
     async def connect(self) -> AsyncIterator[Client]:
         """Connect, and use the client; see ``using``. Raises what ``disque_trio.client.connect``
         raises."""
-        async with connect(self.nodes, **self._settings()) as client:
+        async with self._open() as client:
             with self.using(client):
                 yield client
 
@@ -292,17 +294,13 @@ class Disque:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> Any:
-        from disque_trio.client import sync
-
-        return sync.connect(self.nodes, **self._settings())
-
-    def _settings(self) -> Mapping[str, Any]:
-        return {
-            "password": self.password,
-            "retry_for": self._retry_for,
-            "connect_timeout": self._connect_timeout,
-        }
+    def _open(self) -> AbstractAsyncContextManager[Client]:
+        return connect(
+            self.nodes,
+            password=self.password,
+            retry_for=self._retry_for,
+            connect_timeout=self._connect_timeout,
+        )
 
     # Tests
 

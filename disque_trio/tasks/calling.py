@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import trio
 
+from disque_trio.respclient.foreign import in_asyncio
 from disque_trio.tasks.definition import Definition
-from disque_trio.tasks.link import in_asyncio
 
 SETTLE_SECONDS = 5.0
 """How long settling a job may take when the worker is being cancelled."""

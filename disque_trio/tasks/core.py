@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from disque_trio.client import Client
+from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.definition import Definition
-from disque_trio.tasks.link import Link, OfLoop, OwnThread, in_async
+from disque_trio.tasks.link import Link, OfLoop, OwnThread
 from disque_trio.tasks.serializers import Serializers
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from disque_trio.client import Client
 from disque_trio.client.replies import Outcome
+from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import ResultGone, TaskFailed
-from disque_trio.tasks.link import in_async
 from disque_trio.tasks.messages import ERROR_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
 

@@ -3,56 +3,20 @@ asyncio."""
 
 import asyncio
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
-from disque_trio.client import Client, sync
+from disque_trio.client import Client
+from disque_trio.client.sync.portal import Portal
+from disque_trio.respclient.foreign import in_asyncio, in_thread
 
 T = TypeVar("T")
-
-MOST_THREADS = 1000
-"""Threads that may wait for the client's at once, for tasks of a Trio program: they only wait."""
-
-
-def in_async() -> bool:
-    """Whether this is called in a task of Trio or asyncio, which must not block."""
-    return trio.lowlevel.in_trio_task() or in_asyncio()
-
-
-def in_asyncio() -> bool:
-    """Whether this is called in a task of asyncio."""
-    if "asyncio" not in sys.modules:
-        return False
-    try:
-        return asyncio.current_task() is not None
-    except RuntimeError:  # there is no loop
-        return False
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function that blocks in a thread, from a task of Trio or asyncio. When that is
-    cancelled the thread is left alone."""
-    if in_asyncio():
-        return await asyncio.to_thread(function)
-    return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=_waiting())
-
-
-_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("disque_threads")
-
-
-def _waiting() -> trio.CapacityLimiter:
-    try:
-        return _limiter.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(MOST_THREADS)
-        _limiter.set(limiter)
-        return limiter
 
 
 class Link(Protocol):
@@ -69,12 +33,12 @@ class OwnThread:
     """A client in a thread of its own, which is connected at first use and serves all.
 
     Args:
-        open: makes the client.
+        connect: makes the client.
     """
 
-    def __init__(self, open: Callable[[], sync.Client]) -> None:
-        self._open = open
-        self._client: sync.Client | None = None
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Client]]) -> None:
+        self._connect = connect
+        self._portal: Portal | None = None
         self._making = threading.Lock()
         _all.add(self)
 
@@ -83,21 +47,27 @@ class OwnThread:
         self._making = threading.Lock()
 
     async def run(self, function: Callable[[Client], Awaitable[T]]) -> T:
-        return await in_thread(partial(self.run_sync, function))
+        # Connecting blocks.
+        portal = self._portal
+        if portal is None:
+            portal = await in_thread(self._connected)
+        return await portal.run_beside(function)
 
     def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
+        return self._connected().run(function)
+
+    def _connected(self) -> Portal:
         with self._making:
-            if self._client is None:
-                self._client = self._open()
-            client = self._client
-        return client.run(function)
+            if self._portal is None:
+                self._portal = Portal(self._connect)
+            return self._portal
 
     def close(self) -> None:
         """Close the connections. The next use opens them again."""
         with self._making:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.close()
 
 
 _all: "weakref.WeakSet[OwnThread]" = weakref.WeakSet()
@@ -140,17 +110,10 @@ class OfLoop:
         return await in_thread(partial(self.run_sync, function))
 
     def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
-        if self._loop is not None:
-            return asyncio.run_coroutine_threadsafe(
-                _coroutine(function, self._client), self._loop
-            ).result()
-        return trio.from_thread.run(function, self._client, trio_token=self._token)
+        if self._loop is None:
+            return trio.from_thread.run(function, self._client, trio_token=self._token)
 
+        async def run() -> T:
+            return await function(self._client)
 
-def _coroutine(
-    function: Callable[[Client], Awaitable[T]], client: Client
-) -> Coroutine[Any, Any, T]:
-    async def run() -> T:
-        return await function(client)
-
-    return run()
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()

@@ -233,7 +233,7 @@ class Task(Template[P, R]):
 
     def __init__(self, core: Core, definition: Definition) -> None:
         super().__init__(core, definition)
-        self.__name__ = definition.function.__name__
+        self.__name__: str = definition.function.__name__
         self.__doc__ = definition.function.__doc__
         self.__wrapped__: Callable[P, R] = definition.function
 
@@ -250,7 +250,7 @@ class AsyncTask(Template[P, R]):
 
     def __init__(self, core: Core, definition: Definition) -> None:
         super().__init__(core, definition)
-        self.__name__ = definition.function.__name__
+        self.__name__: str = definition.function.__name__
         self.__doc__ = definition.function.__doc__
         self.__wrapped__: Callable[P, Coroutine[Any, Any, R]] = definition.function
 

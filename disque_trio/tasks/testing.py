@@ -13,6 +13,7 @@ from disque_trio.client import Client, Job
 from disque_trio.client.jobs import Letter
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
+from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
 from disque_trio.tasks.calling import InLoop
 from disque_trio.tasks.core import Core
@@ -20,7 +21,6 @@ from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.execution import Execution
 from disque_trio.tasks.handle import letter_id
-from disque_trio.tasks.link import in_async
 from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Pair, decode_arguments
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import trio
 
 from disque_trio.client.client import Client
 from disque_trio.respclient.errors import ConnectionLost
+from disque_trio.respclient.foreign import in_thread, outcome_of
 from disque_trio.respclient.thread_loop import Loop, LoopEnded
 
 R = TypeVar("R")
@@ -75,6 +76,23 @@ class Portal:
             raise ConnectionLost(f"the client: {ended}", maybe_executed=ended.begun) from None
         except trio.TooSlowError:
             raise TimeoutError("not answered in time") from None
+
+    async def run_beside(self, function: Callable[[Client], Awaitable[R]]) -> R:
+        """``run`` for tasks of other loops, of Trio or asyncio, which it does not block. When such
+        a task is cancelled, so is the call.
+
+        Raises:
+            ConnectionLost: as ``run``.
+        """
+        loop = self._loop
+        if loop is None:
+            # Connecting takes a thread, and time.
+            loop = await in_thread(self.loop)
+        client = loop.value
+        try:
+            return await outcome_of(*loop.submit(lambda: function(client)))
+        except LoopEnded as ended:
+            raise ConnectionLost(f"the client: {ended}", maybe_executed=ended.begun) from None
 
     def close(self) -> None:
         """Disconnect; what is held is given back. May be called again."""

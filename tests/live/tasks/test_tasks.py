@@ -189,6 +189,42 @@ def test_a_set_up_makes_policies_and_schedules_once(app: Disque, node: LiveNode)
     assert (outcomes[0].kind, outcomes[0].task) == ("done", shrink.name)
 
 
+def test_many_tasks_of_asyncio_wait_without_threads_and_can_be_cancelled(
+    app: Disque, node: LiveNode
+) -> None:
+    @app.task
+    def work(n: int) -> int:
+        return n
+
+    def waiting() -> int:
+        return int(node.info("clients")["blocked_clients"])
+
+    async def main() -> None:
+        handles = await work.map(range(50))
+        waits = [asyncio.create_task(handle.result()) for handle in handles]
+        # The threads of the loop are free for others meanwhile.
+        await asyncio.to_thread(wait_until, lambda: waiting() == 50)
+        waits[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waits[0]
+        await asyncio.to_thread(wait_until, lambda: waiting() == 49)
+        worker = working_thread(app)
+        await asyncio.to_thread(worker.__enter__)
+        try:
+            assert await asyncio.gather(*waits[1:]) == list(range(1, 50))
+        finally:
+            await asyncio.to_thread(worker.__exit__, None, None, None)
+
+    async def in_trio() -> None:
+        handle = await work.options(queue="nobody").add(1)
+        with trio.move_on_after(0.05):
+            await handle.result()
+        await trio.to_thread.run_sync(wait_until, lambda: waiting() == 0)
+
+    asyncio.run(main())
+    trio.run(in_trio)
+
+
 def test_a_child_adds_over_a_connection_of_its_own(app: Disque, node: LiveNode) -> None:
     @app.task
     def work() -> None: ...

@@ -18,6 +18,7 @@ from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, H
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
+from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.fleet import BEAT, MARGIN
 from disque_trio.worker.link import Link, Page, line
@@ -240,8 +241,9 @@ def no_node(app: Disque, error: Exception) -> str:
 
 def task_timeout(app: Disque, job: HeldJob) -> float | None:
     """How long the task of ``job`` may take, in seconds; None: for ever."""
-    timeout = getattr(app, "timeout_of", None)
-    return None if timeout is None else timeout(job)
+    name = job.headers.get(TASK, b"").decode("utf-8", "replace")
+    definition = app.core.tasks.get(name)
+    return None if definition is None else definition.timeout
 
 
 def leave() -> None:

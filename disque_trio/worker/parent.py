@@ -21,7 +21,7 @@ from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker import web
 from disque_trio.worker.display import Display
-from disque_trio.worker.fleet import Fleet, Member
+from disque_trio.worker.fleet import Fleet, Member, State
 from disque_trio.worker.link import Link, Message, Page
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources
@@ -79,6 +79,7 @@ class Parent:
         self._nursery: trio.Nursery
         self._signals = 0
         self._told_ready = False
+        self._states: list[tuple[int, State]] = []  # as they stand in the file
 
     @property
     def problem(self) -> str:
@@ -124,7 +125,9 @@ class Parent:
         self._fleet.tick(time.monotonic())
         view = self._view()
         self._tell(view)
-        if display.update(view, time.monotonic()):
+        states = [(process.serial, process.state) for process in view.processes]
+        if display.update(view, time.monotonic()) or states != self._states:
+            self._states = states
             self._write_status(view)
         if self._notifier.watchdog:
             self._notifier.feed()

@@ -1,0 +1,104 @@
+"""Processes that are replaced while the worker goes on."""
+
+import signal
+
+from tests.support.harness import wait_until
+from tests.support.worker_rig import Rig, lives, twice
+
+
+def test_a_runaway_task_ends_its_process_and_others_in_it_may_finish(rig: Rig) -> None:
+    rig.add("gate", "a")
+    worker = rig.start("--concurrency", "2", "--grace", "100")
+    (first,) = worker.serves()
+    rig.noted("begun")
+    rig.add("spin")
+    rig.noted("spin")
+    wait_until(lambda: worker.pids() not in ([], [first]))
+    assert lives(first)
+    rig.open("a")
+    rig.noted("ended")
+    wait_until(lambda: not lives(first))
+    assert len(rig.notes("begun")) == 1
+    assert worker.stop() == 0
+
+
+def test_a_task_that_blocks_its_whole_process_is_killed_with_it(rig: Rig) -> None:
+    worker = rig.start()
+    (first,) = worker.serves()
+    rig.add("block")
+    rig.noted("block", count=2)
+    assert not lives(first)
+    assert worker.stop() == 0
+
+
+def test_new_code_runs_after_a_hangup_and_nothing_is_lost_meanwhile(rig: Rig) -> None:
+    worker = rig.start("--processes", "2", "--concurrency", "2")
+    old = set(worker.serves(2))
+    rig.add("gate", "a")
+    rig.noted("begun", "a")
+    rig.change("VERSION = 1", "VERSION = 2")
+    worker.signal(signal.SIGHUP)
+    rig.add_all("some", [[n] for n in range(100)])
+    wait_until(lambda: len(worker.pids()) == 2 and not old & set(worker.pids()))
+    rig.add("quick", 1)
+    assert rig.noted("quick")[0][2] == "2"
+    rig.noted("ended", count=100)
+    # The one that has a task still has it.
+    assert sum(lives(pid) for pid in old) >= 1
+    rig.open("a")
+    rig.noted("ended", "a")
+    wait_until(lambda: not any(lives(pid) for pid in old))
+    assert not twice(rig.notes("begun"))
+    assert worker.stop() == 0
+
+
+def test_a_change_of_the_code_is_noticed(rig: Rig) -> None:
+    worker = rig.start("--reload")
+    (first,) = worker.serves()
+    rig.change("VERSION = 1", "VERSION = 2")
+    wait_until(lambda: worker.pids() not in ([], [first]))
+    rig.add("quick", 1)
+    assert rig.noted("quick")[0][2] == "2"
+    assert worker.stop() == 0
+
+
+def test_code_that_does_not_import_leaves_the_old_at_work_until_it_is_mended(rig: Rig) -> None:
+    worker = rig.start("--reload")
+    old = worker.serves()
+    rig.change("VERSION = 1", "VERSION = nothing")
+    wait_until(lambda: worker.pids("starting"))
+    wait_until(lambda: not worker.pids("starting"))
+    assert worker.pids() == old
+    rig.add("quick", 1)
+    assert rig.noted("quick")[0][2] == "1"
+    rig.change("VERSION = nothing", "VERSION = 3")
+    wait_until(lambda: worker.pids() not in ([], old))
+    rig.add("quick", 2)
+    assert rig.noted("quick", count=2)[1][2] == "3"
+    assert worker.stop() == 0
+
+
+def test_a_process_is_replaced_after_so_many_tasks(rig: Rig) -> None:
+    rig.add_all("quick", [[n] for n in range(7)])
+    worker = rig.start("--max-tasks", "3", "--concurrency", "1")
+    notes = rig.noted("quick", count=7)
+    assert len({pid for *_, pid in notes}) == 3
+    assert not twice(notes)
+    assert worker.stop() == 0
+
+
+def test_a_process_that_has_too_much_memory_is_replaced_when_its_tasks_are_done(
+    rig: Rig,
+) -> None:
+    rig.add("gate", "a")
+    worker = rig.start("--max-memory", "150mb")
+    (first,) = worker.serves()
+    rig.noted("begun")
+    rig.add("grow", 200)
+    rig.noted("grown")
+    wait_until(lambda: worker.pids() not in ([], [first]))
+    rig.open("a")
+    rig.noted("ended")
+    wait_until(lambda: not lives(first))
+    assert len(rig.notes("begun")) == 1
+    assert worker.stop() == 0

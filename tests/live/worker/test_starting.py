@@ -1,0 +1,177 @@
+"""How a worker starts, what it says when it cannot, and what it tells while it runs."""
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.harness import HANG_SECONDS, NodeFactory, free_port, start_process, wait_until
+from tests.support.worker_rig import Rig, worker_rig
+
+
+def read(port: int, path: str) -> tuple[int, str]:
+    """Status and text of a page of a worker."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+# ---- the start ----------------------------------------------------------------------------------
+
+
+def test_tasks_of_all_queues_of_the_app_run(rig: Rig) -> None:
+    rig.add("quick", 1)
+    rig.add("sms", 2, queue="sms")
+    worker = rig.start(target="app:shop")
+    rig.noted("quick", 1)
+    rig.noted("sms", 2)
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "word"),
+    [("no_such:app", "no_such"), ("shop:no_such", "no_such"), ("shop:VERSION", "no Disque app")],
+)
+def test_an_app_that_is_not_there_is_said_in_a_line(rig: Rig, target: str, word: str) -> None:
+    worker = rig.start(target=target)
+    assert worker.ends() == 1
+    assert word in worker.last_line()
+
+
+def test_an_app_that_does_not_import_shows_where(rig: Rig) -> None:
+    rig.change("VERSION = 1", "VERSION = nothing")
+    worker = rig.start("--processes", "2")
+    assert worker.ends() == 1
+    assert "NameError" in worker.last_line()
+    assert 'shop.py", line' in worker.output.read_text()
+
+
+def test_a_node_that_is_not_there_is_waited_for_and_then_named(tmp_path: Path) -> None:
+    with worker_rig(tmp_path, free_port()) as rig:
+        worker = rig.start("--wait", "0")
+        assert worker.ends() == 1
+        assert f"no node can be reached (127.0.0.1:{rig.port})" in worker.last_line()
+
+
+def test_a_node_may_start_after_its_worker(tmp_path: Path) -> None:
+    with worker_rig(tmp_path, free_port()) as rig:
+        worker = rig.start("--wait", "60")
+        wait_until(lambda: worker.pids("starting"))
+        node = start_process(tmp_path, rig.port, "--port", str(rig.port), "--bind", "127.0.0.1")
+        try:
+            worker.serves()
+            rig.add("quick", 1)
+            rig.noted("quick")
+            assert worker.stop() == 0
+        finally:
+            node.close()
+
+
+def test_a_wrong_password_is_said_at_once(disque_server: NodeFactory, tmp_path: Path) -> None:
+    with worker_rig(tmp_path, disque_server("--requirepass", "secret").port) as rig:
+        worker = rig.start("--wait", "1000")
+        assert worker.ends() == 1
+        assert "does not take the password" in worker.last_line()
+        status, line = rig.check()
+        assert status == 1
+        assert "does not take the password" in line
+
+
+def test_a_place_for_metrics_that_is_taken_is_said(rig: Rig) -> None:
+    worker = rig.start("--metrics", str(rig.port))
+    assert worker.ends() == 1
+    assert "--metrics" in worker.last_line()
+
+
+def test_wrong_arguments_have_status_2(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "disque_trio.worker.command", "shop:app", "--queues", "a,"],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+# ---- queues -------------------------------------------------------------------------------------
+
+
+def order(rig: Rig, *arguments: str) -> str:
+    """In which order a slot takes 12 jobs of each of two queues: q is mail, s is sms."""
+    rig.add_all("quick", [[n] for n in range(12)])
+    rig.add_all("sms", [[n] for n in range(12)], queue="sms")
+    worker = rig.start("--concurrency", "1", *arguments)
+    notes = rig.noted(count=24)
+    assert worker.stop() == 0
+    return "".join(words[0][0] for words in notes)
+
+
+def test_while_both_have_jobs_the_weights_hold(rig: Rig) -> None:
+    assert order(rig, "--queues", "mail,sms:5") == "ssqsss" * 2 + "ss" + "q" * 10
+
+
+def test_without_weights_queues_take_turns(rig: Rig) -> None:
+    assert order(rig) == "qs" * 12
+
+
+def test_strictly_the_first_one_goes_first(rig: Rig) -> None:
+    assert order(rig, "--strict", "--queues", "sms,mail") == "s" * 12 + "q" * 12
+
+
+# ---- what it tells ------------------------------------------------------------------------------
+
+
+def test_prometheus_gets_counts_and_probes_get_the_state(rig: Rig) -> None:
+    port = free_port()
+    worker = rig.start("--metrics", f"127.0.0.1:{port}")
+    worker.serves()
+    rig.add_all("quick", [[1], [2]])
+    rig.add("gate", "never")
+    rig.noted("quick", count=2)
+
+    def counts() -> dict[tuple[str, str], float]:
+        return {
+            (
+                sample.name.removeprefix("disque_worker_"),
+                sample.labels.get("task", ""),
+            ): sample.value
+            for family in text_string_to_metric_families(read(port, "/metrics")[1])
+            for sample in family.samples
+        }
+
+    wait_until(lambda: counts().get(("tasks_total", "quick")) == 2)
+    wait_until(lambda: counts()["in_hand", ""] == 1)
+    assert counts()["task_seconds_count", "quick"] == 2
+    assert read(port, "/healthz")[0] == 200
+    assert read(port, "/nothing")[0] == 404
+    assert rig.check("--metrics", str(port), "--status-file", "status")[0] == 0
+    worker.signal(9)
+    worker.ends()
+    for arguments in (("--metrics", str(port)), ("--status-file", "status")):
+        status, line = rig.check(*arguments)
+        assert status == 1
+        assert "worker" in line
+
+
+def test_a_check_needs_no_worker(rig: Rig) -> None:
+    assert rig.check()[0] == 0
+    status, line = rig.check(target="no_such:app")
+    assert (status, "no_such" in line) == (1, True)
+    status, line = rig.check("--status-file", "no_such_file")
+    assert (status, "no_such_file" in line) == (1, True)
+
+
+def test_a_check_has_an_end(rig: Rig) -> None:
+    rig.change("VERSION = 1", "time.sleep(1000)")
+    status, line = rig.check("--check-timeout", "0.5")
+    assert status == 1
+    assert "within 0.5 s" in line

@@ -1,0 +1,102 @@
+"""How a worker stops: by signals, and when it is killed."""
+
+import os
+import signal
+
+from tests.support.harness import wait_until
+from tests.support.worker_rig import Rig, lives
+
+
+def counters(rig: Rig) -> list[tuple[int, int]]:
+    """Failures and other returns of the jobs that are queued, which are taken."""
+    with rig.client() as client:
+        jobs = client.get("mail", count=100, nohang=True)
+    return [(job.nacks, job.additional_deliveries) for job in jobs]
+
+
+def test_tasks_in_hand_may_finish_and_no_others_begin(rig: Rig) -> None:
+    rig.add_all("gate", [["a"], ["a"], ["a"]])
+    worker = rig.start("--concurrency", "2")
+    rig.noted("begun", count=2)
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: worker.pids("retiring"))
+    rig.open("a")
+    assert worker.ends() == 0
+    assert len(rig.notes("begun")) == len(rig.notes("ended")) == 2
+    assert counters(rig) == [(0, 0)]
+
+
+def test_what_takes_longer_than_the_grace_is_handed_back_and_has_not_failed(rig: Rig) -> None:
+    rig.add_all("gate", [["a"], ["never"]])
+    worker = rig.start("--grace", "0.3")
+    rig.noted("begun", count=2)
+    rig.open("a")
+    rig.noted("ended")
+    assert worker.stop() == 0
+    assert counters(rig) == [(0, 1)]
+
+
+def test_a_second_signal_hands_back_at_once(rig: Rig) -> None:
+    rig.add("gate", "never")
+    worker = rig.start("--grace", "1000")
+    rig.noted("begun")
+    worker.signal(signal.SIGINT)
+    wait_until(lambda: worker.pids("retiring"))
+    worker.signal(signal.SIGINT)
+    assert worker.ends() == 0
+    assert counters(rig) == [(0, 1)]
+
+
+def test_a_job_of_a_process_that_is_killed_runs_again_in_another(rig: Rig) -> None:
+    worker = rig.start()
+    (first,) = worker.serves()
+    rig.add("gate", "a")
+    rig.noted("begun")
+    os.kill(first, signal.SIGKILL)
+    rig.noted("begun", count=2)
+    rig.open("a")
+    ((*_, second),) = rig.noted("ended")
+    assert int(second) != first
+    assert worker.stop() == 0
+
+
+def test_processes_stop_in_good_order_when_their_parent_is_killed(rig: Rig) -> None:
+    rig.add_all("gate", [["a"], ["a"]])
+    worker = rig.start("--processes", "2", "--concurrency", "1")
+    pids = worker.serves(2)
+    rig.noted("begun", count=2)
+    worker.signal(signal.SIGKILL)
+    worker.ends()
+    rig.add("gate", "a")
+    rig.open("a")
+    wait_until(lambda: not any(lives(pid) for pid in pids))
+    assert len(rig.notes("ended")) == 2
+    assert counters(rig) == [(0, 0)]
+
+
+def test_a_process_that_gets_a_signal_of_its_own_finishes_and_is_replaced(rig: Rig) -> None:
+    rig.add("gate", "a")
+    worker = rig.start()
+    (first,) = worker.serves()
+    rig.noted("begun")
+    os.kill(first, signal.SIGTERM)
+    wait_until(lambda: worker.pids() not in ([], [first]))
+    rig.open("a")
+    rig.noted("ended")
+    wait_until(lambda: not lives(first))
+    assert worker.stop() == 0
+
+
+def test_one_that_keeps_dying_is_given_up(rig: Rig) -> None:
+    rig.add("die", 100)
+    worker = rig.start("--restarts", "3")
+    assert worker.ends() == 1
+    assert len(rig.notes("die")) == 3
+    assert "3 times in a row" in worker.last_line()
+
+
+def test_one_that_died_goes_on(rig: Rig) -> None:
+    rig.add("die", 1)
+    worker = rig.start()
+    rig.noted("lives")
+    assert worker.stop() == 0

@@ -1,0 +1,247 @@
+"""A ``disque-worker`` in processes of its own, and an app whose tasks leave lines in a file."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from disque_trio.client.sync import Client, connect
+from tests.support.harness import HANG_SECONDS, wait_until
+
+APP = """
+import os, time
+from pathlib import Path
+import trio
+from disque_trio.tasks import Disque, current_job
+
+VERSION = 1
+HERE = Path(__file__).parent
+app = Disque()
+
+def note(*words):
+    line = " ".join(map(str, [*words, os.getpid()])) + "\\n"
+    with open(HERE / "notes", "ab", buffering=0) as notes:
+        notes.write(line.encode())
+
+async def opened(name):
+    while not (HERE / name).exists():
+        await trio.sleep(0.01)
+
+@app.task(name="quick", queue="mail", retry=30)
+def quick(n):
+    note("quick", n, VERSION)
+
+@app.task(name="gate", queue="mail", retry=30)
+async def gate(name):
+    note("begun", name)
+    await opened(name)
+    note("ended", name)
+
+@app.task(name="spin", queue="mail", timeout=0.3, retries=0, backoff=(60, 60), retry=30)
+def spin():
+    note("spin")
+    time.sleep(60)
+
+@app.task(name="block", queue="mail", timeout=0.3, retry=30)
+async def block():
+    note("block")
+    if not (HERE / "blocked").exists():
+        (HERE / "blocked").touch()
+        time.sleep(60)
+
+@app.task(name="die", queue="mail", retry=30)
+def die(times):
+    note("die")
+    if len((HERE / "notes").read_text().split("die")) <= times + 1:
+        os._exit(3)
+    note("lives")
+
+@app.task(name="grow", queue="mail", retry=30)
+def grow(megabytes):
+    app.kept = bytearray(megabytes << 20)
+    note("grown")
+
+@app.task(name="sms", queue="sms", retry=30)
+def sms(n):
+    note("sms", n)
+
+@app.task(name="some", queue="mail", retry=3, retries=100)
+async def some(n):
+    note("begun", n, time.time())
+    await trio.sleep(0.02)
+    note("ended", n)
+"""
+
+
+class Worker:
+    """A worker, and its directory.
+
+    Attributes:
+        popen: its parent process. directory: of the app. output: what it has printed.
+    """
+
+    def __init__(self, directory: Path, node: str, arguments: Sequence[str]) -> None:
+        self.directory = directory
+        self.output = directory / "worker.log"
+        environ = {**os.environ, "DISQUE_URL": node, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "disque_trio.worker.command", *arguments]
+        with self.output.open("ab") as output:
+            self.popen = subprocess.Popen(
+                command, cwd=directory, stdout=output, stderr=output, env=environ
+            )
+        self._seen: set[int] = set()
+
+    def status(self) -> dict[str, Any]:
+        """What its status file says; empty: there is none."""
+        try:
+            status: dict[str, Any] = json.loads((self.directory / "status").read_text())
+        except FileNotFoundError:
+            return {}
+        self._seen.update(process["pid"] for process in status["processes"])
+        return status
+
+    def pids(self, state: str = "serving") -> list[int]:
+        """Its worker processes in that state."""
+        processes = self.status().get("processes", [])
+        return [process["pid"] for process in processes if process["state"] == state]
+
+    def serves(self, count: int = 1) -> list[int]:
+        """Wait until that many processes serve; returns their ids."""
+
+        def do_serve() -> bool:
+            assert self.popen.poll() is None, self.output.read_text()
+            return len(self.pids()) == count
+
+        wait_until(do_serve)
+        return self.pids()
+
+    def last_line(self) -> str:
+        """The last line that it has printed."""
+        return self.output.read_text().splitlines()[-1]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the parent."""
+        self.popen.send_signal(number)
+
+    def ends(self) -> int:
+        """Wait until the parent has ended; returns its exit status."""
+        return self.popen.wait(HANG_SECONDS)
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the end."""
+        self.signal(signal.SIGTERM)
+        return self.ends()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.status()
+        for pid in {self.popen.pid, *self._seen}:
+            if pid != self.popen.pid or self.popen.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.popen.wait(HANG_SECONDS)
+        wait_until(lambda: not any(lives(pid) for pid in self._seen))
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Rig:
+    """A node, an app, and workers of it.
+
+    Attributes:
+        directory: of the app, and of what its tasks note. port: of the node in use.
+    """
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.port = port
+        self._workers: list[Worker] = []
+        (directory / "shop.py").write_text(APP)
+
+    def start(self, *arguments: str, target: str = "shop:app") -> Worker:
+        """Start a worker with a status file, without waiting for it."""
+        return self._start([target, "--status-file", "status", *arguments])
+
+    def check(self, *arguments: str, target: str = "shop:app") -> tuple[int, str]:
+        """The exit status of ``--check``, and the last line that it prints."""
+        worker = self._start([target, "--check", "--check-timeout", "60", *arguments])
+        return worker.ends(), worker.last_line()
+
+    def _start(self, words: Sequence[str]) -> Worker:
+        worker = Worker(self.directory, f"disque://127.0.0.1:{self.port}", words)
+        self._workers.append(worker)
+        return worker
+
+    def client(self) -> contextlib.AbstractContextManager[Client]:
+        """A client of the node."""
+        return connect([f"127.0.0.1:{self.port}"])
+
+    def add(self, task: str, *args: object, queue: str = "mail", retry: int = 30) -> None:
+        """Add a job of a task."""
+        self.add_all(task, [args], queue=queue, retry=retry)
+
+    def add_all(
+        self, task: str, calls: Sequence[Sequence[object]], queue: str = "mail", retry: int = 30
+    ) -> None:
+        """Add a job of a task for each of these arguments."""
+        headers = {"task": task, "content-type": "application/json"}
+        bodies = [json.dumps({"args": [*args], "kwargs": {}}) for args in calls]
+        with self.client() as client:
+            client.add_many(queue, bodies, headers=headers, retry=retry, unique=True)
+
+    def notes(self, *first: object) -> list[list[str]]:
+        """The lines that tasks have left, which begin with these words."""
+        path = self.directory / "notes"
+        lines = path.read_text().splitlines() if path.exists() else []
+        words = [str(word) for word in first]
+        return [found for line in lines if (found := line.split())[: len(words)] == words]
+
+    def noted(self, *first: object, count: int = 1) -> list[list[str]]:
+        """Wait for so many of these lines."""
+        wait_until(lambda: len(self.notes(*first)) >= count)
+        return self.notes(*first)
+
+    def open(self, name: str) -> None:
+        """Let the ``gate`` tasks of that name end."""
+        (self.directory / name).touch()
+
+    def change(self, before: str, after: str) -> None:
+        """Change the code of the app."""
+        path = self.directory / "shop.py"
+        text = path.read_text()
+        assert before in text
+        new = path.with_suffix(".new")
+        new.write_text(text.replace(before, after))
+        new.replace(path)
+
+    def close(self) -> None:
+        """End what runs."""
+        for worker in self._workers:
+            worker.close()
+
+
+@contextlib.contextmanager
+def worker_rig(directory: Path, port: int) -> Iterator[Rig]:
+    """A rig at the node on that port, which leaves nothing behind."""
+    rig = Rig(directory, port)
+    try:
+        yield rig
+    finally:
+        rig.close()
+
+
+def twice(notes: Sequence[Sequence[str]]) -> set[str]:
+    """The second words that come more than once."""
+    return {word for word, count in Counter(words[1] for words in notes).items() if count > 1}

@@ -1,0 +1,61 @@
+"""A worker whose node leaves its cluster, or goes away and comes back."""
+
+from pathlib import Path
+
+from tests.support.harness import (
+    ClusterFactory,
+    free_port,
+    start_process,
+    wait_for_ping,
+    wait_until,
+)
+from tests.support.worker_rig import twice, worker_rig
+
+
+def test_a_worker_goes_on_at_another_node_when_its_own_leaves(
+    cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    first, second = cluster(2)
+    with worker_rig(tmp_path, first.port) as rig:
+        worker = rig.start()
+        worker.serves()
+        rig.add("gate", "a")
+        rig.noted("begun")
+        assert first.ask("CLUSTER", "LEAVING", "yes") == b"OK"
+        rig.port = second.port
+        rig.add_all("quick", [[n] for n in range(10)])
+        rig.noted("quick", count=10)
+        rig.open("a")
+        rig.noted("ended")
+        wait_until(lambda: worker.status()["in_hand"] == 0)
+        assert worker.stop() == 0
+        assert len(rig.notes("begun")) == 1
+        assert not twice(rig.notes("quick"))
+
+
+def test_tasks_go_on_while_the_node_is_away_and_are_acknowledged_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    options = ("--port", str(port), "--bind", "127.0.0.1", "--appendonly", "yes")
+    node = start_process(tmp_path, port, *options)
+    try:
+        assert wait_for_ping(node)
+        with worker_rig(tmp_path, port) as rig:
+            worker = rig.start()
+            rig.add("gate", "a")
+            rig.noted("begun")
+            node.kill()
+            rig.open("a")
+            rig.noted("ended")
+            node = start_process(tmp_path, port, *options)
+            assert wait_for_ping(node)
+            wait_until(lambda: worker.status()["in_hand"] == 0)
+            rig.add("quick", 1)
+            rig.noted("quick")
+            with rig.client() as client:
+                wait_until(lambda: not list(client.jscan(queue="mail")))
+            assert worker.stop() == 0
+            assert len(rig.notes("begun")) == 1
+    finally:
+        node.close()

@@ -1,0 +1,72 @@
+"""The line with counts."""
+
+import io
+import sys
+
+import pytest
+import structlog
+
+from disque_trio.process.logs import Log
+from disque_trio.worker.display import Display
+from disque_trio.worker.tally import Tally
+from disque_trio.worker.view import View
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def log() -> tuple[Log, list[structlog.typing.EventDict]]:
+    """A log, and its lines."""
+    lines: list[structlog.typing.EventDict] = []
+
+    def keep(logger: object, method: str, event: structlog.typing.EventDict) -> str:
+        lines.append(event)
+        raise structlog.DropEvent
+
+    return Log(None, [keep], {}), lines
+
+
+def view(count: int) -> View:
+    tally = Tally()
+    for _ in range(count):
+        tally.add("send", "mail", "done", 0.1)
+    return View(1, [], tally, {}, {})
+
+
+def test_on_a_terminal_it_is_written_anew_each_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    display = Display(log()[0], quiet=False)
+    assert display.update(view(0), 100.0)
+    assert not display.update(view(5), 100.9)
+    assert display.update(view(20), 102.0)
+    assert "10/s" in terminal.getvalue()
+    assert "20 done" in terminal.getvalue()
+    display.end()
+    # Whoever looks at the terminal afterwards finds nothing of it.
+    assert terminal.getvalue().endswith("\r\x1b[J")
+
+
+def test_elsewhere_it_is_a_line_a_minute_without_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    target, lines = log()
+    display = Display(target, quiet=False)
+    for second in range(130):
+        display.update(view(10 * second), 100.0 + second)
+    display.end()
+    assert stream.getvalue() == ""
+    assert len(lines) == 2
+    assert all("10/s" in line["line"] for line in lines)
+
+
+def test_it_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    target, lines = log()
+    display = Display(target, quiet=True)
+    for second in range(130):
+        display.update(view(second), 100.0 + second)
+    assert (terminal.getvalue(), lines) == ("", [])

@@ -231,11 +231,11 @@ def find_app(options: Options) -> Disque:
 
 def no_node(app: Disque, error: Exception) -> str:
     """Says in a line why no node can be used."""
+    if isinstance(error, ConnectionLost):
+        return str(error)  # it names them
     nodes = ", ".join(app.nodes)
     if isinstance(error, AuthError):
         return f"the node does not take the password ({nodes}): {error}"
-    if isinstance(error, ConnectionLost):
-        return f"no node can be reached ({nodes}): {error}"
     return f"the node cannot be used ({nodes}): {error}"
 
 

@@ -199,9 +199,7 @@ class Rig:
         headers = {"task": task, "content-type": "application/json"}
         bodies = [json.dumps({"args": [*args], "kwargs": {}}) for args in calls]
         with self.client() as client:
-            client.add_many(
-                queue, bodies, headers=headers, retry=retry, unique=True, replicate=1
-            )
+            client.add_many(queue, bodies, headers=headers, retry=retry, unique=True, replicate=1)
 
     def notes(self, *first: object) -> list[list[str]]:
         """The lines that tasks have left, which begin with these words."""

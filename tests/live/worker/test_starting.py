@@ -57,7 +57,7 @@ def test_a_node_that_is_not_there_is_waited_for_and_then_named(tmp_path: Path) -
     with worker_rig(tmp_path, free_port()) as rig:
         worker = rig.start("--wait", "0")
         assert worker.ends() == 1
-        assert f"no node can be reached (127.0.0.1:{rig.port})" in worker.last_line()
+        assert f"node can be reached: 127.0.0.1:{rig.port}" in worker.last_line()
 
 
 def test_a_node_may_start_after_its_worker(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from sqlalchemy.orm import Session, registry, scoped_session
 
 from disque_trio.client.requests import Headers
 from disque_trio.outbox.rows import TABLE, columns
+from disque_trio.outbox.tasks import job_of
 from disque_trio.respclient.values import Name
+from disque_trio.tasks import Bound
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -139,6 +141,12 @@ class Outbox:
             target.execute(insert(self.table).values(**values))
             self._tell(target)
         return values["key"]
+
+    def add_task(self, transaction: Transaction, bound: Bound[Any]) -> UUID:
+        """Add a job of a task when the transaction commits:
+        ``outbox.add_task(session, send_mail.bind("ann@example.org"))``. Like ``add``; what the task
+        says of ``unique`` does not hold here."""
+        return self.add(transaction, **job_of(bound))
 
     def _notify_after_flush(self, session: Session) -> None:
         if not self._notify:

@@ -5,13 +5,16 @@ docs/outbox.md.
 """
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from disque_trio.client.requests import Headers
 from disque_trio.outbox.rows import columns
+from disque_trio.outbox.tasks import job_of
 from disque_trio.respclient.values import Name
+from disque_trio.tasks import Bound
 
-__all__ = ["add"]
+__all__ = ["add", "add_task"]
 
 
 def add(
@@ -59,3 +62,9 @@ def add(
     )
     write(values, using)
     return values["key"]
+
+
+def add_task(bound: Bound[Any], *, using: str | None = None) -> UUID:
+    """Add a job of a task when the transaction commits: ``add_task(send_mail.bind("ann"))``. Like
+    ``add``; what the task says of ``unique`` does not hold here."""
+    return add(**job_of(bound), using=using)

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from disque_trio.client.sync import Client, connect
 from disque_trio.outbox.command import main
+from disque_trio.tasks import Disque
 from tests.support import ROOT
 from tests.support.harness import (
     HANG_SECONDS,
@@ -25,6 +27,7 @@ from tests.support.harness import (
 from tests.support.live_helpers import spawn
 from tests.support.outbox import Database, sqlite
 from tests.support.outbox_killed import STEPS
+from tests.support.task_worker import working_thread
 
 # A soak of it: OUTBOX_ROWS=20000.
 ROWS = int(os.environ.get("OUTBOX_ROWS", "400"))
@@ -105,6 +108,27 @@ def test_rows_become_jobs_with_all_that_was_said(
     assert later is not None
     assert isinstance(later["delay"], int)
     assert 3500 < later["delay"] <= 3601
+
+
+def test_a_task_is_run_when_its_transaction_was_committed(
+    database: Database, shared_node: LiveNode
+) -> None:
+    app = Disque(f"disque://{at(shared_node)}")
+    done: list[str] = []
+
+    @app.task(queue="mail", priority=4)
+    def send_mail(to: str, subject: str = "") -> None:
+        done.append(f"{to}: {subject}")
+
+    with Session(database.engine) as session:
+        database.outbox.add_task(session, send_mail.bind("ann", subject="hello"))
+        session.commit()
+        database.outbox.add_task(session, send_mail.bind("bob"))
+        session.rollback()
+    assert outbox(database, at(shared_node), "--once") == 0
+    with working_thread(app):
+        wait_until(lambda: done)
+    assert done == ["ann: hello"]
 
 
 def test_rows_of_a_queue_keep_their_order(

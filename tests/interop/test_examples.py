@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from tests.support.harness import (
     wait_until,
 )
 from tests.support.live_helpers import info_value
+from tests.support.lossy_proxy import LossyProxy
 
 EXAMPLES = (
     "node/node-redis.js",
@@ -91,7 +92,9 @@ class Example:
         self._workers: list[Worker] = []
 
     @staticmethod
-    def _environment(nodes: tuple[LiveNode, ...], password: str | None) -> dict[str, str]:
+    def _environment(
+        nodes: Iterable[LiveNode | LossyProxy], password: str | None
+    ) -> dict[str, str]:
         # Nobody listens on the first one.
         places = {
             "DISQUE_NODES": " ".join(["127.0.0.1:1", *(f"{one.host}:{one.port}" for one in nodes)])
@@ -101,7 +104,7 @@ class Example:
         return {**os.environ, **places}
 
     def add(
-        self, queue: str, *bodies: str, node: LiveNode, password: str | None = None
+        self, queue: str, *bodies: str, node: LiveNode | LossyProxy, password: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run the producer to its end."""
         return subprocess.run(
@@ -239,6 +242,22 @@ def test_workers_go_to_another_node_when_one_is_leaving_or_killed(
     wait_until(waits(one))
     one.ask("ADDJOB", "q", "last", 0, "REPLICATE", 1)
     worker.printed("done last")
+
+
+def test_a_producer_whose_replies_are_lost_adds_each_job_once(
+    shared_node: LiveNode, example: Example
+) -> None:
+    way = LossyProxy(shared_node, losses=2)
+    try:
+        added = example.add("q", "one", "two", node=way)
+    finally:
+        way.close()
+    assert added.returncode == 0, added.stderr
+    assert way.losses == 0
+    jobs: Any = shared_node.ask("QPEEK", "q", 9)
+    assert [(id.decode(), body) for _, id, body in jobs] == list(
+        zip(added.stdout.split(), [b"one", b"two"], strict=True)
+    )
 
 
 def test_a_wrong_password_is_told(disque_server: NodeFactory, example: Example) -> None:

@@ -10,14 +10,16 @@ class LossyProxy:
     """The way to a node; the connection breaks instead of the first replies to an ADDJOB.
 
     Attributes:
-        port: where it listens. losses: how many replies to an ADDJOB get lost.
+        host, port: where it listens. losses: how many replies to an ADDJOB get lost.
         connections: how many there have been.
     """
+
+    host = "127.0.0.1"
 
     def __init__(self, node: LiveNode, losses: int) -> None:
         self._node = node
         self.port = free_port()
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = socket.create_server((self.host, self.port))
         self.losses = losses
         self.connections = 0
         self._open: list[socket.socket] = []

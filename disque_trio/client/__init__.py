@@ -1,4 +1,4 @@
-"""A Disque client for Trio.
+"""A Disque client for Trio and asyncio.
 
 ``connect`` is the entry; see docs/client.md. This module names all that is public.
 """
@@ -29,6 +29,7 @@ from disque_trio.respclient.errors import (
     ProtocolError,
     ReplyError,
     TooLateError,
+    TooSlowError,
 )
 
 __all__ = [
@@ -64,5 +65,6 @@ __all__ = [
     "ReplyError",
     "Schedule",
     "TooLateError",
+    "TooSlowError",
     "connect",
 ]

@@ -10,8 +10,6 @@ import time
 from functools import partial
 from typing import Final
 
-import trio
-
 from disque_trio.client import replies
 from disque_trio.client.errors import CallError
 from disque_trio.client.messages import Answer, read_answer, request
@@ -19,6 +17,7 @@ from disque_trio.client.requests import Headers, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, LeavingError, NoExtError
@@ -39,7 +38,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
-        self.news = trio.Event()
+        self.news = library().Event()
         self.jobs: list[str] = []
         self.node: str | None = None
 
@@ -54,9 +53,9 @@ class _Line:
     def __init__(self, connection: Connection, session: Session, calls: dict[str, _Call]) -> None:
         self.session = session
         self.connection = connection
-        self.ended = trio.Event()
+        self.ended = library().Event()
         self._calls = calls
-        self._retired = trio.Event()
+        self._retired = library().Event()
         connection.on_push = self._pushed
 
     @property
@@ -86,7 +85,7 @@ class _Line:
     async def run(self) -> None:
         """Serve it until it is retired, or the connection is lost."""
         try:
-            async with trio.open_nursery() as nursery:
+            async with library().open_nursery() as nursery:
                 nursery.start_soon(self._wind_up)
                 await self.connection.ended.wait()
                 nursery.cancel_scope.cancel()
@@ -117,7 +116,7 @@ class Calls:
         self._reply_to = f"reply.{new_key()}"
         self._calls: dict[str, _Call] = {}
         self._line: _Line | None = None
-        self._opening = trio.Lock()
+        self._opening = library().Lock()
 
     async def call(
         self, queue: Name, body: Name, headers: Headers | None, replicate: int, limit: float
@@ -128,7 +127,7 @@ class Calls:
         id = new_key()
         call = self._calls[id] = _Call()
         add = partial(request, queue, body, headers, replicate, reply_to=self._reply_to, id=id)
-        deadline = trio.current_time() + limit
+        deadline = library().current_time() + limit
         retry = self._router.retry()
 
         async def attempt() -> Answer:
@@ -136,7 +135,7 @@ class Calls:
             try:
                 line = await self._open(session)
                 if call.node != session.node_id:
-                    left = max(deadline - trio.current_time(), 0.001)
+                    left = max(deadline - library().current_time(), 0.001)
                     command = add(left, time.time())
                     call.jobs.append(text(await line.connection.execute(*command)))
                     call.node = session.node_id
@@ -146,7 +145,7 @@ class Calls:
                 raise
 
         try:
-            with trio.fail_after(limit):
+            with fail_after(limit):
                 answer = await retry.run(
                     attempt,
                     lambda error: isinstance(error, ConnectionLost | LeavingError),
@@ -191,6 +190,6 @@ async def _answered(call: _Call, line: _Line) -> Answer:
     while call.answer is None:
         if line.over:
             raise ConnectionLost(f"{line.session.address}: connection lost", maybe_executed=True)
-        call.news = trio.Event()
+        call.news = library().Event()
         await call.news.wait()
     return call.answer

@@ -336,7 +336,8 @@ class Client(Commands):
                 lost if that node dies, unless it is the node that this client uses.
 
         Raises:
-            trio.TooSlowError: there was no answer in time.
+            TooSlowError: there was no answer in time. It is a ``trio.TooSlowError`` and a
+                ``TimeoutError``.
             CallError: the handler raised an exception.
             NoExtError: the node cannot push answers.
             ReplyError, ConnectionLost: the request could not be added.

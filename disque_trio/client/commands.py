@@ -3,8 +3,6 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-import trio
-
 from disque_trio.client import replies, requests
 from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
@@ -13,6 +11,7 @@ from disque_trio.client.router import Router
 from disque_trio.client.schedules import Schedules
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ConnectionLost, LeavingError
 from disque_trio.respclient.values import Name, elements, integer, text
@@ -74,14 +73,14 @@ class Commands:
         """
         if isinstance(ids, str):
             ids = [ids]
-        deadline = None if timeout is None else trio.current_time() + timeout
+        deadline = None if timeout is None else library().current_time() + timeout
         retry = self._router.retry()
 
         async def attempt() -> list[replies.Outcome]:
             session = await self._router.session(retry)
             left = 0
             if deadline is not None:
-                left = requests.milliseconds(deadline - trio.current_time())
+                left = requests.milliseconds(deadline - library().current_time())
             try:
                 reply = await session.blocking.execute(["WAITJOB", left, *ids], _ignore)
             except LeavingError:

@@ -12,13 +12,12 @@ ENQUEUE.
 from collections import deque
 from collections.abc import Callable
 
-import trio
-
 from disque_trio.client import replies
 from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Batch, Connection, Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError
@@ -32,7 +31,7 @@ class _Taker:
 
     def __init__(self) -> None:
         self.job: Job | None = None
-        self.woken = trio.Event()
+        self.woken = library().Event()
 
 
 class Feed:
@@ -61,7 +60,7 @@ class Feed:
     ) -> None:
         self.session = session
         self.over = False
-        self.ended = trio.Event()
+        self.ended = library().Event()
         self.let_go = False
         self._connection = connection
         self._router = router
@@ -74,10 +73,10 @@ class Feed:
         self._in_hand = 0  # of these, and of what was handed to a task, what still takes credit
         self._ended_elsewhere = 0  # of these: the node does not count them any more
         self._credit = 1
-        self._last = Batch([], 0)  # the last command that nobody waits for
+        self._last = Batch([], 0, library().Event())  # the last command that nobody waits for
         self._last.done.set()
-        self._retired = trio.Event()
-        self._unused = trio.Event()
+        self._retired = library().Event()
+        self._unused = library().Event()
         self._failure: Callable[[], DisqueError] | None = None
         connection.on_push = self._pushed
 
@@ -250,7 +249,7 @@ class Feed:
         """Serve the feed until it is retired and its jobs are settled, or the connection breaks."""
         connection = self._connection
         try:
-            async with trio.open_nursery() as nursery:
+            async with library().open_nursery() as nursery:
                 nursery.start_soon(self._wind_up)
                 await connection.ended.wait()
                 nursery.cancel_scope.cancel()
@@ -268,7 +267,7 @@ class Feed:
         stop: list[list[Argument]] = [["CONSUME", "STOP"]]
         await self._connection.execute_many(stop)
         while self._jobs:
-            self._unused = trio.Event()
+            self._unused = library().Event()
             await self._unused.wait()
         if self.let_go:
             # Whoever closes a connection gives its jobs back, unless it says this.

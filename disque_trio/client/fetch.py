@@ -6,14 +6,13 @@ has seen it.
 
 from functools import partial
 
-import trio
-
 from disque_trio.client import replies
 from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.requests import milliseconds
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, LeavingError
@@ -37,7 +36,7 @@ async def fetch(
     """
     if not queues:
         raise ValueError("at least one queue is needed")
-    deadline = None if timeout is None else trio.current_time() + timeout
+    deadline = None if timeout is None else library().current_time() + timeout
     retry = router.retry()
 
     async def attempt() -> tuple[Session, list[Job]]:
@@ -46,7 +45,7 @@ async def fetch(
         if nohang or timeout == 0:
             command.append("NOHANG")
         elif deadline is not None:
-            command += ["TIMEOUT", milliseconds(deadline - trio.current_time())]
+            command += ["TIMEOUT", milliseconds(deadline - library().current_time())]
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")

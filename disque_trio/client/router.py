@@ -6,12 +6,11 @@ says -LEAVING, and repeats commands where that is safe, within a time limit.
 
 from collections.abc import Sequence
 
-import trio
-
 from disque_trio.client.nodes import Directory, Hello, parse_hello
 from disque_trio.client.session import Role, Session
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connector, Reply
 from disque_trio.respclient.errors import (
     AuthError,
@@ -19,6 +18,7 @@ from disque_trio.respclient.errors import (
     DisqueError,
     LeavingError,
     ProtocolError,
+    TooSlowError,
 )
 from disque_trio.respclient.retry import Retry
 
@@ -39,7 +39,7 @@ class Router:
         self._directory = directory
         self.retry_for = retry_for
         self._session: Session | None = None
-        self._choosing = trio.Lock()
+        self._choosing = library().Lock()
         self._prefer: Address | None = None
         self._attempts = 0
         self._failure = ""
@@ -78,7 +78,7 @@ class Router:
 
     def leave(self, session: Session) -> None:
         """The node of this session said -LEAVING: look for another one."""
-        self._directory.avoid(session.node_id, trio.current_time())
+        self._directory.avoid(session.node_id, library().current_time())
         session.leave()
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Router:
             raise ConnectionLost("the client is closed")
         failures: list[str] = []
         refused: AuthError | None = None
-        for address in self._directory.candidates(trio.current_time(), self._prefer):
+        for address in self._directory.candidates(library().current_time(), self._prefer):
             try:
                 session = await self._open(address)
             except AuthError as error:
@@ -173,7 +173,7 @@ class Router:
         self._failure = "no Disque node can be reached: " + "; ".join(failures)
 
     async def _improve(self, session: Session) -> Session:
-        for address in self._directory.better_than(session.node_id, trio.current_time()):
+        for address in self._directory.better_than(session.node_id, library().current_time()):
             try:
                 better = await self._open(address)
             except DisqueError:
@@ -185,9 +185,9 @@ class Router:
     async def _open(self, address: Address) -> Session:
         connection = await self._connector.open(address)
         try:
-            with trio.fail_after(self._connector.timeout):
+            with fail_after(self._connector.timeout):
                 hello: Hello = parse_hello(await connection.execute("HELLO"), address)
-        except trio.TooSlowError as error:
+        except TooSlowError as error:
             connection.close()
             raise ProtocolError("no answer to HELLO") from error
         except BaseException:

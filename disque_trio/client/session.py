@@ -12,12 +12,11 @@ Opens those on which jobs are pushed, too, which belong to their ``Feed``.
 
 from typing import Final, Literal, TypeAlias
 
-import trio
-
 from disque_trio.client.nodes import Hello
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Connector
-from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError, TooSlowError
 from disque_trio.respclient.pool import ConnectionPool
 
 Role: TypeAlias = Literal["control", "adds"]
@@ -43,7 +42,7 @@ class Session:
         self.pushes = True
         self._connector = connector
         self._shared: dict[Role, Connection] = {"control": control}
-        self._opening = trio.Lock()
+        self._opening = library().Lock()
         self._jobs = 0
         self._left = False
 
@@ -96,9 +95,9 @@ class Session:
             ReplyError: the node refuses it now.
         """
         try:
-            with trio.fail_after(self._connector.timeout):
+            with fail_after(self._connector.timeout):
                 await connection.execute(*command)
-        except trio.TooSlowError:
+        except TooSlowError:
             connection.close("timed out")
             raise ConnectionLost(f"{self.address}: no answer to {command[0]!r}") from None
         except ReplyError as error:

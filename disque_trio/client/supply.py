@@ -1,12 +1,11 @@
 """The jobs of a worker: pushed by whichever node serves, or fetched where a node cannot push."""
 
-import trio
-
 from disque_trio.client.feed import Feed
 from disque_trio.client.fetch import take
 from disque_trio.client.jobs import HeldJob
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, LeavingError
 from disque_trio.respclient.values import Name
@@ -42,7 +41,7 @@ class Supply:
         self._withheaders = withheaders
         self._pattern = pattern
         self._feed: Feed | None = None
-        self._opening = trio.Lock()
+        self._opening = library().Lock()
 
     async def take(self) -> HeldJob:
         """Wait for a job and keep hold of it. Raises what ``Client.get`` raises.

@@ -14,6 +14,7 @@ import trio
 
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
+from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Reply
 
 
@@ -21,7 +22,7 @@ class LateElements:
     """The late elements of one handle, which arrive over ``redis``. Tasks of ``nursery`` wait for
     them."""
 
-    def __init__(self, nursery: trio.Nursery, redis: RedisConnection) -> None:
+    def __init__(self, nursery: Nursery, redis: RedisConnection) -> None:
         self._nursery = nursery
         self._redis = redis
         self._items: deque[bytes] = deque()

@@ -3,14 +3,13 @@
 import re
 from typing import Any, NamedTuple, cast
 
-import trio
-
 from disque_trio.pressure.settings import Client, Settings, servers
 from disque_trio.redis.connection import Open, RedisConnection
 from disque_trio.redis.errors import RedisError
 from disque_trio.redis.script import Script
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.background import background
+from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Connection
 
 # KEYS: data, bound, closed. A key of the wrong type gives nil.
@@ -63,9 +62,7 @@ async def queues(
     return sorted({entry.name: entry for entry in found}.values())
 
 
-async def _nodes(
-    nursery: trio.Nursery, redis: RedisConnection, open_: Open
-) -> list[RedisConnection]:
+async def _nodes(nursery: Nursery, redis: RedisConnection, open_: Open) -> list[RedisConnection]:
     """A connection to each node of the cluster that serves slots."""
     reply = cast("list[list[Any]]", await redis.command(b"CLUSTER", b"SLOTS"))
     here = redis.host
@@ -74,7 +71,7 @@ async def _nodes(
 
 
 def _to(place: tuple[str, int], open_: Open) -> Open:
-    async def there(nursery: trio.Nursery, node: Address | None, seconds: float) -> Connection:
+    async def there(nursery: Nursery, node: Address | None, seconds: float) -> Connection:
         return await open_(nursery, node or Address(*place), seconds)
 
     return there

@@ -45,6 +45,7 @@ from disque_trio.redis.connection import GRACE_SECONDS, Late, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.redis.script import Script
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Reply
 
 
@@ -53,7 +54,7 @@ class Operations:
     Attribute ``late``: elements that arrived when nobody waited for them any more."""
 
     def __init__(
-        self, keys: Keys, nursery: trio.Nursery, redis: RedisConnection, waits: Waits, lease: float
+        self, keys: Keys, nursery: Nursery, redis: RedisConnection, waits: Waits, lease: float
     ) -> None:
         self.keys = keys
         self.nursery = nursery

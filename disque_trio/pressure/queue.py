@@ -37,6 +37,7 @@ from disque_trio.pressure.stats import Stats
 from disque_trio.pressure.waiting import Waits
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.respclient.background import background
+from disque_trio.respclient.concurrency import Nursery
 
 SHORTEST_LEASE = 0.1
 LONGEST_LEASE = 7 * 24 * 3600.0
@@ -106,7 +107,7 @@ class PressureQueue:
         self._lease = lease
         self._open = servers(settings, client).connect
         self._stack = AsyncExitStack()
-        self._nursery: trio.Nursery | None = None
+        self._nursery: Nursery | None = None
         self._ready: Operations | None = None
 
     @property

@@ -15,6 +15,7 @@ import trio
 
 from disque_trio.redis.connection import REPLY_SECONDS, Open, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
+from disque_trio.respclient.concurrency import Nursery
 
 SLICE = 1.0
 PAUSE = 0.1
@@ -31,7 +32,7 @@ class _Waiter:
 class Waits:
     """The waits of one handle; their commands run in ``nursery``."""
 
-    def __init__(self, nursery: trio.Nursery, open_: Open) -> None:
+    def __init__(self, nursery: Nursery, open_: Open) -> None:
         self._nursery = nursery
         self._open = open_
         self._connections: dict[bytes, RedisConnection] = {}

@@ -14,6 +14,7 @@ from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
 from disque_trio.redis.script import Script
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Batch, Connection, Reply, why
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
@@ -26,7 +27,7 @@ MOST_OVERDUE = 2
 
 _UNKNOWN = ("unknown command", "unknown subcommand", "sub command not supported")
 
-Open = Callable[[trio.Nursery, Address | None, float], Awaitable[Connection]]
+Open = Callable[[Nursery, Address | None, float], Awaitable[Connection]]
 """Makes a connection, see ``Server.connect``."""
 Late = Callable[[Coroutine[Any, Any, Reply]], None]
 """Gets what waits for the reply of a command that was given up, to await it in a task."""
@@ -63,7 +64,7 @@ class RedisConnection:
         silent: a command was not replied to in time, and none was since.
     """
 
-    def __init__(self, nursery: trio.Nursery, open_: Open, seconds: float | None = None) -> None:
+    def __init__(self, nursery: Nursery, open_: Open, seconds: float | None = None) -> None:
         self._seconds = REPLY_SECONDS if seconds is None else seconds
         self._nursery = nursery
         self._open = open_

@@ -13,6 +13,7 @@ import trio
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.concurrency import Nursery
 from disque_trio.respclient.connection import Connection, OnPush, Reply, open_stream, why
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
@@ -51,7 +52,7 @@ class Server:
 
     async def connect(
         self,
-        nursery: trio.Nursery,
+        nursery: Nursery,
         node: Address | None,
         seconds: float,
         on_push: OnPush | None = None,
@@ -90,7 +91,7 @@ class Sentinels:
     service: str
     options: Options
 
-    async def connect(self, nursery: trio.Nursery, _: Address | None, seconds: float) -> Connection:
+    async def connect(self, nursery: Nursery, _: Address | None, seconds: float) -> Connection:
         """As ``Server.connect``. Raises ``RedisUnavailable`` also if it is no primary any more."""
         primary = await self._primary()
         options = replace(self.options, commands=(*self.options.commands, (b"ROLE",)))
@@ -135,7 +136,7 @@ class Sentinels:
 
 
 async def _connect(
-    nursery: trio.Nursery,
+    nursery: Nursery,
     address: Address,
     options: Options,
     seconds: float,

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import trio
+from disque_trio.respclient.concurrency import Nursery, TaskStatus, library
 
 
 @asynccontextmanager
-async def background() -> AsyncIterator[trio.Nursery]:
+async def background() -> AsyncIterator[Nursery]:
     """Open a nursery for a client's connections and heartbeats, which ends with the block.
 
     It is shielded from the caller's cancellation, so that what the client holds can still be given
@@ -16,10 +16,10 @@ async def background() -> AsyncIterator[trio.Nursery]:
     """
     failure: BaseException | None = None
     try:
-        async with trio.open_nursery() as outer:
+        async with library().open_nursery() as outer:
             # Shielded, because a start that is cancelled would wait for the end of the task.
-            with trio.CancelScope(shield=True):
-                nursery: trio.Nursery = await outer.start(_shielded)
+            with library().CancelScope(shield=True):
+                nursery: Nursery = await outer.start(_shielded)
             try:
                 yield nursery
             except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -35,8 +35,8 @@ async def background() -> AsyncIterator[trio.Nursery]:
                 failure = None
 
 
-async def _shielded(task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    with trio.CancelScope(shield=True):
-        async with trio.open_nursery() as nursery:
+async def _shielded(task_status: TaskStatus) -> None:
+    with library().CancelScope(shield=True):
+        async with library().open_nursery() as nursery:
             task_status.started(nursery)
-            await trio.sleep_forever()
+            await library().sleep_forever()

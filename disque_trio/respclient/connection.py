@@ -19,11 +19,13 @@ import trio
 
 from disque_trio.resp.command import Argument, encode_command
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.concurrency import Event, Nursery, fail_after, library
 from disque_trio.respclient.errors import (
     ConnectionLost,
     DisqueError,
     ProtocolError,
     ReplyError,
+    TooSlowError,
     reply_error,
 )
 from disque_trio.respclient.forks import keep_from_children
@@ -36,15 +38,16 @@ _NOT_YET = object()
 
 
 class Batch:
-    """Commands sent as one, and the replies that came so far; ``count``: of all that will come."""
+    """Commands sent as one, and the replies that came so far; ``count``: of all that will come.
+    ``done`` is set when they have."""
 
     __slots__ = ("count", "data", "done", "replies", "sent")
 
-    def __init__(self, commands: Sequence[Sequence[Argument]], count: int) -> None:
+    def __init__(self, commands: Sequence[Sequence[Argument]], count: int, done: Event) -> None:
         self.data = b"".join([encode_command(command) for command in commands])
         self.count = count
         self.replies: list[Reply] = []
-        self.done = trio.Event()
+        self.done = done
         self.sent = False
 
 
@@ -69,7 +72,8 @@ class Connection:
         on_push: OnPush | None = None,
     ) -> None:
         self.address = address
-        self.ended = trio.Event()
+        self._library = library()
+        self.ended = self._library.Event()
         self._stream = stream
         self.on_push = on_push
         self._reader = hiredis.Reader(
@@ -77,8 +81,8 @@ class Connection:
         )
         self._outbox: list[Batch] = []
         self._awaiting: deque[Batch] = deque()
-        self._wake = trio.Event()
-        self._scope = trio.CancelScope()
+        self._wake = self._library.Event()
+        self._scope = self._library.CancelScope()
         self._hanging_up = False
         self._lost: str | None = None
 
@@ -91,12 +95,12 @@ class Connection:
         """Serve the connection until it breaks or is closed. Never raises on account of it."""
         try:
             with self._scope:
-                async with trio.open_nursery() as nursery:
+                async with self._library.open_nursery() as nursery:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._read)
         finally:
             self.close()
-            await trio.aclose_forcefully(self._stream)
+            await self._library.aclose_forcefully(self._stream)
 
     def close(self, reason: str = "the connection was closed") -> str:
         """Close the connection; who still waits for a reply gets ``ConnectionLost``.
@@ -122,7 +126,7 @@ class Connection:
         Raises:
             TypeError, ValueError: a command cannot be encoded.
         """
-        batch = Batch(commands, len(commands))
+        batch = Batch(commands, len(commands), self._library.Event())
         if self._lost is not None:
             batch.replies = [self._loss(False) for _ in commands]
             batch.done.set()
@@ -136,7 +140,7 @@ class Connection:
     def send(self, *command: Argument) -> None:
         """Queue a command that push messages answer and no reply, such as SUBSCRIBE."""
         if self._lost is None:
-            self._outbox.append(Batch([command], 0))
+            self._outbox.append(Batch([command], 0, self._library.Event()))
             self._wake.set()
 
     async def execute_many(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
@@ -148,7 +152,7 @@ class Connection:
         batch = self.submit(commands)
         try:
             await batch.done.wait()
-        except trio.Cancelled:
+        except BaseException:
             self.withdraw(batch)
             raise
         return batch.replies
@@ -190,7 +194,7 @@ class Connection:
                         assert isinstance(self._stream, trio.abc.HalfCloseableStream)
                         await self._stream.send_eof()
                         return
-                    self._wake = trio.Event()
+                    self._wake = self._library.Event()
                     await self._wake.wait()
                 batches, self._outbox = self._outbox, []
                 self._awaiting.extend([batch for batch in batches if batch.count])
@@ -240,7 +244,7 @@ class Connector:
         timeout: seconds for one connection to be ready.
     """
 
-    def __init__(self, nursery: trio.Nursery, password: str | None, timeout: float) -> None:
+    def __init__(self, nursery: Nursery, password: str | None, timeout: float) -> None:
         self.timeout = timeout
         self._nursery = nursery
         self._password = password
@@ -255,7 +259,7 @@ class Connector:
         """
         connection: Connection | None = None
         try:
-            with trio.fail_after(self.timeout):
+            with fail_after(self.timeout):
                 connection = Connection(await open_stream(address), address)
                 self._nursery.start_soon(connection.run)
                 if self._password is not None:
@@ -264,7 +268,7 @@ class Connector:
             reason = why(error)
             if connection is not None:
                 reason = connection.close(reason)
-            if isinstance(error, OSError | trio.TooSlowError | ConnectionLost):
+            if isinstance(error, OSError | TooSlowError | ConnectionLost):
                 # A lost AUTH says nothing of the command that the connection was wanted for.
                 raise ConnectionLost(reason) from error
             raise
@@ -293,8 +297,9 @@ async def open_stream(address: Address) -> trio.abc.HalfCloseableStream:
         OSError: it cannot be reached.
     """
     if address.path:
-        stream = await trio.open_unix_socket(address.path)
+        stream = await library().open_unix_socket(address.path)
     else:
-        stream = await trio.open_tcp_stream(address.host, address.port)
-    keep_from_children(stream)
+        stream = await library().open_tcp_stream(address.host, address.port)
+    if isinstance(stream, trio.SocketStream):
+        keep_from_children(stream, stream.socket.fileno)
     return stream

@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Generic, Self
 
-import trio
-
+from disque_trio.respclient.concurrency import CancelScope, library
 from disque_trio.respclient.delivery import D, InFlight
 from disque_trio.respclient.errors import DisqueError
 
@@ -34,7 +33,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         self._leave = leave
         self._given: list[D] = []
         self._stopped = False
-        self._waiting: trio.CancelScope | None = None
+        self._waiting: CancelScope | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,7 +52,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         if self._stopped:
             raise StopAsyncIteration
         delivery: D | None = None
-        with trio.CancelScope() as self._waiting:
+        with library().CancelScope() as self._waiting:
             delivery = await self._take()
         if delivery is None:
             raise StopAsyncIteration
@@ -74,7 +73,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
             self._waiting.cancel()
         if self._leave is not None:
             self._leave()
-        await trio.lowlevel.checkpoint()
+        await library().lowlevel.checkpoint()
 
     async def aclose(self) -> None:
         """Give back what is not settled; also when cancelled, for a short time.
@@ -124,7 +123,7 @@ async def run_handlers(
             failure = failure or error
             nursery.cancel_scope.cancel()
 
-    async with trio.open_nursery() as nursery:
+    async with library().open_nursery() as nursery:
         for loop in loops:
             nursery.start_soon(run, loop)
     return failure

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 import trio
 
+from disque_trio.respclient.concurrency import CancelScope, Event, Nursery, library
 from disque_trio.respclient.errors import DisqueError
 
 _SETTLE_SECONDS = 2.0
@@ -39,7 +40,7 @@ class Source(Protocol):
         """Take nothing more from it."""
 
     @property
-    def ended(self) -> trio.Event:
+    def ended(self) -> Event:
         """Set when ``run`` is over."""
 
 
@@ -61,9 +62,9 @@ class Delivery(ABC):
         self._message = message
         self._grace = grace
         self._on_settled = on_settled
-        self._heartbeats = trio.CancelScope()
-        self._pause: trio.CancelScope | None = None
-        self._settling = trio.Lock()
+        self._heartbeats = library().CancelScope()
+        self._pause: CancelScope | None = None
+        self._settling = library().Lock()
         self._settled = False
         self._lost = False
         self.processed = False
@@ -133,8 +134,8 @@ class Delivery(ABC):
         with self._heartbeats:
             pause: float | None = self._grace
             while pause is not None:
-                with trio.move_on_after(pause) as self._pause:
-                    await trio.sleep_forever()
+                with library().move_on_after(pause) as self._pause:
+                    await library().sleep_forever()
                 pause = await self._heartbeat()
 
     async def _settle(self, send: Callable[[], Awaitable[object]], *, back: bool = False) -> None:
@@ -160,10 +161,11 @@ class InFlight:
         log: where a delivery that could not be settled is reported.
     """
 
-    def __init__(self, nursery: trio.Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, nursery: Nursery, log: structlog.typing.FilteringBoundLogger) -> None:
         self._nursery = nursery
         self._log = log
-        self._token = trio.lowlevel.current_trio_token()  # for finalisers, which may run anywhere
+        # For finalisers, which may run anywhere.
+        self._token = library().lowlevel.current_trio_token()
         self._deliveries: set[Delivery] = set()
         self._sources: set[Source] = set()
 
@@ -182,17 +184,16 @@ class InFlight:
         self._nursery.start_soon(self._serve, source)
 
     async def finish(self, deliveries: Iterable[Delivery]) -> None:
-        """Settle deliveries as their loops were left, shielded, within a short time; never raises.
+        """Settle deliveries as their loops were left, and wait for that, shielded, for a short
+        time; never raises.
 
         Where this fails the server delivers the message again when its time is over.
         """
-        deliveries = list(deliveries)
-        with trio.move_on_after(_SETTLE_SECONDS, shield=True):
-            async with trio.open_nursery() as nursery:
-                for delivery in deliveries:
-                    nursery.start_soon(self._finish, delivery)
-        for delivery in deliveries:
-            delivery.end()
+        finished = library().Event()
+        # Not here: asyncio's cancellation goes through shields, and can come a second time.
+        self._nursery.start_soon(self._finish_all, list(deliveries), finished)
+        with library().CancelScope(shield=True):
+            await finished.wait()
 
     def abandon(
         self, deliveries: Iterable[Delivery], leave: Callable[[], object] | None = None
@@ -219,7 +220,7 @@ class InFlight:
             source.retire()
         if self._deliveries:
             await self.finish(self._deliveries)
-        with trio.move_on_after(_SETTLE_SECONDS, shield=True):
+        with library().move_on_after(_SETTLE_SECONDS, shield=True):
             for source in sources:
                 await source.ended.wait()
 
@@ -228,6 +229,17 @@ class InFlight:
             await source.run()
         finally:
             self._sources.discard(source)
+
+    async def _finish_all(self, deliveries: list[Delivery], finished: Event) -> None:
+        try:
+            with library().move_on_after(_SETTLE_SECONDS):
+                async with library().open_nursery() as nursery:
+                    for delivery in deliveries:
+                        nursery.start_soon(self._finish, delivery)
+        finally:
+            for delivery in deliveries:
+                delivery.end()
+            finished.set()
 
     async def _finish(self, delivery: Delivery) -> None:
         try:

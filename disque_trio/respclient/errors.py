@@ -4,6 +4,8 @@ Owns the exception classes. Everything derives from ``DisqueError``; an error re
 ``ReplyError``, of the subclass that its code (the first word of the reply) names.
 """
 
+import trio
+
 
 class DisqueError(Exception):
     """Base of all exceptions that the client raises on its own account."""
@@ -20,6 +22,11 @@ class ConnectionLost(DisqueError):
     def __init__(self, message: str, *, maybe_executed: bool = False) -> None:
         super().__init__(message)
         self.maybe_executed = maybe_executed
+
+
+class TooSlowError(trio.TooSlowError, TimeoutError):
+    """It was not done in time. No ``DisqueError``, but what programs on Trio catch for that, and
+    what all others do."""
 
 
 class ProtocolError(DisqueError):

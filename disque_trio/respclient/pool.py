@@ -7,9 +7,8 @@ sent before still arrives. The caller says what becomes of it.
 
 from collections.abc import Awaitable, Callable, Sequence
 
-import trio
-
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Batch, Connection, Reply
 from disque_trio.respclient.errors import DisqueError
 
@@ -60,15 +59,17 @@ class ConnectionPool:
             if limit is None:
                 await batch.done.wait()
             else:
-                with trio.move_on_after(limit):
+                with library().move_on_after(limit):
                     await batch.done.wait()
                 if not batch.done.is_set():
                     # A peer that is gone without a word.
                     connection.close("no answer")
         except BaseException:
-            with trio.move_on_after(_CANCEL_SECONDS, shield=True):
-                await _cancel(connection, batch, too_late)
-            connection.close()
+            try:
+                with library().move_on_after(_CANCEL_SECONDS, shield=True):
+                    await _cancel(connection, batch, too_late)
+            finally:
+                connection.close()
             raise
         self._give_back(connection)
         [reply] = batch.replies

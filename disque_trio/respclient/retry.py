@@ -4,8 +4,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import trio
-
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class Retry:
             DisqueError: the first error that does not pass, or the last one within the time limit.
         """
         while True:
-            began = trio.current_time()
+            began = library().current_time()
             try:
                 return await attempt()
             except DisqueError as error:
@@ -54,18 +53,18 @@ class Retry:
                     raise
                 failure = error
             sent = not isinstance(failure, ConnectionLost) or failure.maybe_executed
-            if waits and sent and trio.current_time() - began > _WORKED_FOR_A_WHILE:
+            if waits and sent and library().current_time() - began > _WORKED_FOR_A_WHILE:
                 self.reset()
             if not await self.again():
                 raise failure
 
     async def again(self) -> bool:
         """Pause before the next attempt; False, at once, if the time is over."""
-        now = trio.current_time()
+        now = library().current_time()
         if self._deadline is None:
             self._deadline = now + self._limit
         if now >= self._deadline:
             return False
-        await trio.sleep(min(random.uniform(0.5, 1.0) * self._pause, self._deadline - now))
+        await library().sleep(min(random.uniform(0.5, 1.0) * self._pause, self._deadline - now))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
         return True

@@ -16,6 +16,7 @@ import trio
 from disque_trio.bananaq.client.client import BananaClient, connect
 from disque_trio.bananaq.client.events import Events, HeldEvent
 from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.values import Name
 
 
@@ -90,7 +91,7 @@ class Consumer(AsyncIterator[HeldEvent]):
             if self._events is None:
                 if self._host is None:
                     self._host = _Host(self._connection)
-                    trio.lowlevel.spawn_system_task(self._host.run)
+                    library().lowlevel.spawn_system_task(self._host.run)
                 self._events = self._loop(await self._host.client())
             return await self._events.__anext__()
         except BaseException:
@@ -121,10 +122,10 @@ class _Host:
 
     def __init__(self, connection: AbstractAsyncContextManager[BananaClient]) -> None:
         self._connection = connection
-        self._token = trio.lowlevel.current_trio_token()
-        self._scope = trio.CancelScope()
-        self._opened = trio.Event()
-        self._closed = trio.Event()
+        self._token = library().lowlevel.current_trio_token()
+        self._scope = library().CancelScope()
+        self._opened = library().Event()
+        self._closed = library().Event()
         self._client: BananaClient | None = None
         self._failure: Exception | None = None
 
@@ -135,7 +136,7 @@ class _Host:
                 async with self._connection as client:
                     self._client = client
                     self._opened.set()
-                    await trio.sleep_forever()
+                    await library().sleep_forever()
         except Exception as error:
             self._failure = error
         finally:
@@ -152,7 +153,7 @@ class _Host:
     async def close(self) -> None:
         """Close the connection, and wait for it also if cancelled: it takes a moment at most."""
         self._scope.cancel()
-        with trio.CancelScope(shield=True):
+        with library().CancelScope(shield=True):
             await self._closed.wait()
 
     def abandon(self) -> None:

@@ -14,6 +14,7 @@ import trio
 from disque_trio.bananaq.client.requests import passing
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Connection, Connector, Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, LoadingError
 from disque_trio.respclient.pool import ConnectionPool
@@ -35,7 +36,7 @@ class CommandRunner:
         self._address = address
         self._retry_for = retry_for
         self._shared: Connection | None = None
-        self._opening = trio.Lock()
+        self._opening = library().Lock()
         self._waiting = ConnectionPool(self._open, lambda: not self._closed)
         self._closed = False
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 
-import trio
-
 from disque_trio.bananaq.client.client import connect
 from disque_trio.bananaq.client.events import Events, HeldEvent, log
 from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD
+from disque_trio.respclient.concurrency import CancelScope, TaskStatus, library
 from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.values import Name
 
@@ -58,7 +57,7 @@ async def work(
     async with connect(server, port, password=password, retry_for=retry_for) as client:
         loops = [client.events(*names, group=group, hold=hold) for _ in range(concurrency)]
         failure = None  # also if the second signal cancels
-        async with trio.open_nursery() as nursery:
+        async with library().open_nursery() as nursery:
             if stop_signals:
                 await nursery.start(_listen, stop_signals, loops, nursery.cancel_scope)
             failure = await run_handlers(loops, handler, failed)
@@ -70,10 +69,10 @@ async def work(
 async def _listen(
     signals: Sequence[signal.Signals],
     loops: Sequence[Events],
-    scope: trio.CancelScope,
-    task_status: trio.TaskStatus[None],
+    scope: CancelScope,
+    task_status: TaskStatus,
 ) -> None:
-    with trio.open_signal_receiver(*signals) as received:
+    with library().open_signal_receiver(*signals) as received:
         task_status.started()
         stopping = False
         async for _ in received:

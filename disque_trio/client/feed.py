@@ -214,6 +214,11 @@ class Feed:
             self._update_credit()
             raise
 
+    async def execute(self, *command: Argument) -> Reply:
+        """Send a command about one of its jobs, and return the reply. Raises ReplyError,
+        ConnectionLost."""
+        return await self._connection.execute(*command)
+
     def _settled(self, job: HeldJob) -> None:
         self._jobs.discard(job)
         self._in_flight.discard(job)

@@ -88,6 +88,10 @@ class Origin(Protocol):
     async def settle(self, job: "HeldJob", commands: list[list[Argument]]) -> list[Reply]:
         """Send commands, of which the last one ends the delivery, and return the replies."""
 
+    async def execute(self, *command: Argument) -> Reply:
+        """Send a command about one of its jobs, and return the reply. Raises ReplyError;
+        ConnectionLost: the connection is of no more use."""
+
     def released(self) -> None:
         """Somebody else takes care of one of its jobs."""
 
@@ -236,7 +240,7 @@ class HeldJob(Delivery):
 
     async def _heartbeat(self) -> float | None:
         try:
-            retry = await self._control(["WORKING", self.id])
+            retry = await self._working()
         except (TooLateError, NoJobError, AckedError, JobCancelledError):
             self._lost = True
             return None
@@ -246,6 +250,16 @@ class HeldJob(Delivery):
             return None
         # With a retry time of 0 it is never delivered again.
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
+
+    async def _working(self) -> Reply:
+        if self._origin is not None:
+            try:
+                # Where a NACK will be sent, too. On another connection it might overtake this one,
+                # which would take the job back out of its queue then.
+                return await self._origin.execute("WORKING", self.id)
+            except ConnectionLost:
+                pass
+        return await self._control(["WORKING", self.id])
 
     async def _send(self, *commands: list[Argument]) -> list[Reply]:
         """Send commands, of which the last one ends its delivery, and return the replies. The

@@ -67,6 +67,7 @@ class FakeNode:
         self.priority = 1
         self.others: list[tuple[str, str, int, int]] = []
         self.seen: list[list[bytes]] = []
+        self.seen_on: list[tuple[int, str]] = []  # number of the connection, name of the command
         self.connections = 0
         self.open_connections = 0
         self.answers: dict[str, bytes | list[bytes] | Callable[[list[bytes]], bytes]] = {}
@@ -141,6 +142,7 @@ class FakeNode:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
+        number = self.connections
         self.open_connections += 1
         self._streams.add(stream)
         hanging = False
@@ -150,6 +152,7 @@ class FakeNode:
                 reader.feed(bytes(data))
                 while (command := reader.gets()) is not False:
                     self.seen.append(command)
+                    self.seen_on.append((number, command[0].decode()))
                     answer = self._answer(command)
                     self._tell()
                     if answer == self.DROP:

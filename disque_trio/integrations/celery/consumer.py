@@ -308,13 +308,17 @@ class Consumer:
     async def _working(self, ids: list[str]) -> None:
         """Say that these jobs are worked on. Who does it hears nothing of those that are lost: he
         will acknowledge them, which is right if nobody else has got them."""
-        nodes: dict[Session | None, list[str]] = {}
+        lines: dict[_Line | None, list[str]] = {}
         for id in ids:
-            line = self._held[id].line
-            nodes.setdefault(None if line is None else line.session, []).append(id)
-        for session, mine in nodes.items():
-            commands = [["WORKING", id] for id in mine]
-            answers = await self._router.run("control", commands, repeat=True, pinned=session)
+            lines.setdefault(self._held[id].line, []).append(id)
+        for line, mine in lines.items():
+            commands: list[list[Argument]] = [["WORKING", id] for id in mine]
+            if line is not None and not line.connection.closed:
+                # Where a NACK may follow, which must not be overtaken.
+                answers = await line.connection.execute_many(commands)
+            else:
+                pinned = None if line is None else line.session
+                answers = await self._router.run("control", commands, repeat=True, pinned=pinned)
             now = trio.current_time()
             for id, answer in zip(mine, answers, strict=True):
                 held = self._held.get(id)

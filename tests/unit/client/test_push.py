@@ -60,6 +60,29 @@ async def test_a_job_costs_one_command_and_the_next_comes_with_its_answer() -> N
         assert sorted(seen(node)[4:]) == ["CONSUME STOP", "NACK 3"]
 
 
+async def test_working_goes_where_a_nack_will_follow_so_that_it_cannot_arrive_behind_it() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            await node.wait_for(lambda: node.count("WORKING") == 1)
+            await held.nack()
+        on = {name: number for number, name in node.seen_on}
+        assert on["WORKING"] == on["CONSUME"] == on["NACK"]
+
+
+async def test_working_goes_another_way_when_the_connection_of_the_pushes_is_lost() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["WORKING"] = [FakeNode.DROP, b":300\r\n"]
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            await node.wait_for(lambda: node.count("WORKING") == 2)
+            assert not held.lost
+            first, second = [number for number, name in node.seen_on if name == "WORKING"]
+            assert first != second
+
+
 async def test_a_job_that_comes_before_the_task_is_there_is_its_job() -> None:
     """The answer and the job are read in one go, before the task that waits can run."""
     async with fake_node() as node, connect([node.address]) as client:

@@ -79,6 +79,10 @@ class LeavingError(ReplyError):
     """LEAVING: the node is leaving the cluster, another one must serve the request."""
 
 
+class LeavingNoReplError(NoReplError, LeavingError):
+    """NOREPL, since the node is leaving the cluster and holds no copies: another one may do."""
+
+
 class BadIdError(ReplyError):
     """BADID: that is not a job id."""
 
@@ -129,6 +133,7 @@ _BY_CODE: dict[str, type[ReplyError]] = {
 
 # Disque answers a failing AUTH with the general code.
 _AUTH_MESSAGES = ("invalid password", "Client sent AUTH, but no password is set")
+_LEAVING = "I'm leaving the cluster"
 
 
 def reply_error(text: str) -> ReplyError:
@@ -136,4 +141,6 @@ def reply_error(text: str) -> ReplyError:
     code, _, message = text.partition(" ")
     if code == "ERR" and message.startswith(_AUTH_MESSAGES):
         return AuthError(code, message)
+    if code == "NOREPL" and message.endswith(_LEAVING):
+        return LeavingNoReplError(code, message)
     return _BY_CODE.get(code, ReplyError)(code, message)

@@ -21,6 +21,7 @@ from tests.support.fake_disque import FakeNode, array, bulk, fake_node, fake_nod
 pytestmark = pytest.mark.trio
 
 LEAVING = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+NO_COPY_HERE = b"-NOREPL Not enough reachable nodes, since I'm leaving the cluster\r\n"
 
 
 async def test_commands_become_typed_values() -> None:
@@ -337,9 +338,10 @@ async def test_leaving_moves_get_to_another_node_and_does_not_come_back() -> Non
         assert leaver.count("GETJOB") == 1
 
 
-async def test_leaving_moves_addjob_to_another_node() -> None:
+@pytest.mark.parametrize("answer", [LEAVING, NO_COPY_HERE])
+async def test_leaving_moves_addjob_to_another_node(answer: bytes) -> None:
     async with fake_nodes(2) as [leaver, other]:
-        leaver.answers["ADDJOB"] = LEAVING
+        leaver.answers["ADDJOB"] = answer
         other.answers["ADDJOB"] = b"+D-2\r\n"
         other.priority = 5
         leaver.others = [(other.id, "127.0.0.1", other.port, 5)]

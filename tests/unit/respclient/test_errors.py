@@ -39,6 +39,14 @@ def test_the_first_word_of_an_error_decides_the_exception(
     assert str(error) == text
 
 
+def test_a_node_that_holds_no_copies_since_it_leaves_is_one_that_leaves() -> None:
+    error = reply_error(
+        "NOREPL Not enough nodes, for the following reason: I'm leaving the cluster"
+    )
+    assert isinstance(error, NoReplError)
+    assert isinstance(error, LeavingError)
+
+
 def test_an_error_of_one_word_is_read() -> None:
     error = reply_error("OOPS")
     assert (error.code, error.message, str(error)) == ("OOPS", "", "OOPS")

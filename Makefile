@@ -44,7 +44,8 @@ help:
 	@echo "make soak   simulate 100000 clusters (SEEDS=...), start on 10000 damaged nodes.conf, let"
 	@echo "            faults happen to real clusters, then"
 	@echo "            kill a loaded node 50 times and compare (ARGS=\"--rounds 500 --policy always\"),"
-	@echo "            audit clusters in faults, kill workers and their node, and kill all that takes part in a Spark pipeline"
+	@echo "            audit clusters in faults, kill workers and nodes while they run 5000 tasks, also"
+	@echo "            those of Dramatiq and Django, and kill all that takes part in a Spark pipeline"
 	@echo "make compiled  install the form compiled by mypyc into .venv-compiled"
 	@echo "make wheels  build the wheels of both forms into dist/"
 	@echo "make docs   write the generated pages of docs/"
@@ -176,6 +177,8 @@ soak:
 	$(PY) -m tools.soak_kill $(ARGS)
 	$(PY) -m tools.soak_audit
 	WORKER_TASKS=5000 $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
+	TASK_STORIES=5000 $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
+		tests/live/integrations/test_django_faults.py
 	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.

@@ -14,9 +14,11 @@ RETRY = 30
 """Seconds until a result can be had again whose reader was killed while it read."""
 
 
-async def keep(client: Client, queue: str, result: Name, seconds: float) -> None:
-    """Keep ``result`` in ``queue`` for so many seconds, at least one. The first one that is kept
-    there stays.
+async def keep(
+    client: Client, queue: str, result: Name, seconds: float, replicate: int | None
+) -> None:
+    """Keep ``result`` in ``queue`` for so many seconds, at least one, on ``replicate`` nodes. The
+    first one that is kept there stays.
 
     Raises:
         DisqueError: as ``Client.add``.
@@ -24,7 +26,7 @@ async def keep(client: Client, queue: str, result: Name, seconds: float) -> None
     ttl = max(1, math.ceil(seconds))
     # RETRY has to be shorter than the life of the job.
     retry = min(RETRY, max(1, ttl // 2))
-    await client.add(queue, result, retry=retry, ttl=ttl, unique="result")
+    await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
 
 
 async def read(client: Client, queue: str, wait: float) -> bytes | None:

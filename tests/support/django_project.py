@@ -21,6 +21,7 @@ TASKS = {
         "OPTIONS": {
             "url": os.environ.get("DISQUE_URL", "disque://127.0.0.1:7711"),
             "retry": RETRY,
+            "replicate": int(os.environ.get("REPLICATE", "1")),
         },
     }
 }

@@ -105,8 +105,9 @@ class Worker:
             if kept is None:
                 return
             try:
-                queue = self._settings.results(job.id)
-                await results.keep(client, queue, kept, self._settings.result_ttl)
+                settings = self._settings
+                queue = settings.results(job.id)
+                await results.keep(client, queue, kept, settings.result_ttl, settings.replicate)
             except DisqueError as error:
                 # It has run. To run it again would be worse than not to know what came of it.
                 _log.error("result not kept", task=job.id, error=str(error))

@@ -9,6 +9,7 @@ from dramatiq.message import Message
 from dramatiq.results import ResultBackend, ResultMissing, ResultTimeout
 from dramatiq.results.backend import DEFAULT_TIMEOUT
 
+from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client
 from disque_trio.integrations import results
 from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
@@ -23,6 +24,7 @@ class DisqueBackend(ResultBackend):
         url: see ``DisqueBroker``.
         namespace, encoder, use_namespace_prefix_keys: as Dramatiq's backends have them.
         retry_for: how long to go on trying when no node is there, s.
+        replicate: how many nodes must have a result; None: as the nodes say.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class DisqueBackend(ResultBackend):
         encoder: Encoder | None = None,
         use_namespace_prefix_keys: bool = False,
         retry_for: float = 30.0,
+        replicate: int | None = None,
     ) -> None:
         super().__init__(
             namespace=namespace,
@@ -41,6 +44,7 @@ class DisqueBackend(ResultBackend):
         )
         self._cluster = Cluster.parse(url)
         self._retry_for = retry_for
+        self._replicate = replicate
         self._opening = threading.Lock()
         self._client: Client | None = None
 
@@ -78,8 +82,12 @@ class DisqueBackend(ResultBackend):
 
     def _store(self, message_key: str, result: Any, ttl: int) -> None:
         name, data = self._name(message_key), self.encoder.encode(result)
+
+        async def keep(client: AsyncClient) -> None:
+            await results.keep(client, name, data, ttl / 1000, self._replicate)
+
         try:
-            self._connected().run(lambda client: results.keep(client, name, data, ttl / 1000))
+            self._connected().run(keep)
         except DisqueError as error:
             raise_as_broker_error(error)
 

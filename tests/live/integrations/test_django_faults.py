@@ -9,11 +9,11 @@ from django.test import override_settings
 from tests.support import ROOT
 from tests.support.django_world import disconnect, tasks, tasks_on
 from tests.support.harness import ClusterFactory, LiveNode
-from tests.support.task_story import FAULTS, PYTHON, Workers, tell, url
+from tests.support.task_story import FAULTS, PYTHON, Workers, replicate, tell, url
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
-    with override_settings(TASKS=tasks_on(url(nodes))):
+    with override_settings(TASKS=tasks_on(url(nodes), replicate=replicate(nodes))):
         for name in names:
             tasks.work.enqueue(name)
     disconnect()
@@ -25,6 +25,7 @@ def test_no_task_is_lost_and_none_runs_twice_but_in_the_hands_of_the_killed(
 ) -> None:
     def start(nodes: Sequence[LiveNode], runs: Path) -> Workers:
         env = {"DISQUE_URL": url(nodes), "RUNS": str(runs), "PYTHONPATH": str(ROOT)}
+        env["REPLICATE"] = str(replicate(nodes))
         command = [PYTHON, "-m", "tests.support.django_project", "disque_worker"]
         return Workers([*command, "--concurrency", "4"], env, tmp_path)
 

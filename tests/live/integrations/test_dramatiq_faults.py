@@ -9,11 +9,11 @@ from dramatiq import Message
 from disque_trio.integrations.dramatiq import DisqueBroker
 from tests.support import ROOT
 from tests.support.harness import ClusterFactory, LiveNode
-from tests.support.task_story import FAULTS, PYTHON, RETRY, Workers, tell, url
+from tests.support.task_story import FAULTS, PYTHON, RETRY, Workers, replicate, tell, url
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
-    broker = DisqueBroker(url=url(nodes), retry=RETRY)
+    broker = DisqueBroker(url=url(nodes), retry=RETRY, replicate=replicate(nodes))
     try:
         for name in names:
             broker.enqueue(

@@ -99,6 +99,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
     ("run", "rows"),
     [
         ("push", ["GETJOB, ACKJOB", "CONSUME CREDIT 1,", "CONSUME CREDIT 100,"]),
+        ("frameworks", ["send |", "work |", "DisqueBroker |", "RedisBroker |"]),
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
         ("trailers", ["plain |", "`HEADERS 2", "`UNIQUE key", "delivered once, in a queue"]),
         (

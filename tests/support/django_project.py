@@ -20,6 +20,7 @@ TASKS = {
         "QUEUES": ["default", "mail"],
         "OPTIONS": {
             "url": os.environ.get("DISQUE_URL", "disque://127.0.0.1:7711"),
+            "prefix": os.environ.get("PREFIX", "django"),
             "retry": RETRY,
             "replicate": int(os.environ.get("REPLICATE", "1")),
         },

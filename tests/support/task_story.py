@@ -20,7 +20,8 @@ from tests.support.harness import (
 )
 
 TASKS = int(os.environ.get("TASK_STORIES", "300"))
-FAULTS = ("worker", "node", "both", "leaving")
+FAULTS = ("worker", "node", "both", "leaving", "lost")
+"""``lost``: one node of three is killed and does not come back."""
 RETRY = 6
 """Seconds until what was in the hands of the dead comes again; the machine may be busy."""
 
@@ -99,7 +100,7 @@ def tell(
     """
     options = ("--appendonly", "yes", "--appendfsync", "no")
     # One of three may go, as all is on two.
-    nodes = cluster(3 if fault == "leaving" else 1, *options)
+    nodes = cluster(3 if fault in ("leaving", "lost") else 1, *options)
     runs = Runs(directory / "runs")
     names = [f"task-{number}" for number in range(TASKS)]
     workers = start(nodes, runs.file)
@@ -124,6 +125,8 @@ def tell(
         if fault in ("node", "both"):
             nodes[0].kill()
             restarted.append(_again(nodes[0], options))
+        if fault == "lost":
+            nodes[0].kill()
         if fault == "leaving":
             nodes[0].ask("CLUSTER", "LEAVING", "yes")
         if fault in ("worker", "both"):

@@ -1,6 +1,7 @@
 """The backend of Django's tasks on a real node."""
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,11 @@ from disque_trio.integrations.django.framework import (
     task_finished,
     task_started,
 )
-from disque_trio.integrations.django.worker import Worker
+from disque_trio.integrations.django.worker import UNKNOWN, Worker
+from tests.support import ROOT
 from tests.support.django_world import disconnect, tasks, tasks_on
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, free_port, wait_until
+from tests.support.task_story import PYTHON, Workers
 
 
 def url(node: LiveNode) -> str:
@@ -185,21 +188,21 @@ def test_signals_are_sent(backend: DisqueBackend) -> None:
         return receive
 
     receivers = {
-        signal: receiver(name)
-        for signal, name in (
+        kind: receiver(name)
+        for kind, name in (
             (task_enqueued, "enqueued"),
             (task_started, "started"),
             (task_finished, "finished"),
         )
     }
-    for signal, receive in receivers.items():
-        signal.connect(receive)
+    for kind, receive in receivers.items():
+        kind.connect(receive)
     try:
         with working(backend):
             finished(tasks.add.enqueue(1, 2))
     finally:
-        for signal, receive in receivers.items():
-            signal.disconnect(receive)
+        for kind, receive in receivers.items():
+            kind.disconnect(receive)
     assert seen == [("enqueued", "READY"), ("started", "RUNNING"), ("finished", "SUCCESSFUL")]
 
 
@@ -314,3 +317,35 @@ def test_a_worker_of_another_backend_is_refused() -> None:
         pytest.raises(CommandError, match="none of Disque"),
     ):
         call_command("disque_worker")
+
+
+def test_a_second_signal_ends_a_worker_and_another_one_gets_its_task(
+    backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("RUNS", str(runs))
+    monkeypatch.setenv("SECONDS", "0")
+    settings = backend.settings
+    env = {"DISQUE_URL": str(settings.url), "PREFIX": settings.prefix, "PYTHONPATH": str(ROOT)}
+    command = [PYTHON, "-m", "tests.support.django_project", "disque_worker"]
+    workers = Workers(command, {**env, "RUNS": str(runs), "SECONDS": "600"}, tmp_path)
+    try:
+        result = tasks.work.enqueue("task")
+        process = workers.start()
+        wait_until(runs.exists)
+        process.send_signal(signal.SIGTERM)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+
+        def ended() -> bool:
+            # The first signal may not have been looked at yet; they do not add up.
+            process.send_signal(signal.SIGTERM)
+            return process.poll() is not None
+
+        wait_until(ended)
+        with working(backend):
+            finished(result)
+    finally:
+        workers.close()
+    assert result.attempts == 2
+    assert result.worker_ids[0] == UNKNOWN

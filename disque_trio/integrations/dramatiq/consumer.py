@@ -12,9 +12,10 @@ from dramatiq.errors import ConnectionClosed, DecodeError
 from dramatiq.message import Message
 
 from disque_trio.client.client import Client as AsyncClient
-from disque_trio.client.jobs import HeldJob
+from disque_trio.client.jobs import HeldJob, Jobs
 from disque_trio.client.requests import addjob
 from disque_trio.client.sync import Client
+from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.errors import DisqueError, ReplyError
 
 
@@ -78,7 +79,7 @@ class DisqueConsumer(Consumer):
         self._timeout = timeout / 1000
         self._ready: queue.SimpleQueue[DisqueMessage | None] = queue.SimpleQueue()
         self._failure: DisqueError | None = None
-        self._taking = trio.CancelScope()
+        self._stop = trio.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._closed = False
         # Its loop runs in the client's thread; this one waits for its end.
@@ -117,7 +118,7 @@ class DisqueConsumer(Consumer):
         self._closed = True
         if self._token is not None:
             try:
-                self._token.run_sync_soon(self._taking.cancel)
+                self._token.run_sync_soon(self._stop.set)
             except trio.RunFinishedError:
                 pass
         self._give_back()
@@ -143,8 +144,19 @@ class DisqueConsumer(Consumer):
         self._token = trio.lowlevel.current_trio_token()
         if self._closed:
             return
-        with self._taking:
-            await client.work(self._hand_out, self._name, concurrency=self._prefetch)
+        loops = client.loops(self._name, count=self._prefetch)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stop_when_closed, loops)
+            failure = await run_handlers(loops, self._hand_out, HeldJob.nack)
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _stop_when_closed(self, loops: list[Jobs]) -> None:
+        await self._stop.wait()
+        async with trio.open_nursery() as nursery:
+            for loop in loops:
+                nursery.start_soon(loop.stop)
 
     async def _hand_out(self, job: HeldJob) -> None:
         """Give the job to Dramatiq and wait until that has settled it."""
@@ -154,16 +166,14 @@ class DisqueConsumer(Consumer):
             await self._bury(job, str(error))
             return
         self._ready.put(message)
-        # A consumer that closes leaves the threads their messages.
-        with trio.CancelScope(shield=True):
-            if self._closed:
-                self._give_back()
-            outcome = await message.settled()
-            if outcome == "dead":
-                await self._bury(job, message.reason)
-            elif outcome == "back":
-                # Without a word against it, unless it has been tried.
-                await (job.requeue() if message.unsent is None else job.nack(delay=message.unsent))
+        if self._closed:
+            self._give_back()
+        outcome = await message.settled()
+        if outcome == "dead":
+            await self._bury(job, message.reason)
+        elif outcome == "back":
+            # Without a word against it, unless it has been tried.
+            await (job.requeue() if message.unsent is None else job.nack(delay=message.unsent))
         # An acknowledge goes out as the next job is asked for.
 
     async def _bury(self, job: HeldJob, reason: str) -> None:

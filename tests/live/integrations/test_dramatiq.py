@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import dramatiq
+import dramatiq.worker
 import pytest
 from dramatiq import Message, Worker
 from dramatiq.errors import (
@@ -27,6 +28,12 @@ Brokers = Callable[..., DisqueBroker]
 
 def url(node: LiveNode) -> str:
     return f"disque://127.0.0.1:{node.port}"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers begin again at once."""
+    monkeypatch.setattr(dramatiq.worker, "CONSUMER_RESTART_DELAY_SECS", 0.05)
 
 
 @pytest.fixture
@@ -187,6 +194,22 @@ def test_a_worker_that_stops_hands_back_what_it_has_not_begun(broker: DisqueBrok
         threading.Timer(0.2, go_on.set).start()
     # Prefetched were 2, of which one was being processed.
     wait_until(lambda: broker.client.qlen(broker.name("default")) == 4)
+
+
+def test_a_broker_that_closes_gives_back_what_is_in_hand(brokers: Brokers) -> None:
+    broker = brokers()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    dramatiq.actor(work, broker=broker).send()
+    with working(broker):
+        assert begun.wait(60)
+        broker.close()
+        wait_until(lambda: broker.client.qlen(broker.name("default")) == 1)
+        go_on.set()
 
 
 def test_a_worker_can_pause_with_messages_in_hand(broker: DisqueBroker) -> None:

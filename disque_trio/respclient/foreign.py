@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -74,3 +75,28 @@ async def _in_trio(future: "Future[T]") -> None:
 
     future.add_done_callback(tell)
     await done.wait()
+
+
+class AsyncioThread:
+    """An asyncio loop in a thread of its own, for tasks of Trio. It starts when it is needed, and
+    ends with the process."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await ``function()`` there, with the context variables of here. When this is cancelled,
+        so is that."""
+        future = asyncio.run_coroutine_threadsafe(function(), self._started())
+        return await outcome_of(future, future.cancel)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=self._loop.run_forever, name="disque-asyncio", daemon=True
+                )
+                thread.start()
+            return self._loop

@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
-from disque_trio.client import Client, connect
+from disque_trio.client import Client, HeldJob, connect
 from disque_trio.client.nodes import parse_address
 from disque_trio.tasks import groups
+from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.definition import Definition, Unique, name_of
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
+from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
 from disque_trio.tasks.template import AsyncTask, Bound, Task
@@ -46,6 +48,8 @@ class Disque:
         name: of the program, among those that use the cluster; its schedules begin with it.
         queue: of tasks that name none.
         serializer: of tasks that have none of their own: ``json``, ``msgpack``, or an object.
+        backend: what ``async`` functions run in, in workers: ``trio``, or ``asyncio`` for those
+            that use its libraries.
         retry_for: seconds to go on trying when no node can be reached.
         connect_timeout: seconds for one attempt to connect to a node.
         safe_adds: each job without a key of its own gets one (UNIQUE), so that adding it can be
@@ -67,6 +71,7 @@ class Disque:
         name: str = "",
         queue: str = "tasks",
         serializer: str | Serializer = "json",
+        backend: Backend = "trio",
         retry_for: float = 30.0,
         connect_timeout: float = 5.0,
         safe_adds: bool = True,
@@ -84,7 +89,7 @@ class Disque:
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = retry_for + KEY_FOR if safe_adds else None
-        self.core: Core = Core(OwnThread(self._open), serializers, key_for)
+        self.core: Core = Core(OwnThread(self._open), serializers, key_for, _known(backend))
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(f"{name}:" if name else "")
 
@@ -266,6 +271,12 @@ class Disque:
             await policy.apply(client, queue)
         await self._schedules.apply(client)
 
+    def timeout_of(self, job: HeldJob) -> float | None:
+        """How long the task of a job may take, s; None: for ever, or the job names none."""
+        name = job.headers.get(TASK, b"").decode("utf-8", "replace")
+        definition = self.core.tasks.get(name)
+        return None if definition is None else definition.timeout
+
     # Connections
 
     @contextmanager
@@ -305,13 +316,19 @@ class Disque:
     # Tests
 
     @contextmanager
-    def testing(self, *, run: bool = True, backend: str = "trio") -> Iterator[Jobs]:
+    def testing(self, *, run: bool = True, backend: Backend | None = None) -> Iterator[Jobs]:
         """Within the block jobs go to no node: each is run where it is added, before that returns,
         with its retries, and its result is there at once.
 
         Args:
             run: False only notes what is added.
-            backend: in what ``async`` functions run that threads add: ``trio`` or ``asyncio``.
+            backend: in what ``async`` functions run that threads add; None: as in workers.
         """
-        with testing(self.core, run, backend) as jobs:
+        with testing(self.core, run, _known(backend or self.core.backend)) as jobs:
             yield jobs
+
+
+def _known(backend: Backend) -> Backend:
+    if backend not in ("trio", "asyncio"):
+        raise ValueError(f"the backend is trio or asyncio, not {backend!r}")
+    return backend

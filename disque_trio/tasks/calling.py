@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 
-from disque_trio.respclient.foreign import in_asyncio
+from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
 
 SETTLE_SECONDS = 5.0
@@ -36,15 +36,24 @@ class Caller(Protocol):
         """A block that a cancellation from outside lets go on for a while."""
 
 
+Backend: TypeAlias = Literal["trio", "asyncio"]
+"""What ``async`` functions run in."""
+
+
 class InLoop:
-    """Awaits ``async`` functions in the loop of Trio or asyncio, and calls the others in threads.
+    """Awaits ``async`` functions in the loop of Trio or asyncio, or in one of asyncio in a thread
+    where they want that, and calls the others in threads.
 
     Args:
         limiter: of the threads, in Trio; None: Trio's own.
+        backend: what ``async`` functions want.
     """
 
-    def __init__(self, limiter: trio.CapacityLimiter | None) -> None:
+    def __init__(
+        self, limiter: trio.CapacityLimiter | None = None, backend: Backend = "trio"
+    ) -> None:
         self._limiter = limiter
+        self._asyncio = AsyncioThread() if backend == "asyncio" else None
 
     async def call(
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -55,6 +64,8 @@ class InLoop:
             return await _in_asyncio(definition, function)
         with trio.move_on_after(float("inf") if timeout is None else timeout):
             if definition.is_async:
+                if self._asyncio is not None:
+                    return await self._asyncio.run(function)
                 return await function()
             return await trio.to_thread.run_sync(
                 function, abandon_on_cancel=True, limiter=self._limiter

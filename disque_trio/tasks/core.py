@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from disque_trio.client import Client
 from disque_trio.respclient.foreign import in_async
+from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.link import Link, OfLoop, OwnThread
 from disque_trio.tasks.serializers import Serializers
@@ -27,10 +28,17 @@ class Core:
         tasks: by name.
     """
 
-    def __init__(self, thread: OwnThread, serializers: Serializers, key_for: float | None) -> None:
+    def __init__(
+        self,
+        thread: OwnThread,
+        serializers: Serializers,
+        key_for: float | None,
+        backend: Backend,
+    ) -> None:
         self.tasks: dict[str, Definition] = {}
         self.serializers = serializers
         self.key_for = key_for
+        self.backend: Backend = backend
         self._thread = thread
         self._links: list[Link] = []
 

@@ -2,6 +2,7 @@
 
 import random
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -212,7 +213,9 @@ class Execution:
             runaway = isinstance(error, Runaway)
             raise _Failed(f"TimeoutError: {error}", runaway=runaway) from None
         except (Exception, SystemExit) as error:
-            _log.warning("task failed", task=definition.name, job=job.id, exc_info=True)
+            # As a text: to make one with all variables takes some a second of the loop.
+            trace = traceback.format_exc()
+            _log.warning("task failed", task=definition.name, job=job.id, exception=trace)
             raise _Failed(describe(error)) from None
 
     async def _follow(

@@ -166,8 +166,11 @@ class Collection:
             return False
         parts = _Parts(client, self._parts)
         await parts.take(len(ids))
-        # Those that ended without a word: nobody adds a part of a job that expires.
-        ended = {n: state for n, state in enumerate(states) if state not in ("acked", "gone")}
+        ended: dict[int, str] = {}
+        if self._job.letter is None:
+            # Those that ended without a word: nobody adds a part of a job that expires. Of a group
+            # that was sent back the members may have been, too, as other jobs.
+            ended = {n: state for n, state in enumerate(states) if state not in ("acked", "gone")}
         failed = {**ended, **parts.failed}
         failed = {n: why for n, why in failed.items() if n not in parts.values}
         if failed:

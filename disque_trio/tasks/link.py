@@ -6,15 +6,15 @@ import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from disque_trio.client import Client
+from disque_trio.client import Client, ConnectionLost
 from disque_trio.client.sync.portal import Portal
-from disque_trio.respclient.foreign import in_asyncio, in_thread
+from disque_trio.respclient.foreign import in_asyncio, in_thread, outcome_of
 
 T = TypeVar("T")
 
@@ -107,13 +107,61 @@ class OfLoop:
     async def run(self, function: Callable[[Client], Awaitable[T]]) -> T:
         if self._is_here():
             return await function(self._client)
-        return await in_thread(partial(self.run_sync, function))
+        return await outcome_of(*self._submit(function))
 
     def run_sync(self, function: Callable[[Client], Awaitable[T]]) -> T:
-        if self._loop is None:
-            return trio.from_thread.run(function, self._client, trio_token=self._token)
+        future, drop = self._submit(function)
+        try:
+            return future.result()
+        except BaseException:
+            drop()
+            raise
 
-        async def run() -> T:
-            return await function(self._client)
+    def _submit(
+        self, function: Callable[[Client], Awaitable[T]]
+    ) -> tuple[Future[T], Callable[[], object]]:
+        """Begin ``function(client)`` in the loop; gives its future, and what cancels it."""
+        call = _Call(function, self._client)
+        try:
+            if self._loop is not None:
+                future = asyncio.run_coroutine_threadsafe(call.run(), self._loop)
+                return call.outcome, future.cancel
+            assert self._token is not None
+            token = self._token
+            token.run_sync_soon(lambda: trio.lowlevel.spawn_system_task(call.run_in_trio))
+        except (RuntimeError, trio.RunFinishedError) as error:
+            raise ConnectionLost("the loop of the client has ended") from error
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+        def drop() -> None:
+            try:
+                token.run_sync_soon(call.scope.cancel)
+            except trio.RunFinishedError:
+                pass
+
+        return call.outcome, drop
+
+
+class _Call(Generic[T]):
+    """A call of a client, whose outcome others wait for."""
+
+    def __init__(self, function: Callable[[Client], Awaitable[T]], client: Client) -> None:
+        self.outcome: Future[T] = Future()
+        self.scope = trio.CancelScope()
+        self._function = function
+        self._client = client
+
+    async def run(self) -> None:
+        """Runs in the loop. What it raises goes to who waits."""
+        try:
+            self.outcome.set_result(await self._function(self._client))
+        except Exception as error:
+            self.outcome.set_exception(error)
+        finally:
+            if not self.outcome.done():
+                lost = ConnectionLost("the loop of the client ends", maybe_executed=True)
+                self.outcome.set_exception(lost)
+
+    async def run_in_trio(self) -> None:
+        """The same as a system task, which may raise nothing."""
+        with self.scope:
+            await self.run()

@@ -20,7 +20,7 @@ class Runner:
     """
 
     def __init__(self, app: Disque, *, limiter: trio.CapacityLimiter | None = None) -> None:
-        self._execution = Execution(app.core, InLoop(limiter))
+        self._execution = Execution(app.core, InLoop(limiter, app.core.backend))
 
     async def run(self, job: HeldJob) -> Outcome:
         """Run the task of ``job``, which was fetched with its headers, and settle the job: it is

@@ -15,7 +15,7 @@ from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
 from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
-from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.calling import Backend, InLoop
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
@@ -118,9 +118,9 @@ class _InPlace:
     """Calls functions right here: in tests that are not async without any loop, so that what they
     add in turn is added by a thread, as in a worker."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._in_loop = InLoop(None)
+        self._in_loop = InLoop()
 
     async def call(
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -139,7 +139,7 @@ class _InPlace:
 class _Nodes:
     """Stands for a client: what an app asks of one. Nothing of it waits."""
 
-    def __init__(self, core: Core, jobs: Jobs, run: bool, backend: str) -> None:
+    def __init__(self, core: Core, jobs: Jobs, run: bool, backend: Backend) -> None:
         self._core = core
         self._jobs = jobs
         self._run = run
@@ -275,10 +275,8 @@ class _Link:
 
 
 @contextmanager
-def testing(core: Core, run: bool, backend: str) -> Iterator[Jobs]:
+def testing(core: Core, run: bool, backend: Backend) -> Iterator[Jobs]:
     """See ``Disque.testing``."""
-    if backend not in ("trio", "asyncio"):
-        raise ValueError(f"the backend is trio or asyncio, not {backend!r}")
     jobs = Jobs()
     with core.using(_Link(_Nodes(core, jobs, run, backend))):
         yield jobs

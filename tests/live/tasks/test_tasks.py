@@ -114,6 +114,53 @@ def test_a_group_over_a_node_goes_on_when_its_members_have_ended(app: Disque) ->
             failing.get(timeout=HANG_SECONDS)
 
 
+def test_a_group_goes_on_when_what_failed_was_sent_back(app: Disque, node: LiveNode) -> None:
+    mended = threading.Event()
+
+    @app.task(queue="a", retries=0)
+    def part(n: int) -> int:
+        if n == 2 and not mended.is_set():
+            raise ValueError("two")
+        return n
+
+    @app.task(queue="a")
+    def total(values: list[int]) -> int:
+        return sum(values)
+
+    done: list[int] = []
+
+    @app.task(queue="a")
+    def note(n: int) -> None:
+        done.append(n)
+
+    with working_thread(app):
+        group = app.group([part.bind(n) for n in range(4)], total.bind().then(note.bind()))
+        with pytest.raises(TaskFailed, match="number 3: ValueError: two"):
+            group.get(timeout=HANG_SECONDS)
+        assert node.ask("QLEN", "a.dead") == 2
+        mended.set()
+        assert node.ask("REDRIVE", "a.dead") == 2
+        wait_until(lambda: done)
+    assert done == [6]
+
+
+def test_tasks_of_asyncio_run_in_a_worker_of_trio(node: LiveNode) -> None:
+    with Disque(url(node), backend="asyncio") as app:
+
+        @app.task
+        async def double(n: int) -> int:
+            await asyncio.sleep(0)
+            return 2 * n
+
+        @app.task
+        async def sum_of_doubles(n: int) -> int:
+            handles = [await double.add(number) for number in range(n)]
+            return sum(await asyncio.gather(*[handle.result() for handle in handles]))
+
+        with working_thread(app):
+            assert sum_of_doubles.add(20).get(timeout=HANG_SECONDS) == 380
+
+
 async def test_a_job_that_comes_again_adds_nothing_twice(app: Disque) -> None:
     runs: list[str] = []
 

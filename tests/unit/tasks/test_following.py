@@ -176,8 +176,8 @@ def test_tasks_in_tests_may_add_others_from_wherever_they_run(app: Disque) -> No
     with app.testing():
         assert asyncio.run(main()) == 3
     assert len(jobs.added) == 3
-    with pytest.raises(ValueError, match="backend"), app.testing(backend="curio"):
-        pass
+    with pytest.raises(ValueError, match="backend"):
+        Disque("disque://a", backend="curio")  # type: ignore[arg-type]
 
 
 def test_steps_and_results_come_back_as_they_were() -> None:

@@ -1,5 +1,6 @@
 """What becomes of a job: done, tried again, refused."""
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -185,6 +186,34 @@ async def test_an_async_task_is_cancelled_when_its_time_is_over(
     job = FakeJob("sleep")
     outcome = await execution.run(job)
     assert (outcome.kind, outcome.error) == ("retried", "TimeoutError: after 0.01 s")
+
+
+async def test_async_tasks_may_run_in_asyncio(app: Disque) -> None:
+    execution = Execution(app.core, InLoop(backend="asyncio"))
+    ended = threading.Event()
+    seen: list[Any] = []
+
+    @app.task(name="meet")
+    async def meet() -> None:
+        await asyncio.sleep(0)
+        seen.append(current_job())
+
+    @app.task(name="sleep", timeout=0.01)
+    async def sleep() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    @app.task(name="cancel")
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    assert (await execution.run(FakeJob("meet"))).kind == "done"
+    assert seen[0].task == "meet"
+    assert (await execution.run(FakeJob("sleep"))).error == "TimeoutError: after 0.01 s"
+    assert await trio.to_thread.run_sync(ended.wait, 60)
+    assert (await execution.run(FakeJob("cancel"))).kind == "retried"
 
 
 async def test_a_timeout_of_the_task_itself_is_a_failure_like_any_other(

@@ -38,5 +38,6 @@ class ResultGone(Exception):
     """The job has ended, or nothing is known of it, and its result is not kept any more."""
 
 
-class BadJob(Exception):
-    """A job that no task of this program can do: the text says why."""
+class BadJob(ValueError):
+    """A job that no task of this program can do, or a result that it cannot read: the text says
+    why."""

@@ -161,7 +161,7 @@ class Execution:
             is_done = await groups.Collection(self._core, job).visit()
         except BadJob as error:
             raise _Failed(str(error), final=True) from None
-        except (DisqueError, TypeError, ValueError) as error:
+        except Exception as error:
             raise _Failed(describe(error)) from None
         return "done" if is_done else "postponed"
 
@@ -193,10 +193,10 @@ class Execution:
             with self._caller.shielded():
                 try:
                     result = await self._follow(job, headers, serializer, value, then)
-                except (BadJob, TypeError, ValueError) as error:
-                    raise _Failed(describe(error), final=True) from None
                 except DisqueError as error:
                     raise _Failed(f"what follows was not added: {describe(error)}") from None
+                except Exception as error:  # of a serializer
+                    raise _Failed(describe(error), final=True) from None
                 await job.ack(result.encode())
 
     async def _call(

@@ -78,6 +78,7 @@ class Handle(Generic[R]):
             TaskFailed: it failed for good, expired or was cancelled.
             TimeoutError: it has not ended in time.
             ResultGone: it ended so long ago that its result is not kept any more.
+            ValueError: it is in a format that the app does not know.
             DisqueError: as ``Client.wait``, and as for ``add`` if it was not added yet.
         """
         await self

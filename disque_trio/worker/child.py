@@ -28,6 +28,7 @@ from disque_trio.worker.slots import Slots
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.target import AppError, files, load
 
+_PAUSE = 1.0  # s between two looks for a node
 _LAST_WORDS = MARGIN / 2  # s to hand jobs back
 _PATIENCE = 30.0  # s for which a command is tried again when the node is gone
 _LIBRARIES = tuple(
@@ -54,21 +55,32 @@ class Child:
         page: shared with it.
         options: of the command line.
         place: which of the processes it is, from 0: this one tells how long the queues are.
+        first: none has served before it: if there is no node, it says so and ends.
     """
 
     def __init__(
-        self, app: Disque, link: Link, page: Page, options: Options, place: int, log: Log
+        self,
+        app: Disque,
+        link: Link,
+        page: Page,
+        options: Options,
+        *,
+        place: int,
+        first: bool,
+        log: Log,
     ) -> None:
         self._app = app
         self._link = link
         self._page = page
         self._options = options
         self._place = place
+        self._first = first
         self._log = log
         self._tally = Tally()
         self._tasks = 0
         self._retiring = False
         self._ending = trio.Event()
+        self._waiting = trio.CancelScope()  # for a node
         self._limit = trio.CancelScope()  # of the time that tasks have when it ends
         self._runaway = False
 
@@ -86,11 +98,10 @@ class Child:
 
     async def _connect(self) -> None:
         app = self._app
-        try:
-            async with connect(app.nodes, password=app.password, retry_for=self._options.wait):
-                pass  # a node answers, and takes the password
-        except (DisqueError, ValueError) as error:
-            raise CannotStart(no_node(app, error)) from error
+        with self._waiting:
+            await self._wait_for_node()
+        if self._ending.is_set():
+            return
         async with connect(app.nodes, password=app.password, retry_for=_PATIENCE) as client:
             with app.using(client):
                 try:
@@ -98,6 +109,19 @@ class Child:
                 except DisqueError as error:
                     raise CannotStart(f"the node refuses the app's policies: {error}") from error
                 await self._serve(client)
+
+    async def _wait_for_node(self) -> None:
+        """Wait until a node answers, and takes the password. Raises CannotStart."""
+        app = self._app
+        while True:
+            try:
+                async with connect(app.nodes, password=app.password, retry_for=self._options.wait):
+                    return
+            except (DisqueError, ValueError) as error:
+                if self._first:
+                    raise CannotStart(no_node(app, error)) from error
+                self._log.warning("waiting for a node", error=no_node(app, error))
+            await trio.sleep(_PAUSE)
 
     async def _serve(self, client: Client) -> None:
         app, options = self._app, self._options
@@ -144,6 +168,7 @@ class Child:
         if within is not None:
             self._limit.deadline = min(self._limit.deadline, trio.current_time() + within)
         self._ending.set()
+        self._waiting.cancel()
 
     async def _listen(self) -> None:
         """Do what the parent says."""
@@ -260,15 +285,23 @@ def main() -> int:
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # what tasks start must not hold them open
     sock = socket.socket(fileno=descriptors[0])
-    first = json.loads(sock.makefile("rb", buffering=0).readline())
-    options = Options.from_json(first["options"])
+    orders = json.loads(sock.makefile("rb", buffering=0).readline())
+    options = Options.from_json(orders["options"])
     log = Logging(options.log_level, options.log_format).log
     try:
         # Not in the loop: the app may run one of its own while it is imported.
         app = find_app(options)
-        child = Child(app, Link(sock), Page(descriptors[1]), options, first["place"], log)
+        child = Child(
+            app,
+            Link(sock),
+            Page(descriptors[1]),
+            options,
+            place=orders["place"],
+            first=orders["first"],
+            log=log,
+        )
         threads_go_on = trio.run(child.run)
-    except (AppError, CannotStart) as failure:
+    except (AppError, CannotStart, DisqueError) as failure:
         seen = files(but=_LIBRARIES)
         if isinstance(failure, AppError):
             seen += failure.files

@@ -18,19 +18,19 @@ class Display:
 
     Args:
         log: gets it where there is no terminal.
-        quiet: there is none.
+        quiet: there is no line.
     """
 
     def __init__(self, log: Log, *, quiet: bool) -> None:
         self._log = log
         self._quiet = quiet
         self._stream = sys.stderr
-        self._terminal = self._stream.isatty() and not quiet
+        self._was_terminal = self._stream.isatty()
+        self._terminal = self._was_terminal and not quiet
         self._last = -_OFTEN
         self._last_said = 0.0
         self._last_count = 0
         self._last_said_count = 0
-        self._width = 0
 
     def update(self, view: View, now: float) -> bool:
         """Show how things are at ``now`` (s) if it is time. Returns whether a second is over."""
@@ -41,8 +41,7 @@ class Display:
         rate, self._last, self._last_count = (count - self._last_count) / took, now, count
         if self._terminal:
             line = view.line(rate)[: self._columns() - 1]
-            self._stream.write(f"{_ERASE}\n{line}{_BACK}")
-            self._stream.flush()
+            self._write(f"{_ERASE}\n{line}{_BACK}")
         elif not self._quiet:
             self._say(view, now)
         return True
@@ -60,8 +59,19 @@ class Display:
     def end(self) -> None:
         """Take the line away."""
         if self._terminal:
-            self._stream.write(_ERASE)
+            self._write(_ERASE)
+
+    @property
+    def hung_up(self) -> bool:
+        """The terminal is gone: whoever started this has closed it."""
+        return self._was_terminal and not self._stream.isatty()
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
             self._stream.flush()
+        except OSError:
+            self._terminal = False  # it is gone
 
     def _columns(self) -> int:
         import shutil  # takes a while to load

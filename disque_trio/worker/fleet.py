@@ -7,6 +7,7 @@ in seconds by any clock; what is to be done goes through ``Hands``.
 """
 
 import math
+import signal
 from collections import deque
 from enum import Enum
 from typing import Any, Protocol
@@ -33,6 +34,7 @@ class Member:
 
     Attributes:
         place: which of the ``count`` it has, from 0. serial: counts all that were started.
+        first: none has served in its place yet.
         state: as named. started, heard: when it was started, and last gave a sign of life.
         deadline: by when the first of its tasks has to have ended; set by who knows, before
             ``Fleet.tick``.
@@ -43,8 +45,11 @@ class Member:
         warned: that it is silent was said.
     """
 
-    def __init__(self, place: int, serial: int, now: float, old: "Member | None") -> None:
+    def __init__(
+        self, place: int, serial: int, now: float, *, first: bool, old: "Member | None"
+    ) -> None:
         self.place = place
+        self.first = first
         self.serial = serial
         self.state = State.STARTING
         self.started = self.heard = now
@@ -132,7 +137,7 @@ class Fleet:
 
     def _start(self, place: int, now: float, old: Member | None = None) -> Member:
         self._due.pop(place, None)
-        member = Member(place, self._serial, now, old)
+        member = Member(place, self._serial, now, first=place not in self._served, old=old)
         self._serial += 1
         self.members[member.serial] = member
         self._hands.start(member)
@@ -201,7 +206,7 @@ class Fleet:
             self._hands.say(
                 "the new code does not start, the old processes go on",
                 urgent=True,
-                reason=member.failure or f"exit status {status}",
+                reason=member.failure or _how(status),
             )
         elif (heir := self._heir(member.place)) is not None:
             heir.old = None
@@ -209,9 +214,9 @@ class Fleet:
         elif member.reason:  # killed by us
             self._replaced(member.reason)
             self._start(member.place, now)
-        elif member.state is State.STARTING and member.place not in self._served:
+        elif member.first and member.state is State.STARTING:
             # Trying again would mend nothing.
-            self._give_up(member.failure or f"a process ended with status {status}", now)
+            self._give_up(member.failure or f"a process ended: {_how(status)}", now)
         else:
             self._died(member, status, now)
         self._roll(now)
@@ -228,9 +233,9 @@ class Fleet:
         if now - member.started > LONG_RUN:
             self._deaths[place] = 0
         self._deaths[place] += 1
-        reason = member.failure or f"exit status {status}"
+        reason = member.failure or _how(status)
         if self._deaths[place] >= self._most_deaths:
-            text = f"a process died {self._deaths[place]} times in a row, last with {reason}"
+            text = f"a process died {self._deaths[place]} times in a row, last: {reason}"
             self._give_up(text, now)
             return
         pause = min(FIRST_PAUSE * 2 ** (self._deaths[place] - 1), LAST_PAUSE)
@@ -332,3 +337,13 @@ class Fleet:
         member.limit = now + MARGIN  # once more, should it be needed
         member.deadline = math.inf
         self._hands.kill(member)
+
+
+def _how(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

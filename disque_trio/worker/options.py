@@ -79,7 +79,6 @@ class Options:
         queues: with their weights; none: those of the app's tasks.
         strict: the queues are preferred in their order, without weights.
         concurrency: tasks at a time in each process. processes: how many.
-        loop: trio or asyncio.
         grace: seconds that tasks have when it stops. wait: seconds that it waits for a node at the
             start.
         restarts: how often in a row a process may die before all is given up.
@@ -97,7 +96,6 @@ class Options:
     strict: bool
     concurrency: int
     processes: int
-    loop: str
     grace: float
     wait: float
     restarts: int
@@ -150,7 +148,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--strict", action="store_true", help="take queues in their order, without weights")
     add("-c", "--concurrency", type=positive, default=8, help="tasks at a time, a process (8)")
     add("-p", "--processes", type=positive, default=1, help="worker processes (1)")
-    add("--loop", choices=("trio", "asyncio"), default="trio", help="the event loop (trio)")
     add("--grace", type=seconds, default=30.0, help="seconds for tasks to finish at a stop (30)")
     add("--wait", type=seconds, default=30.0, help="seconds to wait for a node at the start (30)")
     add(

@@ -77,6 +77,7 @@ class Parent:
         self._processes: dict[int, Process] = {}
         self._sources = Sources()
         self._nursery: trio.Nursery
+        self._display = Display(log, quiet=options.quiet)
         self._signals = 0
         self._told_ready = False
         self._states: list[tuple[int, State]] = []  # as they stand in the file
@@ -92,7 +93,6 @@ class Parent:
         Raises:
             OSError: the place for metrics is taken.
         """
-        display = Display(self._log, quiet=self._options.quiet)
         try:
             # Whatever fails here fails it, and is no group.
             listeners = await self._listeners()
@@ -106,10 +106,10 @@ class Parent:
                 self._fleet.begin(time.monotonic())
                 while not self._fleet.over:
                     await trio.sleep(_TICK)
-                    self._tick(display)
+                    self._tick()
                 nursery.cancel_scope.cancel()
         finally:
-            display.end()
+            self._display.end()
             self._remove_status()
         return self._fleet.status
 
@@ -119,14 +119,14 @@ class Parent:
         host, port = self._options.metrics
         return await trio.open_tcp_listeners(port, host=host)
 
-    def _tick(self, display: Display) -> None:
+    def _tick(self) -> None:
         for process in self._processes.values():
             process.look()
         self._fleet.tick(time.monotonic())
         view = self._view()
         self._tell(view)
         states = [(process.serial, process.state) for process in view.processes]
-        if display.update(view, time.monotonic()) or states != self._states:
+        if self._display.update(view, time.monotonic()) or states != self._states:
             self._states = states
             self._write_status(view)
         if self._notifier.watchdog:
@@ -163,7 +163,8 @@ class Parent:
         process = Process(member, popen, Link(ours), page)
         self._processes[member.serial] = process
         self._nursery.start_soon(self._attend, process)
-        self._order(member, "start", options=self._options.to_json(), place=member.place)
+        options = self._options.to_json()
+        self._order(member, "start", options=options, place=member.place, first=member.first)
 
     async def _not_started(self, member: Member) -> None:
         await trio.lowlevel.checkpoint()
@@ -238,15 +239,17 @@ class Parent:
     async def _watch_signals(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        stops = (signal.SIGTERM, signal.SIGINT)
-        with trio.open_signal_receiver(*stops, signal.SIGHUP, signal.SIGCHLD) as signals:
+        caught = [signal.SIGTERM, signal.SIGINT, signal.SIGCHLD]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
+            caught.append(signal.SIGHUP)
+        with trio.open_signal_receiver(*caught) as signals:
             task_status.started()
             async for number in signals:
                 now = time.monotonic()
                 if number == signal.SIGCHLD:
                     for process in self._processes.values():
                         process.look()
-                elif number == signal.SIGHUP:
+                elif number == signal.SIGHUP and not self._display.hung_up:
                     self._notifier.reloading()
                     self._fleet.reload(now)
                     self._notifier.reloaded()

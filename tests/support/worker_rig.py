@@ -84,16 +84,25 @@ class Worker:
 
     Attributes:
         popen: its parent process. directory: of the app. output: what it has printed.
+
+    Args:
+        node: its URL. terminal: a descriptor for standard error; None: it goes to ``output``.
     """
 
-    def __init__(self, directory: Path, node: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, node: str, arguments: Sequence[str], terminal: int | None = None
+    ) -> None:
         self.directory = directory
         self.output = directory / "worker.log"
         environ = {**os.environ, "DISQUE_URL": node, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "disque_trio.worker.command", *arguments]
         with self.output.open("ab") as output:
             self.popen = subprocess.Popen(
-                command, cwd=directory, stdout=output, stderr=output, env=environ
+                command,
+                cwd=directory,
+                stdout=output,
+                stderr=output if terminal is None else terminal,
+                env=environ,
             )
         self._seen: set[int] = set()
 
@@ -170,17 +179,19 @@ class Rig:
         self._workers: list[Worker] = []
         (directory / "shop.py").write_text(APP)
 
-    def start(self, *arguments: str, target: str = "shop:app") -> Worker:
+    def start(
+        self, *arguments: str, target: str = "shop:app", terminal: int | None = None
+    ) -> Worker:
         """Start a worker with a status file, without waiting for it."""
-        return self._start([target, "--status-file", "status", *arguments])
+        return self._start([target, "--status-file", "status", *arguments], terminal)
 
     def check(self, *arguments: str, target: str = "shop:app") -> tuple[int, str]:
         """The exit status of ``--check``, and the last line that it prints."""
         worker = self._start([target, "--check", "--check-timeout", "60", *arguments])
         return worker.ends(), worker.last_line()
 
-    def _start(self, words: Sequence[str]) -> Worker:
-        worker = Worker(self.directory, f"disque://127.0.0.1:{self.port}", words)
+    def _start(self, words: Sequence[str], terminal: int | None = None) -> Worker:
+        worker = Worker(self.directory, f"disque://127.0.0.1:{self.port}", words, terminal)
         self._workers.append(worker)
         return worker
 

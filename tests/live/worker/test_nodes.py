@@ -1,5 +1,6 @@
 """A worker whose node leaves its cluster, or goes away and comes back."""
 
+import signal
 from pathlib import Path
 
 from tests.support.harness import (
@@ -57,5 +58,28 @@ def test_tasks_go_on_while_the_node_is_away_and_are_acknowledged_when_it_is_back
                 wait_until(lambda: not list(client.jscan(queue="mail")))
             assert worker.stop() == 0
             assert len(rig.notes("begun")) == 1
+    finally:
+        node.close()
+
+
+def test_a_process_that_starts_while_the_node_is_away_waits_for_it(tmp_path: Path) -> None:
+    port = free_port()
+    options = ("--port", str(port), "--bind", "127.0.0.1")
+    node = start_process(tmp_path, port, *options)
+    try:
+        assert wait_for_ping(node)
+        with worker_rig(tmp_path, port) as rig:
+            worker = rig.start("--wait", "0", "--restarts", "1")
+            (first,) = worker.serves()
+            node.kill()
+            worker.signal(signal.SIGHUP)
+            wait_until(lambda: worker.pids("starting"))
+            (second,) = worker.pids("starting")
+            node = start_process(tmp_path, port, *options)
+            wait_until(lambda: worker.pids() == [second])
+            assert first != second
+            rig.add("quick", 1)
+            rig.noted("quick")
+            assert worker.stop() == 0
     finally:
         node.close()

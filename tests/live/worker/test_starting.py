@@ -74,6 +74,13 @@ def test_a_node_may_start_after_its_worker(tmp_path: Path) -> None:
             node.close()
 
 
+def test_one_that_waits_for_a_node_stops_at_once(tmp_path: Path) -> None:
+    with worker_rig(tmp_path, free_port()) as rig:
+        worker = rig.start("--wait", "1000", "--grace", "1000")
+        wait_until(lambda: worker.pids("starting"))
+        assert worker.stop() == 0
+
+
 def test_a_wrong_password_is_said_at_once(disque_server: NodeFactory, tmp_path: Path) -> None:
     with worker_rig(tmp_path, disque_server("--requirepass", "secret").port) as rig:
         worker = rig.start("--wait", "1000")

@@ -1,6 +1,7 @@
 """How a worker stops: by signals, and when it is killed."""
 
 import os
+import pty
 import signal
 
 from tests.support.harness import wait_until
@@ -100,3 +101,22 @@ def test_one_that_died_goes_on(rig: Rig) -> None:
     worker = rig.start()
     rig.noted("lives")
     assert worker.stop() == 0
+
+
+def test_on_a_terminal_it_shows_counts_and_stops_when_that_is_closed(rig: Rig) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        rig.add("gate", "a")
+        worker = rig.start(terminal=theirs)
+    finally:
+        os.close(theirs)
+    shown = b""
+    while b" in hand" not in shown:
+        shown += os.read(ours, 4096)
+    rig.noted("begun")
+    os.close(ours)
+    worker.signal(signal.SIGHUP)  # as the system tells it, if it is the terminal's
+    wait_until(lambda: worker.pids("retiring"))
+    rig.open("a")
+    assert worker.ends() == 0
+    assert rig.notes("ended")

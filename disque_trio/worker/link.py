@@ -80,7 +80,7 @@ class Link:
         try:
             async with self._sending:
                 await self._stream.send_all(line(kind, **fields))
-        except trio.BrokenResourceError:
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
     async def receive(self) -> Message | None:

@@ -29,16 +29,11 @@ def _run(options: Options) -> int:
 
     notifier = Notifier(os.environ)
     parent = Parent(options, notifier, Logging(options.log_level, options.log_format).log)
-    try:
-        status = trio.run(parent.run)
-        problem = parent.problem
-    except OSError as error:
-        status = 1
-        problem = f"--metrics: {error.strerror or error}"
+    problem = trio.run(parent.run)
     if problem:
         notifier.status(problem)
         print(f"disque-worker: {problem}", file=sys.stderr)
-    return status
+    return 1 if problem else 0
 
 
 if __name__ == "__main__":

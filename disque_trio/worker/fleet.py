@@ -100,7 +100,7 @@ class Fleet:
         members: all processes that live.
         restarts: how many were started in the place of another, by why.
         complete: all places have served.
-        status: the exit status, when ``over``. problem: a line that says what it is for.
+        problem: a line that says why all was given up; empty: it was not.
     """
 
     def __init__(self, hands: Hands, count: int, *, grace: float, deaths: int) -> None:
@@ -108,7 +108,6 @@ class Fleet:
         self.restarts: dict[str, int] = {}
         self.complete = False
         self.stopping = False
-        self.status = 0
         self.problem = ""
         self._hands = hands
         self._count = count
@@ -250,7 +249,6 @@ class Fleet:
         self._due[place] = now + pause
 
     def _give_up(self, problem: str, now: float) -> None:
-        self.status = 1
         self.problem = problem
         self.stop(now)
 

@@ -60,6 +60,26 @@ class Process:
             self.member.deadline = self.page.deadline
 
 
+def start_process(member: Member) -> Process:
+    """Start the process of ``member``. Raises OSError."""
+    page = Page.make()
+    ours, theirs = socket.socketpair()
+    descriptors = (theirs.fileno(), page.descriptor)
+    command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]
+    try:
+        # Not in this process's group, so that Ctrl-C reaches it through here, once.
+        popen = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
+        )
+    except OSError:
+        ours.close()
+        page.close()
+        raise
+    finally:
+        theirs.close()
+    return Process(member, popen, Link(ours), page)
+
+
 class Parent:
     """Supervises the worker processes.
 
@@ -82,20 +102,14 @@ class Parent:
         self._told_ready = False
         self._states: list[tuple[int, State]] = []  # as they stand in the file
 
-    @property
-    def problem(self) -> str:
-        """Why it ended with another status than 0."""
-        return self._fleet.problem
-
-    async def run(self) -> int:
-        """Run until all processes have ended; returns the exit status.
-
-        Raises:
-            OSError: the place for metrics is taken.
-        """
+    async def run(self) -> str:
+        """Run until all processes have ended. Returns what went wrong, in a line; empty: nothing
+        did."""
         try:
-            # Whatever fails here fails it, and is no group.
             listeners = await self._listeners()
+        except OSError as problem:
+            return f"--metrics: {problem.strerror or problem}"
+        try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 await nursery.start(self._watch_signals)
@@ -111,7 +125,7 @@ class Parent:
         finally:
             self._display.end()
             self._remove_status()
-        return self._fleet.status
+        return self._fleet.problem
 
     async def _listeners(self) -> list[trio.SocketListener]:
         if self._options.metrics is None:
@@ -143,25 +157,12 @@ class Parent:
 
     def start(self, member: Member) -> None:
         """See ``Hands``."""
-        ours, theirs = socket.socketpair()
-        page = Page.make()
-        descriptors = (theirs.fileno(), page.descriptor)
-        command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]
         try:
-            # Not in this process's group, so that Ctrl-C reaches it through here, once.
-            popen = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
-            )
+            process = self._processes[member.serial] = start_process(member)
         except OSError as problem:
-            self._fleet.failed(member, str(problem))
-            ours.close()
-            page.close()
+            self._fleet.failed(member, f"a process cannot be started: {problem.strerror}")
             self._nursery.start_soon(self._not_started, member)
             return
-        finally:
-            theirs.close()
-        process = Process(member, popen, Link(ours), page)
-        self._processes[member.serial] = process
         self._nursery.start_soon(self._attend, process)
         options = self._options.to_json()
         self._order(member, "start", options=options, place=member.place, first=member.first)

@@ -117,7 +117,6 @@ def test_the_pause_grows_and_then_all_is_given_up() -> None:
     assert world.told() == [("finish", 1, GRACE)]
     world.ended(1, 0)
     assert world.fleet.over
-    assert world.fleet.status == 1
     assert world.fleet.problem
 
 
@@ -148,7 +147,7 @@ def test_what_never_served_is_given_up_at_once_with_its_own_words() -> None:
     world.fleet.failed(world.fleet.members[0], "there is no module 'shop'")
     world.ended(0, 1)
     world.ended(1, 0)
-    assert (world.fleet.over, world.fleet.status) == (True, 1)
+    assert world.fleet.over
     assert world.fleet.problem == "there is no module 'shop'"
 
 
@@ -333,7 +332,7 @@ def test_all_may_finish_within_the_grace() -> None:
     world.ended(0, 0)
     assert not world.fleet.over
     world.ended(1, 0)
-    assert (world.fleet.over, world.fleet.status) == (True, 0)
+    assert (world.fleet.over, world.fleet.problem) == (True, "")
 
 
 def test_a_second_signal_lets_them_hand_back_now() -> None:
@@ -352,7 +351,7 @@ def test_one_that_is_still_starting_is_ended_by_a_signal() -> None:
     world.fleet.stop(world.now)
     assert world.told() == [("terminate", 0)]
     world.ended(0, -15)
-    assert (world.fleet.over, world.fleet.status) == (True, 0)
+    assert (world.fleet.over, world.fleet.problem) == (True, "")
 
 
 def test_none_is_started_again_while_all_end() -> None:

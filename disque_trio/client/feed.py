@@ -187,13 +187,13 @@ class Feed:
 
     async def settle(self, job: HeldJob, commands: list[list[Argument]]) -> list[Reply]:
         """Send commands of which the last one ends the delivery of ``job``, and return the replies.
-        If it is ``processed``, its task takes the next one then.
+        If it is ``processed`` or ``goes_on``, its task takes the next one then.
 
         Raises:
             ConnectionLost, LeavingError: as one of them was answered.
             ReplyError: as the last one was.
         """
-        next_ones = 1 if job.processed and not self.over else 0
+        next_ones = 1 if (job.processed or job.goes_on) and not self.over else 0
         self._in_hand -= 1
         self._coming += next_ones
         self._ended_elsewhere = max(self._ended_elsewhere - 1, 0)

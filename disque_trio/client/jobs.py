@@ -109,6 +109,10 @@ class HeldJob(Delivery):
         job: as delivered.
         on_settled: called with it when it is settled.
         origin: where it was pushed; None: it was fetched.
+
+    Attributes:
+        goes_on: its task will take the next job from the same loop, and so may have it pushed with
+            the answer to what settles this one, a round trip earlier.
     """
 
     def __init__(
@@ -124,6 +128,7 @@ class HeldJob(Delivery):
         self._session = session
         self._job = job
         self._origin = origin
+        self.goes_on = False
 
     @property
     def nacks(self) -> int:

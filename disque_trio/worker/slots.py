@@ -82,16 +82,20 @@ class Slots:
             scope.cancel()
 
     async def _serve(self, loops: list[Jobs]) -> None:
+        order = self._rota.next()
         while not self._stopped:
             try:
-                job = await anext(loops[self._rota.next()])
+                job = await anext(loops[order])
             except StopAsyncIteration:
                 return
             except DisqueError as error:
                 self._log.warning("no job can be taken", error=str(error))
                 await trio.sleep(_PAUSE)
                 continue
+            following = self._rota.next()
+            job.goes_on = following == order
             await self._work(job)
+            order = following
 
     async def _work(self, job: HeldJob) -> None:
         """Run the task of ``job``; its job is settled then, or was handed back."""

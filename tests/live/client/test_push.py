@@ -273,3 +273,36 @@ async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
                     nursery.start_soon(run, jobs)
         assert sorted(taken) == [b"%d" % n for n in range(9)]
         await pushed(client, in_hand=0)
+
+
+async def test_who_goes_on_has_the_next_job_pushed_when_one_is_settled(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        await client.add_many("q", ["0", "1", "2"])
+        with trio.fail_after(15):
+            jobs = client.jobs("q")
+            first = await anext(jobs)
+            first.goes_on = True
+            await first.ack()
+            await pushed(client, in_hand=1)
+            assert (await anext(jobs)).body == b"1"
+            await jobs.aclose()
+            await pushed(client, in_hand=0)
+        assert await client.qlen("q") == 2
+
+
+async def test_what_was_pushed_for_one_who_went_on_is_put_back_when_it_stops(
+    shared_node: LiveNode,
+) -> None:
+    async with connect(at(shared_node)) as client:
+        await client.add_many("q", ["0", "1"])
+        with trio.fail_after(15):
+            jobs = client.jobs("q")
+            first = await anext(jobs)
+            first.goes_on = True
+            await first.ack()
+            await pushed(client, in_hand=1)
+            await jobs.stop()
+            await pushed(client, in_hand=0)
+        assert await client.qlen("q") == 1

@@ -35,6 +35,7 @@ RUNS: Final = {
     "persistence": "memory and latencies during a rewrite of the AOF, the rate of loading",
     "eventlog": "what the event log costs a node",
     "bananaq": "what an event costs bananaq, beside Redis Streams",
+    "celery": "what a task of Celery costs, beside its Redis transport",
     "pressure": "what a queue of pressure costs beside a list of the same Redis",
     "spark": "how fast Spark reads and writes jobs",
     "audit": "how fast the audit of an event log is",

@@ -21,9 +21,11 @@ from kombu.transport.virtual import exchange as exchanges
 
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client import DisqueError, Job, NoUniqueError
+from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery import messages
 from disque_trio.integrations.celery.consumer import MAX_CREDIT, Consumer
+from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.inbox import Inbox
 from disque_trio.integrations.celery.messages import Message
 from disque_trio.integrations.celery.options import Options
@@ -101,7 +103,7 @@ class Link(Protocol):
 
     Attributes:
         inbox: for what comes; None: it is closed.
-        disque: the client.
+        disque: the client. express: the short way to its node.
     """
 
     options: Options
@@ -109,6 +111,8 @@ class Link(Protocol):
 
     @property
     def disque(self) -> Client: ...
+    @property
+    def express(self) -> Express: ...
     def _deliver(self, message: Message, queue: str) -> None: ...
 
 
@@ -131,6 +135,7 @@ class Channel(virtual.Channel):
         super().__init__(connection, **kwargs)
         self._options = connection.options
         self._disque = connection.disque
+        self._express = connection.express
         self._no_ack: set[str] = set()
         self._temporary: set[str] = set()
         self._consumer: Consumer | None = None
@@ -147,7 +152,7 @@ class Channel(virtual.Channel):
 
     def put(self, queue: str, message: Message) -> None:
         """Add a message to a queue. Raises DisqueError: it may not be there."""
-        self._add(self._disque.add, self._name(queue), message)
+        self._add(self._disque.add, self._name(queue), message, topic=False)
 
     def publish(self, exchange: str, routing_key: str | None, message: Message) -> None:
         """Add a message to all queues that are bound on the server. Raises DisqueError."""
@@ -156,33 +161,36 @@ class Channel(virtual.Channel):
             body, ttl = messages.encode(message), self._options.transient_ttl
             self._disque.publish(topic, body, replicate=1, retry=0, ttl=ttl)
             return
-        self._add(self._disque.publish, topic, message)
+        self._add(self._disque.publish, topic, message, topic=True)
 
-    def _add(self, add: Callable[..., object], to: str, message: Message) -> None:
+    def _add(self, add: Callable[..., object], to: str, message: Message, *, topic: bool) -> None:
         at = messages.due(message["headers"])
         ttl: float | None = messages.expires(message)
         ttl = self._options.ttl if ttl is None else max(ttl, 1)
         if at is not None:
             ttl += max(at - time.time(), 0) + 1
-        add = partial(
-            add,
-            to,
-            messages.encode(message),
-            replicate=self._options.replicate,
-            retry=self._options.retry,
-            timeout=self._options.add_timeout,
-            at=at,
-            ttl=math.ceil(ttl),
-            priority=messages.priority(message),
-        )
+        body = messages.encode(message)
+        common: dict[str, Any] = {
+            "replicate": self._options.replicate,
+            "retry": self._options.retry,
+            "timeout": self._options.add_timeout,
+            "at": at,
+            "ttl": math.ceil(ttl),
+            "priority": messages.priority(message),
+        }
         if self._options.unique and time.monotonic() >= self._no_keys_until:
+            key, kept = new_key(), self._options.kept
+            if not topic:
+                command = addjob(to, body, key=key, kept=kept, **common)
+                if self._express.ask(command) is not None:
+                    return
             try:
-                add(unique=True)
+                add(to, body, unique=key, unique_for=kept, **common)
                 return
             except NoUniqueError:
                 # Too few nodes are there to agree. Nobody waits for them again and again.
                 self._no_keys_until = time.monotonic() + _WITHOUT_KEYS
-        add(unique=False)
+        add(to, body, **common)
 
     def _next_delivery_tag(self) -> str:
         return ""  # the id of the job, when it is there

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
+from disque_trio.client.requests import KEPT
 from disque_trio.client.sync import Client, connect
 from disque_trio.integrations.urls import Cluster
 
@@ -36,6 +37,11 @@ class Options:
     retry_for: float = 5.0
     queue_prefix: str = ""
     transient_ttl: int = 60
+
+    @property
+    def kept(self) -> float:
+        """Seconds for which the key of a task is kept, so that it can be sent again."""
+        return self.retry_for + self.add_timeout + KEPT
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

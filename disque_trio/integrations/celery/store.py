@@ -15,8 +15,11 @@ import trio
 
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client import ConnectionLost, NoReplError, ReplyError, replies
+from disque_trio.client.requests import addjob
 from disque_trio.client.sync import Client, connect
+from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.options import CLIENTS, DAY, Access, Options
+from disque_trio.resp.command import Argument
 
 QUEUE: Final = "celery-results"
 _FOR_EVER: Final = 3650 * DAY
@@ -56,6 +59,8 @@ class Store:
         self._queue = options.queue_prefix + QUEUE
         self._ttl = max(int(expires or _FOR_EVER), 2)
         self._client: Client | None = None
+        password = access.cluster.password
+        self._express = Express(lambda: self.client, password, options.add_timeout)
 
     @property
     def client(self) -> Client:
@@ -70,8 +75,35 @@ class Store:
         """What the keys have, and their bells if wanted. Those that had nothing have ``value``
         now."""
         names = list(keys)
+        if len(names) == 1 and not bells and (entry := self._quickly(names[0], value)):
+            return [entry]
         found = self.client.run(lambda client: self._find(client, names, value, bells))
         return [entry if entry.left else self._elsewhere(entry) for entry in found]
+
+    def _quickly(self, key: bytes, value: bytes) -> Entry | None:
+        """The same for one key; None where it has to be done in another way."""
+        id = self._express.ask(self._command(key, value))
+        if not isinstance(id, bytes):
+            return None
+        fields = self._express.ask(["SHOW", id])
+        if not isinstance(fields, list):
+            return None
+        known = dict(zip(fields[::2], fields[1::2], strict=True))
+        return Entry(id.decode(), known[b"body"], max(known[b"ttl"], 1))
+
+    def _command(self, key: bytes, value: bytes) -> list[Argument]:
+        """What adds the job of a key. It lives twice as long where there is no value, which may
+        come late."""
+        life = self._ttl if value else 2 * self._ttl
+        return addjob(
+            self._queue,
+            value,
+            self._options.add_timeout,
+            self._options.replicate,
+            delay=life - 1,
+            ttl=life,
+            key=key,
+        )
 
     async def _find(
         self, client: AsyncClient, keys: list[bytes], value: bytes, bells: bool
@@ -92,8 +124,7 @@ class Store:
         return [entries[id] for id in ids]
 
     async def _add(self, client: AsyncClient, keys: list[bytes], value: bytes) -> list[str]:
-        """The ids of the jobs of keys. They live twice as long where there is no value: that may
-        come late."""
+        """The ids of the jobs of keys, as ``_command`` adds them."""
         life = self._ttl if value else 2 * self._ttl
         return await client.add_many(
             self._queue,

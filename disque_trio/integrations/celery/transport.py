@@ -7,6 +7,7 @@ from kombu.transport import virtual
 
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery.channel import Channel
+from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.inbox import Inbox
 from disque_trio.integrations.celery.options import CLIENTS, Access, Options, cluster_of
 from disque_trio.respclient.errors import (
@@ -59,6 +60,7 @@ class Transport(virtual.Transport):
         self.options = Options.of(client.transport_options)
         self._access: Access | None = None
         self._disque: Client | None = None
+        self._express: Express | None = None
         self.inbox: Inbox | None = None
         self._loop: Any = None  # of Celery
 
@@ -68,6 +70,13 @@ class Transport(virtual.Transport):
         if self._disque is None:
             raise ConnectionLost("the connection is closed")
         return self._disque
+
+    @property
+    def express(self) -> Express:
+        """The short way to the node of the client."""
+        if self._express is None:
+            raise ConnectionLost("the connection is closed")
+        return self._express
 
     def driver_version(self) -> str:
         return VERSION
@@ -79,6 +88,8 @@ class Transport(virtual.Transport):
         access = Access(cluster_of(urls), self.options.retry_for, kombu.connect_timeout or 5.0)
         self._disque = CLIENTS.take(access)
         self._access = access
+        password = access.cluster.password
+        self._express = Express(lambda: self.disque, password, self.options.add_timeout)
         self.inbox = Inbox()
         super().establish_connection()
         return self
@@ -89,6 +100,9 @@ class Transport(virtual.Transport):
             self.unregister_from_event_loop(connection, self._loop)
         access, self._access = self._access, None
         self._disque = None
+        express, self._express = self._express, None
+        if express is not None:
+            express.close()
         inbox, self.inbox = self.inbox, None
         if inbox is not None:
             inbox.close()

@@ -1,0 +1,116 @@
+"""Commands on a socket of the thread that sends them.
+
+The client's loop is in another thread: the way there and back takes longer than all else that a
+short command needs. So what may be sent twice goes this way first, while all is well. Where it is
+not, the client is asked to do the same: it knows other nodes, pauses and errors.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import hiredis
+
+from disque_trio.client.nodes import parse_address
+from disque_trio.client.sync import Client
+from disque_trio.resp.command import Argument, encode_command
+
+_RECEIVE_BYTES: Final = 65_536
+_MARGIN: Final = 1.0
+"""Seconds beyond those that a command may take."""
+
+
+class Express:
+    """A connection to the node that a client uses. One thread at a time has it.
+
+    Args:
+        find: gives the client.
+        password: for AUTH. timeout: seconds that a command may take.
+    """
+
+    def __init__(self, find: Callable[[], Client], password: str | None, timeout: float) -> None:
+        self._find = find
+        self._password = password
+        self._timeout = timeout + _MARGIN
+        self._busy = threading.Lock()
+        self._pid = os.getpid()
+        self._socket: socket.socket | None = None
+        self._address: str | None = None
+        self._reader = hiredis.Reader()
+
+    def ask(self, command: Sequence[Argument]) -> object:
+        """The reply; None: the client has to be asked. The command may have been executed then."""
+        if os.getpid() != self._pid:
+            self._forked()
+        if not self._busy.acquire(blocking=False):
+            return None
+        try:
+            connected = self._connected()
+            if connected is None:
+                return None
+            connected.sendall(encode_command(command))
+            reply = self._receive(connected)
+        except OSError:
+            self._close()
+            return None
+        except BaseException:
+            self._close()  # the reply is still to come
+            raise
+        finally:
+            self._busy.release()
+        return None if isinstance(reply, hiredis.ReplyError) else reply
+
+    def _connected(self) -> socket.socket | None:
+        address = self._find().address
+        if self._socket is None or address != self._address:
+            self._close()
+            if address is None:
+                return None
+            self._socket = connected = self._open(address)
+            self._address = address
+            self._reader = hiredis.Reader()
+            if self._password is not None:
+                connected.sendall(encode_command(["AUTH", self._password]))
+                if isinstance(self._receive(connected), hiredis.ReplyError):
+                    self._close()
+        return self._socket
+
+    def _open(self, address: str) -> socket.socket:
+        node = parse_address(address)
+        if node.path:
+            connected = socket.socket(socket.AF_UNIX)
+            connected.settimeout(self._timeout)
+            connected.connect(node.path)
+        else:
+            connected = socket.create_connection((node.host, node.port), self._timeout)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    def _receive(self, connected: socket.socket) -> object:
+        while (reply := self._reader.gets()) is False:
+            data = connected.recv(_RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError
+            self._reader.feed(data)
+        return reply
+
+    def _forked(self) -> None:
+        """Begin anew, in a child; the connection is the parent's."""
+        self._pid = os.getpid()
+        self._busy = threading.Lock()
+        self._close()
+
+    def close(self) -> None:
+        """Close the connection; the next command opens another one."""
+        with self._busy:
+            self._close()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

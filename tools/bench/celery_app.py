@@ -1,0 +1,23 @@
+"""The program that is measured with Celery; its worker is told by the environment where the broker
+is."""
+
+import os
+
+from celery import Celery
+
+import disque_trio.integrations.celery  # noqa: F401 - makes disque:// known
+
+
+def program(broker: str | None, backend: str | None) -> Celery:
+    """One with a task that does nothing."""
+    program = Celery("bench", broker=broker, backend=backend, set_as_current=False)
+    program.conf.update(broker_connection_retry_on_startup=True, task_ignore_result=not backend)
+    program.task(nothing, name="nothing")
+    return program
+
+
+def nothing(number: int) -> int:
+    return number
+
+
+app = program(os.environ.get("BROKER"), os.environ.get("BACKEND") or None)

@@ -29,7 +29,7 @@ def check(options: Options) -> tuple[bool, str]:
         well, text = _ask(*options.metrics, max(deadline - time.monotonic(), 0.1))
         said.append(text)
     if well and options.status_file:
-        well, text = _read(Path(options.status_file))
+        well, text = read_status(Path(options.status_file))
         said.append(text)
     return well, "; ".join(said) if well else text
 
@@ -66,7 +66,8 @@ def _ask(host: str, port: int, limit: float) -> tuple[bool, str]:
         return False, f"no worker answers at {place}: {reason}"
 
 
-def _read(path: Path) -> tuple[bool, str]:
+def read_status(path: Path) -> tuple[bool, str]:
+    """Whether the worker that writes its state to ``path`` is well, and a line that says how."""
     try:
         status = json.loads(path.read_text())
         pid, age = int(status["pid"]), time.time() - float(status["time"])

@@ -131,18 +131,14 @@ def test_prometheus_gets_counts_and_probes_get_the_state(rig: Rig) -> None:
     assert rig.check("--metrics", str(port), "--status-file", "status")[0] == 0
     worker.signal(9)
     worker.ends()
-    for arguments in (("--metrics", str(port)), ("--status-file", "status")):
-        status, line = rig.check(*arguments)
-        assert status == 1
-        assert "worker" in line
+    status, line = rig.check("--metrics", str(port))
+    assert (status, f"no worker answers at 127.0.0.1:{port}" in line) == (1, True)
 
 
 def test_a_check_needs_no_worker(rig: Rig) -> None:
     assert rig.check()[0] == 0
     status, line = rig.check(target="no_such:app")
     assert (status, "no_such" in line) == (1, True)
-    status, line = rig.check("--status-file", "no_such_file")
-    assert (status, "no_such_file" in line) == (1, True)
 
 
 def test_a_check_has_an_end(rig: Rig) -> None:

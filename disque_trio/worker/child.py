@@ -78,6 +78,7 @@ class Child:
         self._log = log
         self._tally = Tally()
         self._tasks = 0
+        self._told_memory = False
         self._retiring = False
         self._ending = trio.Event()
         self._waiting = trio.CancelScope()  # for a node
@@ -216,7 +217,7 @@ class Child:
             used = memory()
             if self._runaway:
                 await self._retire("runaway", self._options.grace)
-            elif self._options.max_memory is not None and used > self._options.max_memory:
+            elif self._has_too_much(used):
                 await self._retire("memory")
             elif self._ending.is_set():
                 await self._retire("tasks")
@@ -233,6 +234,17 @@ class Child:
             with trio.move_on_after(BEAT):
                 await self._ending.wait()
                 await trio.sleep(BEAT if self._retiring else 0)
+
+    def _has_too_much(self, used: int) -> bool:
+        """Whether it is to be replaced for the memory that it has. Without a task it is not: the
+        next one would have as much."""
+        limit = self._options.max_memory
+        if limit is None or used <= limit:
+            return False
+        if not self._tasks and not self._told_memory:
+            self._told_memory = True
+            self._log.warning("the app alone has more than --max-memory", used=used, limit=limit)
+        return self._tasks > 0
 
     async def _tell(
         self, slots: Slots, used: int | None, lengths: dict[str, int] | None = None

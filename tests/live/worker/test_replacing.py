@@ -102,3 +102,13 @@ def test_a_process_that_has_too_much_memory_is_replaced_when_its_tasks_are_done(
     wait_until(lambda: not lives(first))
     assert len(rig.notes("begun")) == 1
     assert worker.stop() == 0
+
+
+def test_an_app_that_has_too_much_memory_by_itself_is_not_replaced_for_ever(rig: Rig) -> None:
+    worker = rig.start("--max-memory", "1mb")
+    (first,) = worker.serves()
+    wait_until(lambda: worker.status()["processes"][0]["memory"] > 1 << 20)
+    assert worker.pids() == [first]
+    rig.add("quick", 1)
+    wait_until(lambda: worker.pids() not in ([], [first]))
+    assert worker.stop() == 0

@@ -7,7 +7,10 @@ from typing import Any
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the histogram in seconds; what is above all of them is in one more."""
 
-OUTCOMES = ("done", "failed", "retried", "dead", "runaway")
+MOST = 1000
+"""Names of tasks that are told apart: jobs may name what they like. The others are ``OTHER``."""
+
+OTHER = "other"
 
 
 class Seconds:
@@ -40,6 +43,7 @@ class Tally:
 
     def add(self, task: str, queue: str, outcome: str, seconds: float) -> None:
         """Count one."""
+        task = self._name(task)
         self.counts[task, queue, outcome] += 1
         self.seconds[task].add(seconds)
 
@@ -64,9 +68,12 @@ class Tally:
 
     def merge(self, taken: dict[str, Any]) -> None:
         """Add what another one has counted."""
-        for task, queue, outcome, count in taken["counts"]:
-            self.counts[task, queue, outcome] += count
         for task, (total, *counts) in taken["seconds"].items():
-            mine = self.seconds[task]
+            mine = self.seconds[self._name(task)]
             mine.total += total
             mine.counts = [a + b for a, b in zip(mine.counts, counts, strict=True)]
+        for task, queue, outcome, count in taken["counts"]:
+            self.counts[self._name(task), queue, outcome] += count
+
+    def _name(self, task: str) -> str:
+        return task if task in self.seconds or len(self.seconds) < MOST else OTHER

@@ -5,7 +5,7 @@ import json
 from prometheus_client.parser import text_string_to_metric_families
 
 from disque_trio.worker.fleet import State
-from disque_trio.worker.tally import Tally
+from disque_trio.worker.tally import MOST, Tally
 from disque_trio.worker.view import ProcessView, View, metrics
 
 MB = 1 << 20
@@ -90,3 +90,14 @@ def test_what_processes_have_counted_adds_up() -> None:
     assert sum(all_of_them.seconds["a"].counts) == 2
     assert all_of_them.seconds["a"].total == 7.2
     assert (all_of_them.all, all_of_them.of("done"), all_of_them.of("lost")) == (3, 2, 0)
+
+
+def test_names_without_end_become_one() -> None:
+    one, all_of_them = Tally(), Tally()
+    for number in range(3 * MOST):
+        one.add(f"task {number}", "q", "dead", 0.1)
+    assert len(one.seconds) == MOST + 1
+    all_of_them.merge(one.take())
+    all_of_them.add("late", "q", "done", 0.1)
+    assert len(all_of_them.seconds) == len(all_of_them.counts) - 1 == MOST + 1
+    assert all_of_them.all == 3 * MOST + 1

@@ -202,13 +202,14 @@ class Child:
 
     # ---- what is told -------------------------------------------------------------------------
 
-    def _outcome(self, outcome: Outcome) -> None:
+    def _outcome(self, outcome: Outcome) -> bool:
         self._tasks += 1
         self._runaway = self._runaway or outcome.kind == "runaway"
         full = self._options.max_tasks is not None and self._tasks >= self._options.max_tasks
         if full or self._runaway:
-            # No more jobs from now on; the parent hears it with the next sign of life.
+            # The parent hears it with the next sign of life, which this hurries.
             self._finish(self._options.grace if self._runaway else None)
+        return not self._ending.is_set()
 
     async def _beat(self, client: Client, slots: Slots, queues: list[str]) -> None:
         """Tell the parent each second how things are."""

@@ -29,7 +29,7 @@ class Slots:
         tally: counts what becomes of them.
         page: gets the deadline of the first task that has one.
         timeout: how long (s) the task of a job may take; None: for ever.
-        on_outcome: called after each job.
+        on_outcome: called after each job; says whether more are to be taken.
 
     Attributes:
         in_hand: the jobs whose tasks run, with what cancels them.
@@ -45,7 +45,7 @@ class Slots:
         tally: Tally,
         page: Page,
         timeout: Callable[[HeldJob], float | None],
-        on_outcome: Callable[[Outcome], object],
+        on_outcome: Callable[[Outcome], bool],
         log: Log,
     ) -> None:
         self.in_hand: dict[HeldJob, trio.CancelScope] = {}
@@ -112,8 +112,8 @@ class Slots:
             self._report(job, outcome)
         if not job.settled:
             await self._return(job, failed=outcome is None and not scope.cancelled_caught)
-        if outcome is not None:
-            self._on_outcome(outcome)
+        if outcome is not None and not self._on_outcome(outcome):
+            self._stopped = True  # at once: this slot would take the next one before ``stop``
 
     async def _return(self, job: HeldJob, *, failed: bool) -> None:
         try:

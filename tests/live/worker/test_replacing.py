@@ -22,6 +22,19 @@ def test_a_runaway_task_ends_its_process_and_others_in_it_may_finish(rig: Rig) -
     assert worker.stop() == 0
 
 
+def test_no_task_waits_behind_a_runaway_one_in_its_process(rig: Rig) -> None:
+    rig.add("spin")
+    rig.add("quick", 1)
+    worker = rig.start("--concurrency", "1")
+    ((*_, second),) = rig.noted("quick")
+    ((*_, first),) = rig.notes("spin")
+    assert first != second
+    wait_until(lambda: worker.status()["tasks"]["done"] == 1)
+    tasks = worker.status()["tasks"]
+    assert (tasks["runaway"], tasks["retried"]) == (1, 0)
+    assert worker.stop() == 0
+
+
 def test_a_task_that_blocks_its_whole_process_is_killed_with_it(rig: Rig) -> None:
     worker = rig.start()
     (first,) = worker.serves()

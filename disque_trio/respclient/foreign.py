@@ -5,11 +5,14 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
 T = TypeVar("T")
+
+_LETTING_GO = 1.0
+"""Seconds for what was cancelled to end."""
 
 
 def in_async() -> bool:
@@ -77,19 +80,68 @@ async def _in_trio(future: "Future[T]") -> None:
     await done.wait()
 
 
+class _AsyncioCall(Generic[T]):
+    """A coroutine in the loop of another thread; ``outcome`` is there when it has really ended."""
+
+    def __init__(
+        self, function: Callable[[], Coroutine[Any, Any, T]], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.outcome: Future[T] = Future()
+        self._function = function
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._end)
+
+    async def _run(self) -> T:
+        try:
+            return await self._function()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # They would end the loop, and with it all that others have in it.
+            self.outcome.set_exception(error)
+            raise asyncio.CancelledError from error
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self, task: "asyncio.Task[T]") -> None:
+        if task.cancelled():
+            self.outcome.cancel()  # unless it is there
+        elif error := task.exception():
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
+
+
 class AsyncioThread:
     """An asyncio loop in a thread of its own, for tasks of Trio. It starts when it is needed, and
-    ends with the process."""
+    ends with the process.
+
+    Attributes:
+        stuck: something that was cancelled goes on: it takes no notice, or blocks the loop.
+    """
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.stuck = False
 
     async def run(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Await ``function()`` there, with the context variables of here. When this is cancelled,
-        so is that."""
-        future = asyncio.run_coroutine_threadsafe(function(), self._started())
-        return await outcome_of(future, future.cancel)
+        so is that, and it has a second to end."""
+        loop = self._started()
+        call = _AsyncioCall(function, loop)
+        loop.call_soon_threadsafe(call.begin)
+        try:
+            return await outcome_of(call.outcome, lambda: loop.call_soon_threadsafe(call.cancel))
+        except trio.Cancelled:
+            with trio.move_on_after(_LETTING_GO, shield=True):
+                await _in_trio(call.outcome)
+            self.stuck = self.stuck or not call.outcome.done()
+            raise
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._starting:

@@ -21,7 +21,8 @@ class TimedOut(Exception):
 
 
 class Runaway(Exception):
-    """The timeout of a function in a thread is over, and it goes on."""
+    """The timeout of a function is over, and it goes on: in a thread, or blocking the loop of
+    asyncio."""
 
 
 class Caller(Protocol):
@@ -70,7 +71,7 @@ class InLoop:
             return await trio.to_thread.run_sync(
                 function, abandon_on_cancel=True, limiter=self._limiter
             )
-        raise _late(definition)
+        raise _late(definition, runs=self._asyncio is not None and self._asyncio.stuck)
 
     def shielded(self) -> AbstractContextManager[object]:
         if in_asyncio():
@@ -95,6 +96,6 @@ async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
         raise
 
 
-def _late(definition: Definition) -> Exception:
+def _late(definition: Definition, *, runs: bool = False) -> Exception:
     text = f"after {definition.timeout} s"
-    return TimedOut(text) if definition.is_async else Runaway(text)
+    return TimedOut(text) if definition.is_async and not runs else Runaway(text)

@@ -46,8 +46,9 @@ Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lo
 - ``retried``: it failed, and comes again.
 - ``dead``: it failed for good, or nobody here can do it.
 - ``postponed``: it has to wait for other jobs, and comes again; no task has run.
-- ``runaway``: a function that is not async goes on after its timeout, and its thread cannot be
-  stopped. The job is settled, as ``retried`` or ``dead``; the process should end.
+- ``runaway``: a function goes on after its timeout, in a thread, which cannot be stopped, or as it
+  blocks the loop of asyncio. The job is settled, as ``retried`` or ``dead``; the process should
+  end.
 - ``lost``: the job could not be settled, as no node was reached; it comes again where it has not
   ended.
 """

@@ -44,6 +44,17 @@ def test_a_task_that_blocks_its_whole_process_is_killed_with_it(rig: Rig) -> Non
     assert worker.stop() == 0
 
 
+def test_a_task_that_blocks_the_loop_of_asyncio_ends_its_process(rig: Rig) -> None:
+    rig.change("Disque()", 'Disque(backend="asyncio")')
+    rig.add("block")
+    worker = rig.start()
+    ((*_, first), (*_, second)) = rig.noted("block", count=2)
+    assert first != second
+    wait_until(lambda: not lives(int(first)))
+    assert worker.status()["tasks"]["runaway"] == 1
+    assert worker.stop() == 0
+
+
 def test_new_code_runs_after_a_hangup_and_nothing_is_lost_meanwhile(rig: Rig) -> None:
     worker = rig.start("--processes", "2", "--concurrency", "2")
     old = set(worker.serves(2))

@@ -216,6 +216,34 @@ async def test_async_tasks_may_run_in_asyncio(app: Disque) -> None:
     assert (await execution.run(FakeJob("cancel"))).kind == "retried"
 
 
+async def test_a_task_that_exits_leaves_the_loop_of_asyncio_to_others(app: Disque) -> None:
+    execution = Execution(app.core, InLoop(backend="asyncio"))
+
+    @app.task(name="exit")
+    async def exit() -> None:
+        raise SystemExit(3)
+
+    @app.task(name="meet")
+    async def meet() -> None:
+        await asyncio.sleep(0)
+
+    assert (await execution.run(FakeJob("exit"))).kind == "retried"
+    assert (await execution.run(FakeJob("meet"))).kind == "done"
+
+
+async def test_a_task_that_blocks_the_loop_of_asyncio_runs_away(app: Disque) -> None:
+    execution = Execution(app.core, InLoop(backend="asyncio"))
+    stop = threading.Event()
+
+    @app.task(name="hang", timeout=0.01)
+    async def hang() -> None:
+        stop.wait(60)
+
+    outcome = await execution.run(FakeJob("hang"))
+    stop.set()
+    assert outcome.kind == "runaway"
+
+
 async def test_a_timeout_of_the_task_itself_is_a_failure_like_any_other(
     app: Disque, execution: Execution
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from celery import states
 from celery.backends.base import KeyValueStoreBackend
 from celery.exceptions import TimeoutError as CeleryTimeoutError
+from celery.result import ResultSet
 
 from disque_trio.client import ConnectionLost
 from disque_trio.integrations.celery.chords import Parts
@@ -16,6 +17,8 @@ from disque_trio.integrations.celery.transport import Transport
 
 _AT_ONCE: Final = 100
 """Results that are waited for at once."""
+_SIZES: Final = ".sizes"
+"""Behind the key of a chord: how many tasks and how many results it has."""
 _LOOK_AGAIN: Final = 30.0
 """Seconds after which results that are waited for are looked for, whatever was heard of them."""
 
@@ -118,6 +121,7 @@ class Backend(KeyValueStoreBackend):
         pending = dict.fromkeys(task_ids)
         bells: dict[str, str] = {}  # of those that are waited for
         look_again = 0.0
+        first_look = True
         known = {id: self._cache[id] for id in pending if self.is_cached(id)}
         while True:
             for id, meta in known.items():
@@ -134,10 +138,16 @@ class Backend(KeyValueStoreBackend):
                 look_again = time.monotonic() + _LOOK_AGAIN
             tasks = list(pending)[:_AT_ONCE]
             if new := [id for id in tasks if id not in bells]:
-                found = self._store.find([self.get_key_for_task(id) for id in new], bells=True)
-                bells.update(zip(new, [entry.bell for entry in found], strict=True))
+                # With bells only what is not there yet.
+                found = self._store.find(
+                    [self.get_key_for_task(id) for id in new], bells=not first_look
+                )
+                if not first_look:
+                    bells.update(zip(new, [entry.bell for entry in found], strict=True))
                 known = self._decoded(zip(new, [entry.value for entry in found], strict=True))
-                if any(meta["status"] in READY_STATES for meta in known.values()):
+                ready = any(meta["status"] in READY_STATES for meta in known.values())
+                if first_look or ready:
+                    first_look = ready
                     continue
             if on_interval:
                 on_interval()
@@ -157,24 +167,39 @@ class Backend(KeyValueStoreBackend):
 
     # ---- chords ---------------------------------------------------------------------------------
 
+    def _apply_chord_incr(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
+        """Remember the parts of a chord before they are sent."""
+        super()._apply_chord_incr(header_result_args, body, **kwargs)
+        group, results = header_result_args[:2]
+        sizes = b"%d %d" % (_leaves(results), len(results))
+        self._store.put(self.get_key_for_chord(group, _SIZES), sizes, lambda _: False)
+
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
         """Have the body of a chord run when its last part has returned."""
         group = request.group
         if not group or not request.chord:
             return
-        size = request.chord.get("chord_size")
-        if size is None:
-            size = len(self.app.GroupResult.restore(group, backend=self) or ())
+        stored = self.get(self.get_key_for_chord(group, _SIZES))
+        if stored is None:
+            # Nobody remembers the chord any more: Celery has its body fail.
+            super().on_chord_part_return(request, state, result, **kwargs)
+            return
+        leaves, results = map(int, stored.split())
         key = self.get_key_for_chord(group)
-        parts = Parts(self._store, key, size)
+        parts = Parts(self._store, key, leaves)
         if parts.is_last(request.id, request.group_index):
-            self._returned[key] = size
+            self._returned[key] = results
             super().on_chord_part_return(request, state, result, **kwargs)
             parts.forget()
 
     def incr(self, key: bytes) -> int:
-        """How many parts of a chord have returned. It is asked for when all have."""
+        """How many results of a chord there are. It is asked for when all have come."""
         return self._returned.pop(key)
+
+
+def _leaves(results: Iterable[Any]) -> int:
+    """How many tasks these results are of: that of a group is of several."""
+    return sum(_leaves(one.results) if isinstance(one, ResultSet) else 1 for one in results)
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -237,6 +237,9 @@ class Consumer:
     def _pushed(self, line: _Line, message: list[Reply]) -> None:
         if message[0] == b"job":
             job = replies.job(message[1:])
+            if job.queue not in self._queues:  # it crossed the last word about that
+                line.send(["ENQUEUE", job.id])
+                return
             self._hold(job.id, line)
             self._on_job(job)
         elif message[0] == b"stopped" and self._line is line:

@@ -102,7 +102,10 @@ class Backend(KeyValueStoreBackend):
     ) -> Any:
         """Wait until the task has ended, and return what is known of it. Raises TimeoutError."""
         self._ensure_not_eager()
-        return next(self.get_many([task_id], timeout, interval, on_interval=on_interval))[1]
+        meta = next(self.get_many([task_id], timeout, interval, on_interval=on_interval))[1]
+        if on_interval and meta["status"] in states.PROPAGATE_STATES:
+            on_interval()  # raises what the parent failed by, if it did
+        return meta
 
     def get_many(
         self,

@@ -40,6 +40,6 @@ __all__ = ["disconnect", "tasks", "tasks_on"]
 
 def disconnect() -> None:
     """Close what the backends have opened."""
-    while backend._clients:
-        _, client = backend._clients.popitem()
-        client.close()
+    while backend._links:
+        _, link = backend._links.popitem()
+        link.close()

@@ -25,10 +25,10 @@ from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery import messages
 from disque_trio.integrations.celery.consumer import MAX_CREDIT, Consumer
-from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.inbox import Inbox
 from disque_trio.integrations.celery.messages import Message
 from disque_trio.integrations.celery.options import Options
+from disque_trio.integrations.express import Express
 
 _log = structlog.get_logger("disque.celery")
 

@@ -17,8 +17,8 @@ from disque_trio.client import Client as AsyncClient
 from disque_trio.client import ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client.requests import addjob
 from disque_trio.client.sync import Client, connect
-from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.options import CLIENTS, DAY, Access, Options
+from disque_trio.integrations.express import Express
 from disque_trio.resp.command import Argument
 
 QUEUE: Final = "celery-results"

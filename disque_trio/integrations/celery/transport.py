@@ -7,9 +7,9 @@ from kombu.transport import virtual
 
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery.channel import Channel
-from disque_trio.integrations.celery.express import Express
 from disque_trio.integrations.celery.inbox import Inbox
 from disque_trio.integrations.celery.options import CLIENTS, Access, Options, cluster_of
+from disque_trio.integrations.express import Express
 from disque_trio.respclient.errors import (
     AuthError,
     ConnectionLost,

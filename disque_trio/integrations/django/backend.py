@@ -22,31 +22,45 @@ from disque_trio.integrations.django.framework import (
     task_enqueued,
 )
 from disque_trio.integrations.django.options import Options
+from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.integrations.urls import Cluster
 from disque_trio.respclient.errors import BadIdError
 
 LEVELS: Final = 8
 """Priorities of jobs: -100 to 100 are spread over them evenly, and 0 is level 3."""
 
-_clients: Final[dict[tuple[Cluster, float], Client]] = {}
+_links: Final[dict[tuple[Cluster, float], "Link"]] = {}
 _opening: Final = threading.Lock()
 
 
-def client_of(options: Options) -> Client:
-    """The client for a cluster, which all threads of the process share: Django makes a backend for
+class Link:
+    """The ways to a cluster, which all threads of the process share: Django makes a backend for
     each.
+
+    Attributes:
+        client: connected. express: the short way to its node.
 
     Raises:
         ConnectionLost, AuthError: as ``connect``.
     """
-    cluster = options.cluster()
-    with _opening:
-        key = (cluster, options.retry_for)
-        if key not in _clients:
-            _clients[key] = connect(
-                cluster.nodes, password=cluster.password, retry_for=options.retry_for
-            )
-        return _clients[key]
+
+    def __init__(self, cluster: Cluster, retry_for: float) -> None:
+        self.client = connect(cluster.nodes, password=cluster.password, retry_for=retry_for)
+        self.express = Express(lambda: self.client, cluster.password, ADD_TIMEOUT)
+
+    @staticmethod
+    def of(options: Options) -> "Link":
+        """That for these options."""
+        key = (options.cluster(), options.retry_for)
+        with _opening:
+            if key not in _links:
+                _links[key] = Link(*key)
+            return _links[key]
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.express.close()
+        self.client.close()
 
 
 def level(priority: int) -> int:
@@ -69,7 +83,7 @@ class DisqueBackend(BaseTaskBackend):
 
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
-        self._client: Client | None = None
+        self._link: Link | None = None
 
     @property
     def settings(self) -> Options:
@@ -78,10 +92,13 @@ class DisqueBackend(BaseTaskBackend):
 
     @property
     def client(self) -> Client:
-        """For commands; it connects when it is first used. Raises what ``client_of`` raises."""
-        if self._client is None:
-            self._client = client_of(self.settings)
-        return self._client
+        """For commands; it connects when it is first used. Raises what ``Link`` raises."""
+        return self._linked().client
+
+    def _linked(self) -> Link:
+        if self._link is None:
+            self._link = Link.of(self.settings)
+        return self._link
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
         """Add a task. It is there when this returns, whatever becomes of a transaction.
@@ -97,7 +114,11 @@ class DisqueBackend(BaseTaskBackend):
         args, kwargs = normalize_json(args), normalize_json(kwargs)
         at = None if task.run_after is None else _instant(task.run_after)
         wait = 0 if at is None else max(0, int(at - time.time()) + 1)
-        id = self.client.add(
+        link = self._linked()
+        id = add_once(
+            link.express,
+            link.client,
+            settings.retry_for,
             settings.queue(task.queue_name),
             records.body(task, args, kwargs, now),
             at=at,
@@ -105,7 +126,6 @@ class DisqueBackend(BaseTaskBackend):
             retry=settings.retry,
             replicate=settings.replicate,
             priority=level(task.priority),
-            unique=True,
         )
         result: TaskResult = TaskResult(
             task=task,

@@ -15,6 +15,7 @@ from dramatiq.middleware import Middleware
 from disque_trio.client.sync import Client
 from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
 from disque_trio.integrations.dramatiq.consumer import DisqueConsumer, DisqueMessage
+from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.integrations.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
@@ -66,6 +67,7 @@ class DisqueBroker(Broker):
         self._cluster = Cluster.parse(url)
         self._opening = threading.Lock()
         self._clients: dict[float, Client] = {}
+        self._express = Express(lambda: self.client, self._cluster.password, ADD_TIMEOUT)
 
     @property
     def client(self) -> Client:
@@ -86,6 +88,7 @@ class DisqueBroker(Broker):
 
     def close(self) -> None:
         """Settle what is in hand, and disconnect."""
+        self._express.close()
         with self._opening:
             clients, self._clients = self._clients, {}
         for client in clients.values():
@@ -123,7 +126,7 @@ class DisqueBroker(Broker):
         self.emit_before("enqueue", message, delay)
         wait = max(delay or 0, 0) / 1000
         try:
-            self.client.add(
+            self._add(
                 self.name(message.queue_name),
                 message.encode(),
                 delay=wait or None,
@@ -131,7 +134,6 @@ class DisqueBroker(Broker):
                 retry=self.retry,
                 replicate=self.replicate,
                 priority=priority,
-                unique=self.unique,
             )
         except (DisqueError, BrokerError) as error:
             if isinstance(message, DisqueMessage):
@@ -139,6 +141,12 @@ class DisqueBroker(Broker):
             raise_as_broker_error(error)
         self.emit_after("enqueue", message, delay)
         return message
+
+    def _add(self, name: str, body: bytes, **options: Any) -> None:
+        if self.unique:
+            add_once(self._express, self.client, self.retry_for, name, body, **options)
+        else:
+            self.client.add(name, body, **options)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
         """A consumer of a queue that was declared.

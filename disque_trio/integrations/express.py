@@ -9,13 +9,18 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import hiredis
 
 from disque_trio.client.nodes import parse_address
+from disque_trio.client.requests import KEPT, addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.resp.command import Argument, encode_command
+from disque_trio.respclient.values import Name
+
+ADD_TIMEOUT: Final = 5.0
+"""Seconds in which the nodes make the copies of a job."""
 
 _RECEIVE_BYTES: Final = 65_536
 _MARGIN: Final = 1.0
@@ -114,3 +119,19 @@ class Express:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def add_once(
+    express: Express, client: Client, retry_for: float, queue: Name, body: Name, **options: Any
+) -> str:
+    """Add a job as ``client.add(..., unique=True)`` does, which goes on trying for ``retry_for``
+    seconds, and return its id. ``express`` has to wait for ``ADD_TIMEOUT``.
+
+    Raises:
+        DisqueError, ValueError: as ``Client.add``.
+    """
+    key, kept = new_key(), retry_for + 2 * ADD_TIMEOUT + KEPT
+    reply = express.ask(addjob(queue, body, ADD_TIMEOUT, key=key, kept=kept, **options))
+    if isinstance(reply, bytes):
+        return reply.decode()
+    return client.add(queue, body, timeout=ADD_TIMEOUT, unique=key, unique_for=kept, **options)

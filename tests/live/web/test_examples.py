@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from disque_trio.client.sync import connect
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, LiveNode, free_port, wait_until
 
@@ -28,7 +29,7 @@ Start = Callable[..., None]
 def start(shared_node: LiveNode, tmp_path: Path) -> Iterator[Start]:
     """Starts ``python -m`` with arguments in a folder of examples; ended with the test."""
     node = f"127.0.0.1:{shared_node.port}"
-    environment = {**os.environ, "DISQUE_URL": f"disque://{node}"}
+    environment = {**os.environ, "DISQUE_URL": f"disque://{node}", "DISQUE_NODES": node}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
     with ExitStack() as stack:
 
@@ -71,6 +72,9 @@ class Site:
             with error:
                 return error.code, json.load(error)
 
+    def post_json(self, path: str, value: object) -> tuple[int, Any]:
+        return self.request(path, json.dumps(value).encode(), content_type="application/json")
+
     def post_form(self, path: str, **fields: str) -> tuple[int, Any]:
         return self.request(path, urllib.parse.urlencode(fields).encode())
 
@@ -112,3 +116,30 @@ def test_without_a_node_tasks_run_where_they_are_added(monkeypatch: pytest.Monke
         assert answer.status_code == 202
         shown = site.get(f"/mails/{answer.json['id']}")
     assert shown.json == {"state": "done", "result": "sent 'hello' to ann"}
+
+
+def test_fastapi(start: Start) -> None:
+    port = free_port()
+    start("fastapi", "uvicorn", "shop:web", "--port", str(port))
+    start("fastapi", "disque_trio.worker.command", "shop:app")
+    site = Site(port)
+    wait_until(site.listens)
+    a_mail_is_sent(site, site.post_json("/mails", {"to": "ann", "subject": "hello"}))
+
+
+def test_fastapi_with_the_client_alone(start: Start, shared_node: LiveNode) -> None:
+    port = free_port()
+    start("fastapi", "uvicorn", "orders:web", "--port", str(port))
+    site = Site(port)
+    wait_until(site.listens)
+    order = {"number": 17, "what": "apples"}
+    status, added = site.post_json("/orders", order)
+    assert status == 202
+    assert site.post_json("/orders", order) == (202, added)  # once
+    path = f"/orders/{added['id']}"
+    assert site.request(path) == (200, {"state": "pending", "result": None})
+    with connect(f"127.0.0.1:{shared_node.port}") as client:
+        [job] = client.get("orders", nohang=True, count=9)
+        assert json.loads(job.body) == order
+        client.ack(job.id, result="packed")
+    assert site.request(path + "?wait=5") == (200, {"state": "acked", "result": "packed"})

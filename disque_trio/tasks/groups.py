@@ -31,10 +31,14 @@ PREFIX = "disque."
 GROUP = "disque.group"
 _TYPE = "application/x-disque-group"
 
+_INHERITED = ("priority", "ttl", "retry", "replicate")
+"""Options that a group has from what comes behind it."""
+
 _MOST_IDS = 1000
 _MOST_PARTS = 100
 _PART_RETRY = 30
-"""Seconds after which parts come again that a worker had in its hands when it died."""
+"""Seconds after which parts come again that a worker, or a node, had when it died, unless what
+comes behind the group has a retry time of its own."""
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
 
@@ -55,7 +59,8 @@ def add(core: Core, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]:
         raise ValueError("a group needs members")
     last = then.step
     body = _pack([], [*(member.step for member in members), last])
-    step = Step(GROUP, last.queue, _TYPE, body)
+    options = {name: last.options[name] for name in _INHERITED if name in last.options}
+    step = Step(GROUP, last.queue, _TYPE, body, options)
     return Handle(core, Later(core, adder(core, step, None), "adding a group"))
 
 
@@ -92,12 +97,13 @@ async def add_part(client: Client, part: str, result: Result, failed: str) -> No
     Args:
         part: its header. failed: the id of the job, if it failed.
     """
-    queue, _, number = part.rpartition(" ")
+    queue, number, retry, replicate = part.rsplit(" ", 3)
     await client.add(
         queue,
         result.encode(),
         headers={PART: number},
-        retry=_PART_RETRY,
+        retry=int(retry),
+        replicate=int(replicate) or None,
         unique=f"{number} {failed}",
         unique_for=DAY,
     )
@@ -152,7 +158,7 @@ class Collection:
 
     async def _visit(self, client: Client, ids: list[str], members: list[Step], last: Step) -> bool:
         if not ids:
-            ids = await self._add(client, members)
+            ids = await self._add(client, members, await self._kept(client, last))
             await self._postpone()
             await self._note(client, _pack(ids, [*members, last]))
             return False
@@ -189,12 +195,21 @@ class Collection:
         await parts.ack()
         return True
 
-    async def _add(self, client: Client, members: list[Step]) -> list[str]:
+    async def _kept(self, client: Client, last: Step) -> str:
+        """Retry time and number of copies of parts, as of what comes behind, or of its queue."""
+        retry = last.options.get("retry", _PART_RETRY)
+        copies = last.options.get("replicate")
+        if copies is None:
+            policy = await client.policy(last.queue)
+            copies = None if policy is None else policy.replicate
+        return f"{retry} {copies or 0}"
+
+    async def _add(self, client: Client, members: list[Step], kept: str) -> list[str]:
         """Add the members, or those that are missing; returns the ids of all."""
         ids = []
         for number, step in enumerate(members):
             key = f"member {number} {self._id}"
-            part = f"{self._parts} {number}"
+            part = f"{self._parts} {number} {kept}"
             ids.append(await step.add(client, traces.current(), key=key, kept=DAY, part=part))
         return ids
 

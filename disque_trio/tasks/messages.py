@@ -20,7 +20,8 @@ TRACEPARENT = "traceparent"
 THEN = "then"
 """A step that follows, encoded; there may be several, the next one first."""
 PART = "part"
-"""Of a member of a group: the queue that wants its result, and its number."""
+"""Of a member of a group: the queue that wants its result, its number, and of the part's job the
+retry time in s and the number of copies, 0: the default."""
 
 RESERVED = frozenset({CONTENT_TYPE, TASK, THEN, PART})
 

@@ -1,0 +1,47 @@
+"""Tasks over several nodes, of which one dies."""
+
+import threading
+
+import pytest
+
+from disque_trio.tasks import Disque, TaskFailed
+from tests.support.harness import HANG_SECONDS, ClusterFactory, wait_until
+from tests.support.task_worker import working_thread
+
+pytestmark = pytest.mark.timeout(2 * HANG_SECONDS)
+
+
+def test_a_group_ends_though_the_node_of_its_worker_is_killed(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    # So that jobs can be added without one of the three.
+    assert nodes[0].ask("QSET", "q", "REPLICATE", 2) == b"OK"
+    wait_until(lambda: all(node.ask("QGET", "q") for node in nodes))
+    first, *others = [f"{node.host}:{node.port}" for node in nodes]
+    # Each begins at a node of its own, so what one adds is fetched from there by the other.
+    worker = Disque(f"disque://{first},{others[0]}")
+    with Disque(f"disque://{others[1]},{others[0]}") as producer:
+        begun: list[int] = []
+        killed = threading.Event()
+
+        def part(n: int) -> int:
+            begun.append(n)
+            assert n < 10 or killed.wait(HANG_SECONDS)
+            if n < 0:
+                raise ValueError("negative")
+            return n
+
+        def total(values: list[int]) -> int:
+            return sum(values)
+
+        for app in (worker, producer):
+            parts = app.task(queue="q", name="part", retry=2, retries=0)(part)
+            totals = app.task(queue="q", name="total", retry=2)(total)
+        with working_thread(worker):
+            members = [parts.bind(n) for n in range(30)]
+            handle = producer.group(members, totals.bind())
+            wait_until(lambda: sum(n >= 10 for n in begun) >= 4)
+            nodes[0].kill()
+            killed.set()
+            assert handle.get(timeout=HANG_SECONDS) == 435
+            with pytest.raises(TaskFailed, match="ValueError: negative"):
+                parts.add(-1).get(timeout=HANG_SECONDS)

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
 
@@ -74,11 +75,7 @@ class InLoop:
         raise _late(definition, runs=self._asyncio is not None and self._asyncio.stuck)
 
     def shielded(self) -> AbstractContextManager[object]:
-        if in_asyncio():
-            import anyio
-
-            return anyio.move_on_after(SETTLE_SECONDS, shield=True)
-        return trio.move_on_after(SETTLE_SECONDS, shield=True)
+        return library().move_on_after(SETTLE_SECONDS, shield=True)
 
 
 async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:

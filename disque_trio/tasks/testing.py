@@ -133,7 +133,7 @@ class _InPlace:
         return trio.run(call) if self._backend == "trio" else asyncio.run(call())
 
     def shielded(self) -> AbstractContextManager[object]:
-        return self._in_loop.shielded() if in_async() else nullcontext()
+        return nullcontext()
 
 
 class _Nodes:

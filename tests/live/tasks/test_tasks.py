@@ -161,6 +161,52 @@ def test_tasks_of_asyncio_run_in_a_worker_of_trio(node: LiveNode) -> None:
             assert sum_of_doubles.add(20).get(timeout=HANG_SECONDS) == 380
 
 
+def test_a_program_of_asyncio_adds_and_runs_tasks_over_its_own_client(node: LiveNode) -> None:
+    async def main(app: Disque) -> None:
+        async with app.connect() as client:
+            await app.setup()
+            runner = Runner(app)
+            outcomes: list[str] = []
+
+            async def handle(job: HeldJob) -> None:
+                outcomes.append((await runner.run(job)).kind)
+
+            work = client.work(handle, *app.queues(), concurrency=4, withheaders=True)
+            worker = asyncio.create_task(work)
+            limit = HANG_SECONDS
+            assert await double.then(double.bind()).add(1).result(timeout=limit) == 4
+            assert await in_thread.add(3).result(timeout=limit) == 6
+            members = [double.bind(n) for n in range(5)]
+            assert await app.group(members, then=total.bind()).result(timeout=limit) == 20
+            with pytest.raises(TaskFailed, match="TimeoutError: after"):
+                await hang.add().result(timeout=limit)
+            assert "dead" in outcomes
+            worker.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await worker
+
+    with Disque(url(node)) as app:
+
+        @app.task
+        async def double(n: int) -> int:
+            await asyncio.sleep(0)
+            return 2 * n
+
+        @app.task
+        def in_thread(n: int) -> int:
+            return double.add(n).get(timeout=HANG_SECONDS)
+
+        @app.task
+        def total(values: list[int]) -> int:
+            return sum(values)
+
+        @app.task(timeout=0.01, retries=0)
+        async def hang() -> None:
+            await asyncio.sleep(HANG_SECONDS)
+
+        asyncio.run(main(app))
+
+
 async def test_a_job_that_comes_again_adds_nothing_twice(app: Disque) -> None:
     runs: list[str] = []
 

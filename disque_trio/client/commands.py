@@ -25,7 +25,7 @@ class Commands:
     """
 
     def __init__(self, router: Router) -> None:
-        self.schedules = Schedules(router)
+        self.schedules: Schedules = Schedules(router)
         self._router = router
 
     # Settling jobs by id

@@ -17,7 +17,7 @@ from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.concurrency import library
+from disque_trio.respclient.concurrency import Event, library
 from disque_trio.respclient.connection import Batch, Connection, Reply
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError
@@ -59,9 +59,9 @@ class Feed:
         queues: tuple[Name, ...],
     ) -> None:
         self.session = session
-        self.over = False
-        self.ended = library().Event()
-        self.let_go = False
+        self.over: bool = False
+        self.ended: Event = library().Event()
+        self.let_go: bool = False
         self._connection = connection
         self._router = router
         self._in_flight = in_flight

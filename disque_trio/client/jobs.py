@@ -181,7 +181,7 @@ class HeldJob(Delivery):
         async def send() -> None:
             added.extend(await self._send(addjob, requests.ackjob([self.id], None)))
 
-        self.processed = True
+        self.processed: bool = True
         try:
             await self._settle(send)
         except BaseException:

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from disque_trio.client.nodes import Hello
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Connector
 from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError, TooSlowError
@@ -36,10 +37,10 @@ class Session:
     """
 
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
-        self.node_id = hello.node_id
-        self.address = control.address
-        self.blocking = ConnectionPool(self._open, lambda: self.current)
-        self.pushes = True
+        self.node_id: str = hello.node_id
+        self.address: Address = control.address
+        self.blocking: ConnectionPool = ConnectionPool(self._open, lambda: self.current)
+        self.pushes: bool = True
         self._connector = connector
         self._shared: dict[Role, Connection] = {"control": control}
         self._opening = library().Lock()

@@ -44,11 +44,11 @@ class Batch:
     __slots__ = ("count", "data", "done", "replies", "sent")
 
     def __init__(self, commands: Sequence[Sequence[Argument]], count: int, done: Event) -> None:
-        self.data = b"".join([encode_command(command) for command in commands])
-        self.count = count
+        self.data: bytes = b"".join([encode_command(command) for command in commands])
+        self.count: int = count
         self.replies: list[Reply] = []
-        self.done = done
-        self.sent = False
+        self.done: Event = done
+        self.sent: bool = False
 
 
 class Connection:
@@ -73,7 +73,7 @@ class Connection:
     ) -> None:
         self.address = address
         self._library = library()
-        self.ended = self._library.Event()
+        self.ended: Event = self._library.Event()
         self._stream = stream
         self.on_push = on_push
         self._reader = hiredis.Reader(

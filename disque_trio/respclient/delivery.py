@@ -67,7 +67,7 @@ class Delivery(ABC):
         self._settling = library().Lock()
         self._settled = False
         self._lost = False
-        self.processed = False
+        self.processed: bool = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of queue {self.queue!r}>"

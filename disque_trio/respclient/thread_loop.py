@@ -43,7 +43,7 @@ class _Call(Generic[R]):
         self.function = function
         self.begun = False
         self.future: Future[R] = Future()
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
 
     def drop(self) -> None:
         """Cancel it; in the loop. The loop takes what it is given in order, so what has not begun

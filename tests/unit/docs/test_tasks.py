@@ -1,0 +1,34 @@
+"""docs/tasks.md shows code that is code, and has all that a task can be told."""
+
+import ast
+import inspect
+import re
+
+from disque_trio.tasks import Disque, Options
+from tests.support import ROOT
+
+PAGE = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+
+
+def test_its_code_is_code() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    assert len(blocks) > 5
+    for block in blocks:
+        compile(block, "tasks.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_it_has_all_arguments_of_the_app_and_of_tasks() -> None:
+    signature = re.search(r"^`Disque\((.*)\)`$", PAGE, re.MULTILINE)
+    assert signature is not None
+    said = re.findall(r"(\w+)=", signature[1])
+    assert said == list(inspect.signature(Disque).parameters)
+    table = PAGE.partition("| argument | |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(\w+)(?:=[^`]*)?`", " ".join(re.findall(r"^\| (.*?) \|", table, re.M)))
+    task = list(inspect.signature(Disque.task).parameters)
+    assert sorted(named) == sorted(set(task) - {"self", "function"})
+
+
+def test_it_has_all_options_of_jobs() -> None:
+    row = re.search(r"with other options: (.*) \|", PAGE)
+    assert row is not None
+    assert set(re.findall(r"`(\w+)`", row[1])) == Options.__optional_keys__

@@ -21,7 +21,9 @@ IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled \
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
-.PHONY: help run test check check-tests collect test-pure test-pressure test-bananaq test-spark \
+TYPED = disque_trio.client disque_trio.bananaq.client
+
+.PHONY: help run test types check check-tests collect test-pure test-pressure test-bananaq test-spark \
 	test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
@@ -35,6 +37,7 @@ help:
 	@echo "make test-compiled  those of the compiled form"
 	@echo "make test-pressure, make test-bananaq  those of pressure and of bananaq, on a redis-server"
 	@echo "make lint   ruff, mypy --strict, import-linter"
+	@echo "make types  pyright: that all types of the clients are known to who uses them"
 	@echo "make format let ruff rewrite the sources"
 	@echo "make bench  measure beside redis-server (ARGS=--write-docs: into docs/performance.md)"
 	@echo "make guard  count the instructions of the hot paths in both forms (ARGS=--update: write the"
@@ -133,6 +136,12 @@ lint:
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+
+# pyright fetches itself with npm when it first runs. It looks for packages with the python of PATH.
+types:
+	@tools/setup.sh check
+	for package in $(TYPED); do PATH="$(abspath $(VENV))/bin:$$PATH" PYTHONPATH=. \
+		pyright --verifytypes $$package --ignoreexternal || exit 1; done
 
 format:
 	@tools/setup.sh check

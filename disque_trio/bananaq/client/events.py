@@ -19,7 +19,7 @@ from disque_trio.respclient.delivery import Delivery, InFlight
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import Name, as_text, text
 
-log = structlog.get_logger("bananaq.client")
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger("bananaq.client")
 
 _WAIT_SECONDS = 30.0
 """How long one QGET or QNOTIFY waits."""

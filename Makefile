@@ -182,6 +182,7 @@ soak:
 	REQUEST_INPUTS=10000000 $(PY) -m pytest tests/unit/resp/test_plain.py
 	OUTBOX_ROWS=10000 $(PY) -m pytest tests/live/outbox -k kills_while
 	PRESSURE_SINGLES=100000 $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
+	CELERY_TASKS=5000 $(PY) -m pytest tests/live/integrations/test_celery_kills.py
 	$(PY) -m tools.soak_cluster
 	$(PY) -m tools.soak_kill $(ARGS)
 	$(PY) -m tools.soak_audit

@@ -352,3 +352,13 @@ def test_a_sync_of_this_disk_takes_some_time() -> None:
     found = sync_times(5)
     assert len(found) == 5
     assert found[-1] > 0
+
+
+def test_tasks_of_celery_are_measured_beside_its_redis_transport(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    done = bench("celery", "--quick", "--results", "--pool", "solo", "--json", str(output))
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())["results"]
+    assert [result["transport"] for result in results] == ["disque", "redis"]
+    for result in results:
+        assert min(result[what] for what in ("rate", "program", "worker", "server")) > 0

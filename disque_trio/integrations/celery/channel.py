@@ -20,7 +20,7 @@ from kombu.transport import virtual
 from kombu.transport.virtual import exchange as exchanges
 
 from disque_trio.client import Client as AsyncClient
-from disque_trio.client import DisqueError, Job, NoUniqueError
+from disque_trio.client import ConnectionLost, DisqueError, Job, NoUniqueError
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery import messages
@@ -297,10 +297,12 @@ class Channel(virtual.Channel):
         """Tell the consumer what is wanted now."""
         queues = [self._name(queue) for queue in dict.fromkeys(self._active_queues)]
         credit = self.qos.prefetch_count or MAX_CREDIT
-        if queues or self._consumer is not None:
+        if not self.closed and (queues or self._consumer is not None):
             self._in_loop(partial(self._started().want, queues, credit))
 
     def _started(self) -> Consumer:
+        if self.closed:
+            raise ConnectionLost("the channel is closed, and what it had was given back")
         if self._consumer is None:
             inbox = self.connection.inbox
             assert inbox is not None
@@ -339,7 +341,7 @@ class Channel(virtual.Channel):
     # ---- settling: nobody waits for it ----------------------------------------------------------
 
     def settle(self, command: str, id: str) -> None:
-        """End a delivery by ACKJOB, NACK or ENQUEUE."""
+        """End a delivery by ACKJOB, NACK or ENQUEUE. Raises ConnectionLost: it was given back."""
         consumer = self._started()
         if command != "ACKJOB":
             self._in_loop(partial(consumer.settle, command, [id]))

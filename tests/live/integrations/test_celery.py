@@ -16,7 +16,15 @@ from celery.result import AsyncResult
 from kombu.exceptions import OperationalError
 
 from tests.support.celery_app import program, ran
-from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, NodeFactory, wait_until
+from tests.support.harness import (
+    HANG_SECONDS,
+    ClusterFactory,
+    LiveNode,
+    NodeFactory,
+    start_process,
+    wait_for_ping,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(2 * HANG_SECONDS)
 LIMIT = {"timeout": HANG_SECONDS}
@@ -222,6 +230,27 @@ def test_a_worker_and_a_program_go_on_at_another_node(cluster: ClusterFactory) -
         [gone] = [node for node in nodes if str(node.port) in used]
         gone.kill()
         assert group(add.s(n, n) for n in range(10))().get(**LIMIT) == [2 * n for n in range(10)]
+
+
+def test_a_worker_connects_again_when_its_node_is_back(disque_server: NodeFactory) -> None:
+    node = disque_server("--appendonly", "yes")
+    options = {
+        "broker_transport_options": {"retry_for": 0, "retry": 5},
+        "worker_cancel_long_running_tasks_on_connection_loss": True,  # or Celery warns
+    }
+    with opened(node, **options) as app, working(app) as worker:
+        add = app.tasks["add"]
+        assert add.delay(1, 2).get(**LIMIT) == 3
+        before = worker.consumer.connection
+        node.kill()
+        wait_until(lambda: worker.consumer.connection is not before)
+        arguments = ("--port", str(node.port), "--bind", node.host, "--appendonly", "yes")
+        again = start_process(node.directory, node.port, *arguments)
+        try:
+            assert wait_for_ping(again)
+            assert add.delay(1, 2).get(**LIMIT) == 3
+        finally:
+            again.close()
 
 
 def test_errors_are_clear(disque_server: NodeFactory, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What Celery's integration does without a node."""
 
+import importlib
 import os
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -35,6 +37,12 @@ def test_importing_makes_the_url_known() -> None:
     assert resolve_transport("disque") is Transport
     with Celery(broker="disque://a", backend="disque://", set_as_current=False) as app:
         assert isinstance(app.backend, Backend)
+
+
+def test_who_has_no_celery_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "celery.app.backends", None)
+    with pytest.raises(ImportError, match=r"pip install 'disque-trio\[celery\]'"):
+        importlib.reload(disque_trio.integrations.celery)
 
 
 def test_a_message_comes_as_it_went() -> None:

@@ -31,12 +31,15 @@ from disque_trio.respclient.errors import (
 UNREACHED = (ConnectionLost, ProtocolError, AuthError)
 # What says nothing of the job.
 OF_THE_NODE = (*UNREACHED, LeavingError, LoadingError, MisconfError, NoExtError, OOMError)
-# Too few nodes: for all jobs, or for this one, which wants more copies than there are nodes.
+# Too few nodes: for all jobs; or for this one, which wants more copies than there are nodes, or
+# whose node was killed while it added it, so that it ends where its copy is.
 TOO_FEW = (NoReplError, NoUniqueError)
 PAUSES = (0.1, 5.0)  # s between attempts while the nodes or the database are away: first, longest
 ROW_PAUSES = (1.0, 300.0)  # s until a row that was refused is tried again
+# The same where nodes were too few, which they take seconds to say while others wait.
+TOO_FEW_PAUSES = (5.0, 300.0)
 FORGETS_EVERY = 60.0  # s
-PATIENCE = 8  # attempts before an error that all rows of a batch get counts as theirs
+PATIENCE = 2  # attempts before an error that all rows of a batch get counts as theirs
 
 
 class Sender(Protocol):
@@ -134,7 +137,7 @@ class Forwarder:
             with self._store.batch(self._limit, now) as batch:
                 found = len(batch.rows)
                 if found:
-                    self._forward(batch, now)
+                    self._forward(batch)
         except _TryFewer:
             self._limit = max(1, found // 2)
             return found
@@ -171,7 +174,7 @@ class Forwarder:
             self._log.warning(event, error=str(error), attempts=self._failures)
         stop.wait(_pause(self._failures, PAUSES))
 
-    def _forward(self, batch: Batch, now: float) -> None:
+    def _forward(self, batch: Batch) -> None:
         jobs: dict[Row, NewJob] = {}
         results: dict[Row, str | Exception] = {}
         for row in batch.rows:
@@ -181,11 +184,14 @@ class Forwarder:
                 results[row] = error
         if jobs:
             answers = self._sender.send(list(jobs.values()))
-            theirs = self._theirs(answers)
+            fresh = any(row.attempts == 0 for row in jobs)
+            theirs = self._theirs(answers, fresh)
             results |= {row: answers[n] for n, row in enumerate(jobs) if theirs(answers[n])}
         sent = [(row, id) for row, id in results.items() if isinstance(id, str)]
+        # The answers may have taken longer than a pause, which is to let others pass.
+        now = time.time()
         refused = [
-            Refusal(row, str(error)[:1000], now + _pause(row.attempts + 1, ROW_PAUSES))
+            Refusal(row, str(error)[:1000], now + _row_pause(row, error))
             for row, error in results.items()
             if isinstance(error, Exception)
         ]
@@ -198,8 +204,13 @@ class Forwarder:
             self._log.warning("refused", rows=len(refused), **fields)
         self._log.debug("forwarded", rows=len(sent))
 
-    def _theirs(self, answers: Sequence[str | DisqueError]) -> Callable[[object], bool]:
+    def _theirs(
+        self, answers: Sequence[str | DisqueError], fresh: bool
+    ) -> Callable[[object], bool]:
         """Tell which answers settle their rows; the other rows are the first of the next batch.
+
+        Args:
+            fresh: some rows were not refused before.
 
         Raises:
             NodesAway: none does.
@@ -213,7 +224,7 @@ class Forwarder:
             return lambda answer: True
         if any(isinstance(answer, TOO_FEW) for answer in answers):
             self._impatience += 1
-            if self._impatience > PATIENCE:
+            if self._impatience > PATIENCE or not fresh:
                 # Others, behind these, may be taken.
                 self._impatience = 0
                 return lambda answer: isinstance(answer, TOO_FEW)
@@ -224,6 +235,11 @@ class Forwarder:
             self._listener.close()
             self._listener = None
         self._store.disconnect()
+
+
+def _row_pause(row: Row, error: Exception) -> float:
+    limits = TOO_FEW_PAUSES if isinstance(error, TOO_FEW) else ROW_PAUSES
+    return _pause(row.attempts + 1, limits)
 
 
 def _pause(attempt: int, limits: tuple[float, float]) -> float:

@@ -1,5 +1,6 @@
 """The forwarder, over a real table, and a cluster that is none."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -180,7 +181,7 @@ def test_nothing_changes_while_no_node_takes_jobs(
     database.add("1", "2")
     cluster.refuse = lambda job: error
     it = forwarder(database, cluster)
-    for _ in range(3):
+    for _ in range(module.PATIENCE):
         with pytest.raises(NodesAway):
             it.step()
     assert [record.attempts for record in database.records()] == [0, 0]
@@ -217,6 +218,33 @@ def test_rows_that_never_get_their_copies_let_others_pass_in_the_end(
     assert it.step() == 1
     assert cluster.bodies == ["good"]
     assert [record.attempts for record in database.records()] == [1, 1]
+
+
+def test_rows_that_nodes_take_seconds_to_refuse_let_others_pass(
+    database: Database, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time() + 10
+    database.add("bad", "bad", *(str(number) for number in range(6)))
+    cluster.refuse = lambda job: NoUniqueError("NOUNIQ", "") if job.body == b"bad" else None
+    send = cluster.send
+
+    def slowly(jobs: list[NewJob]) -> list[str | DisqueError]:
+        nonlocal now
+        now += 5 if jobs[0].body == b"bad" else 0.01
+        return send(jobs)
+
+    monkeypatch.setattr(cluster, "send", slowly)
+    monkeypatch.setattr("time.time", lambda: now)
+    it = forwarder(database, cluster, batch=2)
+    for _ in range(module.PATIENCE):
+        with pytest.raises(NodesAway):
+            it.step()
+    for _ in range(4):
+        assert it.step() == 2
+    assert cluster.bodies == [str(number) for number in range(6)]
+    now += 5
+    assert it.step() == 2  # no patience with them any more
+    assert [record.attempts for record in database.records()] == [2, 2]
 
 
 @pytest.mark.parametrize("error", [ConnectionLost("no"), OOMError("OOM", "full")])

@@ -181,6 +181,7 @@ soak:
 	CONF_SEEDS=10000 $(PY) -m pytest tests/unit/cluster/test_start_fuzz.py
 	REQUEST_INPUTS=10000000 $(PY) -m pytest tests/unit/resp/test_plain.py
 	OUTBOX_ROWS=10000 $(PY) -m pytest tests/live/outbox -k kills_while
+	OUTBOX_ROUNDS=100 $(PY) -m pytest --timeout 3600 tests/live/outbox/test_cluster.py
 	PRESSURE_SINGLES=100000 $(PY) -m pytest tests/live/pressure/test_queue.py -k two_processes
 	CELERY_TASKS=5000 $(PY) -m pytest tests/live/integrations/test_celery_kills.py
 	$(PY) -m tools.soak_cluster

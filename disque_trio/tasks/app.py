@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
 
 from disque_trio.client import Client, HeldJob, connect
-from disque_trio.client.nodes import parse_address
+from disque_trio.client.urls import DEFAULT, Cluster
 from disque_trio.tasks import groups
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.core import Core, Later
@@ -18,7 +18,6 @@ from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
 from disque_trio.tasks.template import AsyncTask, Bound, Task
 from disque_trio.tasks.testing import Jobs, testing
-from disque_trio.tasks.urls import DEFAULT, parse_url
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,11 +77,9 @@ class Disque:
     ) -> None:
         if url is None:
             url = os.environ.get("DISQUE_URL") or DEFAULT
-        nodes, password = parse_url(url)
-        for node in nodes:
-            parse_address(node)
-        self.nodes: list[str] = nodes
-        self.password: str | None = password
+        cluster = Cluster.parse(url)
+        self.nodes: list[str] = list(cluster.nodes)
+        self.password: str | None = cluster.password
         self._queue = queue
         self._retry_for = retry_for
         self._connect_timeout = connect_timeout

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 from disque_trio.client.requests import KEPT
 from disque_trio.client.sync import Client, connect
-from disque_trio.integrations.urls import Cluster
+from disque_trio.client.urls import Cluster
 
 DAY: Final = 86_400
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client, connect
+from disque_trio.client.urls import Cluster
 from disque_trio.integrations import results
 from disque_trio.integrations.django import records
 from disque_trio.integrations.django.framework import (
@@ -23,7 +24,6 @@ from disque_trio.integrations.django.framework import (
 )
 from disque_trio.integrations.django.options import Options
 from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
-from disque_trio.integrations.urls import Cluster
 from disque_trio.respclient.errors import BadIdError
 
 LEVELS: Final = 8

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from disque_trio.integrations.urls import Cluster
+from disque_trio.client.urls import Cluster
 
 DAY: Final = 86400
 _ZERO: Final = ("retry_for",)

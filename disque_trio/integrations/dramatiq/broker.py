@@ -13,10 +13,10 @@ from dramatiq.message import Message
 from dramatiq.middleware import Middleware
 
 from disque_trio.client.sync import Client
+from disque_trio.client.urls import Cluster
 from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
 from disque_trio.integrations.dramatiq.consumer import DisqueConsumer, DisqueMessage
 from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
-from disque_trio.integrations.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
 DAY: Final = 86400

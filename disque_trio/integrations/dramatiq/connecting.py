@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 from dramatiq.errors import BrokerError, ConnectionClosed, ConnectionFailed
 
 from disque_trio.client.sync import Client, connect
-from disque_trio.integrations.urls import Cluster
+from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import AuthError, ConnectionLost, DisqueError
 
 URL: Final = "disque://127.0.0.1:7711"

@@ -11,9 +11,9 @@ from dramatiq.results.backend import DEFAULT_TIMEOUT
 
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client
+from disque_trio.client.urls import Cluster
 from disque_trio.integrations import results
 from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
-from disque_trio.integrations.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
 

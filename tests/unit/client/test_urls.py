@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.integrations.urls import Cluster
+from disque_trio.client.urls import Cluster
 
 
 def test_a_url_names_a_node() -> None:
@@ -18,6 +18,10 @@ def test_several_urls_are_one_cluster() -> None:
     assert cluster == Cluster(("a:1", "b:2"), "p@ss")
     assert Cluster.parse("disque://:p%40ss@a:1,b:2") == cluster
     assert Cluster.parse(["disque://:p%40ss@a:1", "disque://b:2"]) == cluster
+
+
+def test_a_socket_has_a_path() -> None:
+    assert Cluster.parse("disque://unix:/run/disque.sock").nodes == ("unix:/run/disque.sock",)
 
 
 def test_ipv6_addresses_keep_their_brackets() -> None:

@@ -15,9 +15,13 @@ class Notifications:
         from psycopg import sql
 
         self._connection = connection
-        connection.rollback()
-        connection.autocommit = True
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        try:
+            connection.rollback()
+            connection.autocommit = True
+            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        except BaseException:
+            connection.close()
+            raise
 
     def fileno(self) -> int:
         number: int = self._connection.fileno()

@@ -1,0 +1,29 @@
+"""A connection that listens is closed where it cannot."""
+
+from typing import Any
+
+import pytest
+
+from disque_trio.outbox.listening import Notifications
+
+
+class Broken:
+    """A connection whose server restarts."""
+
+    closed = autocommit = False
+
+    def rollback(self) -> None:
+        pass
+
+    def execute(self, query: Any) -> None:
+        raise ConnectionError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_connection_that_breaks_while_it_begins_to_listen_is_closed() -> None:
+    connection = Broken()
+    with pytest.raises(ConnectionError):
+        Notifications(connection, "disque_outbox")
+    assert connection.closed

@@ -7,15 +7,14 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
 import pytest
-import trio
 
-from disque_trio.client import CallError, HeldJob, ReplyError, connect
+from disque_trio.client import CallError, HeldJob, ReplyError, TooSlowError, connect
 from tests.support import ROOT
 from tests.support.harness import LiveNode, NodeFactory
 from tests.support.live_cluster import live_cluster
-
-pytestmark = pytest.mark.trio
+from tests.support.loops import on_both
 
 SERVER = """
 import sys, trio
@@ -43,6 +42,7 @@ async def upper(job: HeldJob) -> bytes:
     return job.body.upper()
 
 
+@on_both
 async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
     shared_node: LiveNode,
 ) -> None:
@@ -53,10 +53,10 @@ async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
         async def call(word: str) -> None:
             got[word] = await caller.call("q", word, timeout=20)
 
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as nursery:
             nursery.start_soon(lambda: server.serve("q", upper, concurrency=10))
-            with trio.fail_after(30):
-                async with trio.open_nursery() as callers:
+            with anyio.fail_after(30):
+                async with anyio.create_task_group() as callers:
                     for n in range(300):
                         callers.start_soon(call, f"word {n}")
                 with pytest.raises(CallError, match="ValueError: no such word"):
@@ -65,20 +65,21 @@ async def test_many_calls_at_once_are_answered_over_a_connection_at_each_end(
             nursery.cancel_scope.cancel()
         assert got == {f"word {n}": b"WORD %d" % n for n in range(300)}
         assert after == before + 2
-        with trio.fail_after(10):
+        with anyio.fail_after(10):
             while [id async for id in caller.jscan()]:
-                await trio.sleep(0.02)
+                await anyio.sleep(0.02)
 
 
+@on_both
 async def test_a_call_that_nobody_serves_is_over_in_time_and_leaves_nothing(
     shared_node: LiveNode,
 ) -> None:
     async with connect(at(shared_node)) as client:
-        with pytest.raises(trio.TooSlowError):
+        with pytest.raises(TooSlowError):
             await client.call("q", "body", timeout=0.2)
-        with trio.fail_after(10):
+        with anyio.fail_after(10):
             while [id async for id in client.jscan()]:
-                await trio.sleep(0.02)
+                await anyio.sleep(0.02)
 
 
 async def test_a_call_whose_server_is_killed_is_served_by_another(shared_node: LiveNode) -> None:
@@ -88,16 +89,17 @@ async def test_a_call_whose_server_is_killed_is_served_by_another(shared_node: L
 
             async def die() -> None:
                 assert server.stdout is not None
-                assert await trio.to_thread.run_sync(server.stdout.readline) == b"body\n"
+                assert await anyio.to_thread.run_sync(server.stdout.readline) == b"body\n"
                 server.kill()
                 await client.serve("q", upper)
 
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(die)
                 assert await client.call("q", "body", timeout=300) == b"BODY"
                 nursery.cancel_scope.cancel()
 
 
+@on_both
 async def test_every_call_is_answered_while_connections_break_and_servers_come_and_go(
     shared_node: LiveNode,
 ) -> None:
@@ -106,18 +108,18 @@ async def test_every_call_is_answered_while_connections_break_and_servers_come_a
         connect(at(shared_node)) as server,
         connect(at(shared_node)) as caller,
         connect(at(shared_node)) as breaker,
-        trio.open_nursery() as nursery,
+        anyio.create_task_group() as nursery,
     ):
 
         async def serve() -> None:
             while True:
-                with trio.move_on_after(random.uniform(0, 0.3)):
+                with anyio.move_on_after(random.uniform(0, 0.3)):
                     await server.serve("q", upper, concurrency=5)
 
         async def cut() -> None:
             """Break connections on which jobs are pushed, now and then."""
             while True:
-                await trio.sleep(random.uniform(0, 0.3))
+                await anyio.sleep(random.uniform(0, 0.3))
                 clients = await breaker.execute("CLIENT", "LIST")
                 assert isinstance(clients, bytes)
                 for id in re.findall(rb"^id=(\d+) .* resp=3", clients, re.MULTILINE):
@@ -134,7 +136,7 @@ async def test_every_call_is_answered_while_connections_break_and_servers_come_a
         for _ in range(2):
             nursery.start_soon(serve)
         nursery.start_soon(cut)
-        async with trio.open_nursery() as callers:
+        async with anyio.create_task_group() as callers:
             for worker in range(10):
                 callers.start_soon(call, worker)
         nursery.cancel_scope.cancel()
@@ -145,8 +147,8 @@ async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) ->
     with live_cluster(tmp_path, 3) as cluster:
         first, second, third = cluster
         everywhere = [f"{n.host}:{n.port}" for n in (first, third)]
-        go_on = trio.Event()
-        begun = trio.Event()
+        go_on = anyio.Event()
+        begun = anyio.Event()
 
         async def slow(job: HeldJob) -> bytes:
             begun.set()
@@ -155,7 +157,7 @@ async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) ->
 
         async with connect(at(second)) as server, connect(everywhere) as caller:
             [used] = [n for n in (first, third) if f"{n.host}:{n.port}" == caller.address]
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(server.serve, "fast", upper)
                 nursery.start_soon(lambda: server.serve("slow", slow, concurrency=2))
                 assert await caller.call("fast", "one", timeout=20) == b"ONE"
@@ -165,9 +167,9 @@ async def test_calls_cross_nodes_and_outlive_the_callers_node(tmp_path: Path) ->
                     nursery.cancel_scope.cancel()
 
                 nursery.start_soon(call)
-                with trio.fail_after(15):
+                with anyio.fail_after(15):
                     await begun.wait()
-                await trio.to_thread.run_sync(used.kill)
+                await anyio.to_thread.run_sync(used.kill)
                 go_on.set()
             assert caller.address not in (None, f"{used.host}:{used.port}")
 
@@ -178,9 +180,7 @@ async def test_the_example_runs(disque_server: NodeFactory, tmp_path: Path) -> N
     text = (ROOT / "examples" / "calls.py").read_text()
     path.write_text(text.replace("127.0.0.1:7711", at(node)[0]))
     with subprocess.Popen([sys.executable, path, "serve"]) as server:
-        asked = await trio.run_process(
-            [sys.executable, path, "call", "one", "and two", " "], capture_stdout=True
-        )
+        asked = await anyio.run_process([sys.executable, path, "call", "one", "and two", " "])
         server.kill()
     assert {*asked.stdout.decode().splitlines()} == {
         "one: 1",

@@ -5,14 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
-import trio
 
 from disque_trio.client import Client, HeldJob, Jobs, connect
 from tests.support.harness import LiveNode
 from tests.support.live_cluster import live_cluster
-
-pytestmark = pytest.mark.trio
+from tests.support.loops import on_both
 
 HOLDER = """
 import sys, trio
@@ -34,13 +33,13 @@ def at(node: LiveNode) -> list[str]:
 
 async def pushed(client: Client, *, consuming: int | None = None, in_hand: int) -> None:
     """Wait until the node counts that many clients that consume, and jobs that they have."""
-    with trio.fail_after(15):
+    with anyio.fail_after(15):
         while True:
             info = await client.info("clients")
             clients = int(info["consuming_clients"])
             if int(info["jobs_pushed_in_hand"]) == in_hand and consuming in (None, clients):
                 return
-            await trio.sleep(0.02)
+            await anyio.sleep(0.02)
 
 
 async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
@@ -51,9 +50,9 @@ async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
         command = [sys.executable, "-c", HOLDER, *at(shared_node)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
             assert worker.stdout is not None
-            assert (await trio.to_thread.run_sync(worker.stdout.readline)).strip() == id.encode()
+            assert (await anyio.to_thread.run_sync(worker.stdout.readline)).strip() == id.encode()
             worker.kill()
-            with trio.fail_after(15):
+            with anyio.fail_after(15):
                 async for job in client.jobs("q"):
                     assert (job.id, job.additional_deliveries, job.nacks) == (id, 1, 0)
                     await job.ack()
@@ -61,11 +60,12 @@ async def test_the_job_of_a_worker_that_is_killed_is_given_to_another_at_once(
         assert await client.show(id) is None
 
 
+@on_both
 async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveNode) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", [b"%d" % n for n in range(20)])
-        most = trio.Semaphore(0)
-        go_on = trio.Event()
+        most = anyio.Semaphore(0)
+        go_on = anyio.Event()
         done: list[bytes] = []
 
         async def handler(job: HeldJob) -> None:
@@ -73,9 +73,9 @@ async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveN
             await go_on.wait()
             done.append(job.body)
 
-        async with trio.open_nursery() as nursery:
+        async with anyio.create_task_group() as nursery:
             nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
-            with trio.fail_after(15):
+            with anyio.fail_after(15):
                 for _ in range(3):
                     await most.acquire()
             await pushed(client, consuming=1, in_hand=3)
@@ -88,6 +88,7 @@ async def test_no_job_is_fetched_before_somebody_waits_for_it(shared_node: LiveN
 
 
 @pytest.mark.parametrize("how", ["break", "stop", "cancel", "raise"])
+@on_both
 async def test_a_loop_that_is_left_takes_no_more(shared_node: LiveNode, how: str) -> None:
     async with connect(at(shared_node)) as client:
         ids = await client.add_many("q", ["b"] * 3, retry=300)
@@ -100,13 +101,13 @@ async def test_a_loop_that_is_left_takes_no_more(shared_node: LiveNode, how: str
                         await jobs.stop()
                     elif how == "cancel":
                         scope.cancel()
-                        await trio.sleep_forever()
+                        await anyio.sleep_forever()
                     elif how == "raise":
                         raise KeyError
                     else:
                         break
 
-        with trio.CancelScope() as scope:
+        with anyio.CancelScope() as scope:
             if how == "raise":
                 with pytest.raises(KeyError):
                     await leave()
@@ -144,7 +145,7 @@ async def test_no_job_is_lost_or_given_twice_when_loops_are_cancelled_all_the_ti
             async with client.jobs("q") as jobs:
                 job: HeldJob | None = None
                 while len({*got}) < total:
-                    with trio.move_on_after(random.uniform(0, 0.01)):
+                    with anyio.move_on_after(random.uniform(0, 0.01)):
                         job = await anext(jobs)
                         assert job.nacks == 0
                         got.append(job.id)
@@ -157,8 +158,8 @@ async def test_no_job_is_lost_or_given_twice_when_loops_are_cancelled_all_the_ti
             for _ in range(total):
                 await client.add("q", "b", retry=3600)
 
-        with trio.fail_after(60):
-            async with trio.open_nursery() as nursery:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(produce)
                 for _ in range(4):
                     nursery.start_soon(impatient)
@@ -176,9 +177,9 @@ async def test_a_job_in_hand_is_kept_when_its_connection_breaks(shared_node: Liv
                     number = line.split("id=")[1].split()[0]
                     assert await client.execute("CLIENT", "KILL", "ID", number) == 1
             await pushed(client, consuming=0, in_hand=0)
-            with trio.fail_after(15):
+            with anyio.fail_after(15):
                 while (shown := await client.show(id)) and shown["state"] != "active":
-                    await trio.sleep(0.02)
+                    await anyio.sleep(0.02)
             assert not job.lost
             assert (await anext(jobs)).id == other
             assert await client.show(id) is None
@@ -192,19 +193,19 @@ async def test_loops_that_wait_go_on_at_another_node_when_theirs_leaves(tmp_path
             async def handler(job: HeldJob) -> None:
                 got.append(job.body)
 
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(lambda: client.work(handler, "q", concurrency=3))
                 await pushed(client, consuming=1, in_hand=0)
                 used = client.address
                 [leaver] = [n for n in cluster if f"{n.host}:{n.port}" == used]
                 [stays] = [n for n in cluster if n is not leaver]
-                await trio.to_thread.run_sync(leaver.ask, "CLUSTER", "LEAVING", "yes")
+                await anyio.to_thread.run_sync(leaver.ask, "CLUSTER", "LEAVING", "yes")
                 async with connect(at(stays)) as producer:
                     await producer.add_many("q", [b"%d" % n for n in range(10)], replicate=1)
                     await pushed(producer, consuming=1, in_hand=0)
-                    with trio.fail_after(15):
+                    with anyio.fail_after(15):
                         while len(got) < 10:
-                            await trio.sleep(0.02)
+                            await anyio.sleep(0.02)
                 nursery.cancel_scope.cancel()
             assert client.address != used
 
@@ -219,14 +220,14 @@ async def test_a_loop_outlives_the_death_of_its_node(tmp_path: Path) -> None:
                 async for job in client.jobs("q"):
                     got.add(job.body)
 
-            async with trio.open_nursery() as nursery:
+            async with anyio.create_task_group() as nursery:
                 nursery.start_soon(work)
                 await pushed(client, consuming=1, in_hand=0)
-                await trio.to_thread.run_sync(used.kill)
-                with trio.fail_after(30):
+                await anyio.to_thread.run_sync(used.kill)
+                with anyio.fail_after(30):
                     await client.add("q", "b", replicate=2, unique=True)
                     while not got:
-                        await trio.sleep(0.02)
+                        await anyio.sleep(0.02)
                 nursery.cancel_scope.cancel()
 
 
@@ -236,7 +237,7 @@ async def test_a_job_that_is_requeued_comes_to_another_at_once_and_did_not_fail(
     async with connect(at(shared_node)) as client:
         id = await client.add("q", "b", retry=300)
         counts: list[tuple[int, int]] = []
-        with trio.fail_after(15):
+        with anyio.fail_after(15):
             async with client.jobs("q") as jobs:
                 async for job in jobs:
                     assert job.id == id
@@ -254,7 +255,7 @@ async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
         await client.add_many("q", [b"%d" % n for n in range(9)])
         loops = client.loops("q", count=3)
         taken: list[bytes] = []
-        all_have_one = trio.Event()
+        all_have_one = anyio.Event()
 
         async def run(jobs: Jobs) -> None:
             async for job in jobs:
@@ -267,8 +268,8 @@ async def test_loops_share_a_connection_and_each_has_a_job_of_its_own(
                     for other in loops:
                         nursery.start_soon(other.stop)
 
-        with trio.fail_after(15):
-            async with trio.open_nursery() as nursery:
+        with anyio.fail_after(15):
+            async with anyio.create_task_group() as nursery:
                 for jobs in loops:
                     nursery.start_soon(run, jobs)
         assert sorted(taken) == [b"%d" % n for n in range(9)]
@@ -280,7 +281,7 @@ async def test_who_goes_on_has_the_next_job_pushed_when_one_is_settled(
 ) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", ["0", "1", "2"])
-        with trio.fail_after(15):
+        with anyio.fail_after(15):
             jobs = client.jobs("q")
             first = await anext(jobs)
             first.goes_on = True
@@ -297,7 +298,7 @@ async def test_what_was_pushed_for_one_who_went_on_is_put_back_when_it_stops(
 ) -> None:
     async with connect(at(shared_node)) as client:
         await client.add_many("q", ["0", "1"])
-        with trio.fail_after(15):
+        with anyio.fail_after(15):
             jobs = client.jobs("q")
             first = await anext(jobs)
             first.goes_on = True

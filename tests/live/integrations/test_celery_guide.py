@@ -20,9 +20,9 @@ DONE_ALREADY = ("pip ", "disque-server ")
 
 
 @pytest.mark.timeout(4 * HANG_SECONDS)
-def test_five_minutes(shared_node: LiveNode, tmp_path: Path) -> None:
+def test_five_minutes(node: LiveNode, tmp_path: Path) -> None:
     [(name, program)] = re.findall(r"This is `(.+?)`.*?```python\n(.*?)```", GUIDE, re.DOTALL)
-    (tmp_path / name).write_text(program.replace("7711", str(shared_node.port)))
+    (tmp_path / name).write_text(program.replace("7711", str(node.port)))
     lines = re.findall(r"^    \$ (.+)\n((?:    [^$].*\n)*)", GUIDE, re.MULTILINE)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
@@ -45,7 +45,7 @@ def test_five_minutes(shared_node: LiveNode, tmp_path: Path) -> None:
                             start_new_session=True,
                         )
                     )
-                wait_until(lambda: shared_node.info("clients")["consuming_clients"] == "2")
+                wait_until(lambda: node.info("clients")["consuming_clients"] == "2")
             else:
                 done = subprocess.run(
                     line,

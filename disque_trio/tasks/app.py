@@ -44,7 +44,8 @@ class Disque:
     Args:
         url: ``disque://:password@host:7711,host2:7711``; None: what the environment variable
             DISQUE_URL says, or else ``disque://127.0.0.1:7711``.
-        name: of the program, among those that use the cluster; its schedules begin with it.
+        name: of the program, among those that use the cluster. Its schedules begin with it, so
+            that those which the program no longer has can be deleted; without one they stay.
         queue: of tasks that name none.
         serializer: of tasks that have none of their own: ``json``, ``msgpack``, or an object.
         backend: what ``async`` functions run in, in workers: ``trio``, or ``asyncio`` for those
@@ -88,7 +89,7 @@ class Disque:
         key_for = retry_for + KEY_FOR if safe_adds else None
         self.core: Core = Core(OwnThread(self._open), serializers, key_for, _known(backend))
         self._policies: dict[str, QueuePolicy] = {}
-        self._schedules = Schedules(f"{name}:" if name else "")
+        self._schedules = Schedules(name)
 
     def __repr__(self) -> str:
         return f"<Disque {','.join(self.nodes)} with {len(self.core.tasks)} tasks>"
@@ -171,7 +172,7 @@ class Disque:
 
         Raises:
             ValueError: the name is taken; another task of the queue says otherwise of what is the
-                queue's; a schedule without a name of the app.
+                queue's.
         """
 
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
@@ -214,14 +215,14 @@ class Disque:
     ) -> None:
         """Let a job be added again and again: ``app.schedule("report", "@daily", report.bind(7))``.
 
-        The nodes do that; ``setup``, and each start of a worker, tells them. Schedules of this app
-        that the program does not have any more are deleted then.
+        The nodes do that; ``setup``, and each start of a worker, tells them. If the app has a name
+        those of its schedules that the program does not have any more are deleted then.
 
         Args:
             times, tz, catchup: as of ``Schedules.set``.
 
         Raises:
-            ValueError: the app has no name, or a schedule with this name.
+            ValueError: the app has a schedule with this name.
         """
         self._schedules.add(name, Timetable(times, tz, catchup, bound))
 

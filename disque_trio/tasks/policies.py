@@ -98,33 +98,32 @@ class Schedules:
     """The schedules of an app.
 
     Attributes:
-        prefix: of their names among those of the cluster; empty: the app has no name.
-        tables: by name, without the prefix.
+        owner: the name of the app, with which those of its schedules begin; empty: it has none.
+        tables: by their names in the cluster.
     """
 
-    prefix: str
+    owner: str
     tables: dict[str, Timetable] = field(default_factory=dict)
 
     def add(self, name: str, table: Timetable) -> None:
-        """Add one. Raises ValueError: the app has no name, or one of this name."""
-        if not self.prefix:
-            raise ValueError("an app with schedules needs a name: Disque(url, name='shop')")
-        if name in self.tables:
+        """Add one: ``name`` of the program's own, or that of its task. Raises ValueError: there is
+        one of this name."""
+        task = table.step.task
+        # Without an owner: what other programs call theirs is not known, but tasks have modules.
+        owner = self.owner or (task if name != task else "")
+        full = f"{owner}:{name}" if owner else name
+        if full in self.tables:
             raise ValueError(f"two schedules have the name {name!r}")
-        self.tables[name] = table
+        self.tables[full] = table
 
     async def apply(self, client: Client) -> None:
-        """Set those that are not as they should be, and delete those of this app that the program
-        does not have any more."""
-        if not self.prefix:
+        """Set those that are not as they should be. Where the app has a name those that begin with
+        it, and that the program does not have any more, are deleted."""
+        if not (self.owner or self.tables):
             return
-        there = {
-            one.name: one
-            for one in await client.schedules.all()
-            if one.name.startswith(self.prefix)
-        }
+        there = {one.name: one for one in await client.schedules.all()}
         for name, table in self.tables.items():
-            before = there.pop(self.prefix + name, None)
+            before = there.get(name)
             step = table.step
             if before is not None:
                 full = await client.schedules.get(before.name)
@@ -137,7 +136,7 @@ class Schedules:
                 ):
                     continue  # also where somebody has paused it
             await client.schedules.set(
-                self.prefix + name,
+                name,
                 table.times,
                 step.queue,
                 step.body,
@@ -146,5 +145,7 @@ class Schedules:
                 headers=step.pairs(None),
                 **_addjob(step.options),
             )
-        for name in there:
-            await client.schedules.delete(name)
+        if self.owner:
+            for name in there:
+                if name.startswith(f"{self.owner}:") and name not in self.tables:
+                    await client.schedules.delete(name)

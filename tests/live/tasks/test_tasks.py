@@ -282,6 +282,22 @@ def test_a_set_up_makes_policies_and_schedules_once(app: Disque, node: LiveNode)
     assert (outcomes[0].kind, outcomes[0].task) == ("done", shrink.name)
 
 
+def test_an_app_without_a_name_has_schedules_and_deletes_none(node: LiveNode) -> None:
+    others = [b"again", b"shop:x", b"work.check:old", b"work.tick2"]
+    for name in others:
+        assert node.ask("CRON", "SET", name, "@daily", "q", "x") == b"OK"
+    with Disque(f"disque://127.0.0.1:{node.port}") as app:
+
+        @app.task(name="work.tick", cron="@every 1h")
+        def tick() -> None: ...
+
+        app.schedule("again", "@every 1h", tick.options(priority=3).bind())
+        app.setup()
+        app.setup()
+    names = [fields[1] for fields in node.ask("CRON", "LIST")]  # type: ignore[attr-defined]
+    assert sorted(names) == sorted([*others, b"work.tick", b"work.tick:again"])
+
+
 def test_many_tasks_of_asyncio_wait_without_threads_and_can_be_cancelled(
     app: Disque, node: LiveNode
 ) -> None:

@@ -191,10 +191,6 @@ def _names(app: Disque) -> None:
     app.task(name="a")(lambda: None)
 
 
-def _nameless(app: Disque) -> None:
-    Disque("disque://a").task(cron="@daily")(lambda: None)
-
-
 def _own(app: Disque) -> None:
     app.task(name="disque.mine")(lambda: None)
 
@@ -209,7 +205,7 @@ def _serializer(app: Disque) -> None:
     app.task(serializer="pickle")(lambda: None)
 
 
-@pytest.mark.parametrize("define", [_rates, _names, _nameless, _own, _twice, _serializer])
+@pytest.mark.parametrize("define", [_rates, _names, _own, _twice, _serializer])
 def test_what_contradicts_itself_is_refused_at_once(
     app: Disque, define: Callable[[Disque], None]
 ) -> None:

@@ -26,13 +26,19 @@ class Runaway(Exception):
     asyncio."""
 
 
+class Quit(Exception):
+    """The function raised what is no ``Exception``, which is its cause: ``SystemExit``,
+    ``KeyboardInterrupt`` or the like. It would end the worker, and with it what others have there.
+    """
+
+
 class Caller(Protocol):
     """A way to call functions."""
 
     async def call(
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """What the function returns. Raises what it raises, ``TimedOut`` and ``Runaway``."""
+        """What the function returns. Raises what it raises, ``TimedOut``, ``Runaway``, ``Quit``."""
 
     def shielded(self) -> AbstractContextManager[object]:
         """A block that a cancellation from outside lets go on for a while."""
@@ -61,6 +67,16 @@ class InLoop:
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         function = partial(definition.function, *args, **kwargs)
+        if not definition.is_async:
+            return await self._call(definition, partial(_outlive, function))
+        try:
+            return await self._call(definition, function)
+        except BaseException as error:
+            if isinstance(error, Exception | GeneratorExit) or _is_cancelled(error):
+                raise
+            raise Quit from error
+
+    async def _call(self, definition: Definition, function: "partial[Any]") -> Any:
         timeout = definition.timeout
         if in_asyncio():
             return await _in_asyncio(definition, function)
@@ -91,6 +107,26 @@ async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
         if scope.expired():
             raise _late(definition) from None
         raise
+
+
+def _outlive(function: "partial[Any]") -> Any:
+    """Call a function in a thread, where all that it raises is its own. Raises Quit."""
+    try:
+        return function()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise Quit from error
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the task of Trio or asyncio is to end, by this error."""
+    if in_asyncio():
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_cancelled(one) for one in error.exceptions)
+    return isinstance(error, trio.Cancelled)
 
 
 def _late(definition: Definition, *, runs: bool = False) -> Exception:

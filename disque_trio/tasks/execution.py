@@ -13,7 +13,7 @@ from disque_trio.client import Client, DisqueError, ReplyError
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import groups, traces
-from disque_trio.tasks.calling import Caller, Runaway, TimedOut
+from disque_trio.tasks.calling import Caller, Quit, Runaway, TimedOut
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import Definition
@@ -213,11 +213,13 @@ class Execution:
         except (TimedOut, Runaway) as error:
             runaway = isinstance(error, Runaway)
             raise _Failed(f"TimeoutError: {error}", runaway=runaway) from None
-        except (Exception, SystemExit) as error:
+        except Exception as error:
+            raised = error.__cause__ if isinstance(error, Quit) else error
+            assert raised is not None
             # As a text: to make one with all variables takes some a second of the loop.
-            trace = traceback.format_exc()
+            trace = "".join(traceback.format_exception(raised))
             _log.warning("task failed", task=definition.name, job=job.id, exception=trace)
-            raise _Failed(describe(error)) from None
+            raise _Failed(describe(raised)) from None
 
     async def _follow(
         self,

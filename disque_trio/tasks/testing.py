@@ -15,7 +15,7 @@ from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
 from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
-from disque_trio.tasks.calling import Backend, InLoop
+from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
@@ -125,12 +125,19 @@ class _InPlace:
     async def call(
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        if in_async():
-            return await self._in_loop.call(definition, args, kwargs)
-        if not definition.is_async:
-            return definition.function(*args, **kwargs)
         call = partial(self._in_loop.call, definition, args, kwargs)
-        return trio.run(call) if self._backend == "trio" else asyncio.run(call())
+        try:
+            if in_async():
+                return await call()
+            if not definition.is_async:
+                return definition.function(*args, **kwargs)
+            return trio.run(call) if self._backend == "trio" else asyncio.run(call())
+        except SystemExit as error:
+            raise Quit from error
+        except Quit as error:
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise error.__cause__ from None  # Ctrl-C is meant for the tests
+            raise
 
     def shielded(self) -> AbstractContextManager[object]:
         return nullcontext()

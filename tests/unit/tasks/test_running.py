@@ -11,7 +11,7 @@ import trio
 from disque_trio.client import ConnectionLost, ReplyError
 from disque_trio.client.jobs import Letter
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
-from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.execution import MORE_CRASHES, Execution, pause
 from disque_trio.tasks.messages import Result
 
@@ -216,19 +216,77 @@ async def test_async_tasks_may_run_in_asyncio(app: Disque) -> None:
     assert (await execution.run(FakeJob("cancel"))).kind == "retried"
 
 
-async def test_a_task_that_exits_leaves_the_loop_of_asyncio_to_others(app: Disque) -> None:
-    execution = Execution(app.core, InLoop(backend="asyncio"))
+class Unusual(BaseException):
+    """What ``except Exception`` does not catch."""
 
-    @app.task(name="exit")
-    async def exit() -> None:
-        raise SystemExit(3)
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), Unusual("odd")]
+)
+async def test_a_task_that_raises_what_ends_programs_has_failed_and_others_go_on(
+    app: Disque, backend: Backend, error: BaseException
+) -> None:
+    execution = Execution(app.core, InLoop(backend=backend))
+
+    @app.task(name="quit")
+    async def quit() -> None:
+        raise error
+
+    @app.task(name="quit in a thread")
+    def quit_in_thread() -> None:
+        raise error
+
+    @app.task(name="generator")
+    def generator() -> None:
+        raise GeneratorExit
 
     @app.task(name="meet")
-    async def meet() -> None:
-        await asyncio.sleep(0)
+    async def meet() -> None: ...
 
-    assert (await execution.run(FakeJob("exit"))).kind == "retried"
+    for task in ("quit", "quit in a thread"):
+        outcome = await execution.run(FakeJob(task))
+        assert (outcome.kind, outcome.error.partition(":")[0]) == ("retried", type(error).__name__)
+    assert (await execution.run(FakeJob("generator"))).kind == "retried"
     assert (await execution.run(FakeJob("meet"))).kind == "done"
+
+
+def test_a_task_of_asyncio_may_raise_a_cancellation_of_its_own(app: Disque) -> None:
+    @app.task(name="own")
+    async def own() -> None:
+        raise asyncio.CancelledError
+
+    @app.task(name="wait")
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        caller = InLoop()
+        with pytest.raises(Quit):
+            await caller.call(app.core.tasks["own"], (), {})
+        waiting = asyncio.create_task(caller.call(app.core.tasks["wait"], (), {}))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_in_a_test_a_task_may_exit_and_ctrl_c_ends_the_test(app: Disque) -> None:
+    @app.task(retries=0)
+    def exit() -> None:
+        raise SystemExit(3)
+
+    @app.task(retries=0)
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with app.testing() as jobs:
+        exit.add()
+        assert jobs.added[0].error == "SystemExit: 3"
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.add()
 
 
 async def test_a_task_that_blocks_the_loop_of_asyncio_runs_away(app: Disque) -> None:

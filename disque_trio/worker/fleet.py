@@ -94,7 +94,7 @@ class Fleet:
         hands: do it.
         count: places.
         grace: s that tasks have to finish when all stop.
-        deaths: in a row, of one place, after which all is given up.
+        deaths: in a row, of one place, before it serves again, after which all is given up.
 
     Attributes:
         members: all processes that live.
@@ -115,7 +115,8 @@ class Fleet:
         self._most_deaths = deaths
         self._serial = 0
         self._served: set[int] = set()  # places that have served
-        self._deaths = [0] * count
+        self._deaths = [0] * count  # by places, of those that did not run for long
+        self._failures = [0] * count  # by places, of those that did not come to serve
         self._due: dict[int, float] = {}  # when a place gets its process again
         self._rolling: deque[int] = deque()  # places that are to get new code
         self._newcomer: Member | None = None  # whose start the others wait for
@@ -160,6 +161,7 @@ class Fleet:
         if member.state is not State.STARTING:
             return
         member.state = State.SERVING
+        self._failures[member.place] = 0
         self._served.add(member.place)
         if len(self._served) == self._count and not self.complete:
             self.complete = True
@@ -233,9 +235,11 @@ class Fleet:
             self._deaths[place] = 0
         self._deaths[place] += 1
         reason = member.failure or _how(status)
-        if self._deaths[place] >= self._most_deaths:
-            text = f"a process died {self._deaths[place]} times in a row, last: {reason}"
-            self._give_up(text, now)
+        if member.state is State.STARTING:  # else a task may have killed it, and others go on
+            self._failures[place] += 1
+        if self._failures[place] >= self._most_deaths:
+            times = self._failures[place]
+            self._give_up(f"a process did not start {times} times in a row, last: {reason}", now)
             return
         pause = min(FIRST_PAUSE * 2 ** (self._deaths[place] - 1), LAST_PAUSE)
         self._hands.say(

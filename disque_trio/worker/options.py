@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
         "--restarts",
         type=positive,
         default=10,
-        help="give up when a process died so often, each time within a minute (10)",
+        help="give up when a process ended so often in a row before it took jobs (10)",
     )
     add("--max-memory", type=size, metavar="SIZE", help="replace a process that has more (500mb)")
     add("--max-tasks", type=positive, metavar="N", help="replace a process after so many tasks")

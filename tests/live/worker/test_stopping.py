@@ -88,19 +88,20 @@ def test_a_process_that_gets_a_signal_of_its_own_finishes_and_is_replaced(rig: R
     assert worker.stop() == 0
 
 
-def test_one_that_keeps_dying_is_given_up(rig: Rig) -> None:
-    rig.add("die", 100)
-    worker = rig.start("--restarts", "3")
-    assert worker.ends() == 1
-    assert len(rig.notes("die")) == 3
-    assert "3 times in a row" in worker.last_line()
-
-
-def test_one_that_died_goes_on(rig: Rig) -> None:
-    rig.add("die", 1)
-    worker = rig.start()
+def test_a_task_that_kills_its_process_does_not_end_the_worker(rig: Rig) -> None:
+    rig.add("die", 3)
+    worker = rig.start("--restarts", "1")
     rig.noted("lives")
     assert worker.stop() == 0
+
+
+def test_when_no_process_starts_any_more_the_worker_ends(rig: Rig) -> None:
+    worker = rig.start("--restarts", "2")
+    (first,) = worker.serves()
+    rig.change("VERSION = 1", "raise RuntimeError")
+    os.kill(first, signal.SIGKILL)
+    assert worker.ends() == 1
+    assert "RuntimeError" in worker.last_line()
 
 
 def test_on_a_terminal_it_shows_counts_and_stops_when_that_is_closed(rig: Rig) -> None:

@@ -16,7 +16,7 @@ from disque_trio.tasks.link import OfLoop, OwnThread
 from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
-from disque_trio.tasks.template import AsyncTask, Bound, Task
+from disque_trio.tasks.template import AsyncTask, Bound, Task, step_of
 from disque_trio.tasks.testing import Jobs, testing
 
 P = ParamSpec("P")
@@ -171,14 +171,15 @@ class Disque:
             catchup: make up the last time that was missed while no node was there.
 
         Raises:
+            TypeError: it is no function, or one of ``cron`` that needs arguments.
             ValueError: the name is taken; another task of the queue says otherwise of what is the
-                queue's.
+                queue's; an argument makes no sense.
         """
 
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
             said = {"priority": priority, "ttl": ttl, "retry": retry, "unique_for": unique_for}
             definition = Definition(
-                name or name_of(function),
+                name_of(function) if name is None else name,
                 function,
                 queue or self._queue,
                 self._serializer if serializer is None else serializer_of(serializer),
@@ -196,6 +197,7 @@ class Disque:
             kind = AsyncTask if definition.is_async else Task
             task: Task[..., Any] | AsyncTask[..., Any] = kind(self.core, definition)
             if cron is not None:
+                definition.check((), {})
                 table = Timetable(cron, tz, catchup, task.bind())
                 self._schedules.add(definition.name, table)
             self._policies[definition.queue] = policy
@@ -222,8 +224,10 @@ class Disque:
             times, tz, catchup: as of ``Schedules.set``.
 
         Raises:
+            TypeError: ``bound`` is a task without ``bind``.
             ValueError: the app has a schedule with this name.
         """
+        step_of(bound)
         self._schedules.add(name, Timetable(times, tz, catchup, bound))
 
     @overload

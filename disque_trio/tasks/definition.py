@@ -21,7 +21,9 @@ _signature = lru_cache(maxsize=1000)(inspect.signature)
 
 def name_of(function: Callable[..., Any]) -> str:
     """Module and name of a function: in the program that is run the same as where a worker imports
-    it, whether that was run by its name or as a file."""
+    it, whether that was run by its name or as a file. Raises TypeError: it is no function."""
+    if not (callable(function) and hasattr(function, "__qualname__")):
+        raise TypeError(f"a task is made of a function, not of {function!r}")
     module = function.__module__
     if module == "__main__":
         main = sys.modules["__main__"]
@@ -48,6 +50,9 @@ class Definition:
         timeout: s that it may take; None: any time.
         unique: see ``Unique``.
         options: of ADDJOB, by the names of ``Client.add``.
+
+    Raises:
+        TypeError, ValueError: something of it makes no sense.
     """
 
     name: str
@@ -59,6 +64,21 @@ class Definition:
     timeout: float | None = None
     unique: Unique = False
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a task needs a name")
+        if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
+            raise TypeError(f"{self.name} is a generator, whose values nobody would get")
+        if self.retries < 0:
+            raise ValueError(f"retries are 0 or more, not {self.retries}")
+        shortest, longest = self.backoff
+        if not 0 <= shortest <= longest:
+            raise ValueError(f"a backoff is (shortest, longest) in seconds, not {self.backoff}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"a timeout is more than 0 seconds, not {self.timeout}")
+        if "unique_for" in self.options and self.unique is False:
+            raise ValueError("unique_for needs unique")
 
     @property
     def is_async(self) -> bool:

@@ -28,7 +28,7 @@ class TaskFailed(Exception):
     """
 
     def __init__(self, id: str, type_name: str, text: str) -> None:
-        super().__init__(f"{type_name}: {text}" if type_name else text)
+        super().__init__(f"{type_name}: {text}".strip(": "))
         self.id = id
         self.type_name = type_name
         self.text = text

@@ -20,7 +20,7 @@ from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles, value_of
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, Result, Step, behind
-from disque_trio.tasks.template import Bound, adder
+from disque_trio.tasks.template import Bound, adder, step_of
 
 R = TypeVar("R")
 S = TypeVar("S")
@@ -45,7 +45,7 @@ _MISSING = 0.2
 
 def add_all(core: Core, members: Sequence[Bound[R]]) -> Handles[R]:
     """Add jobs one by one."""
-    add = [adder(core, member.step, None) for member in members]
+    add = [adder(core, step_of(member), None) for member in members]
 
     async def run(client: Client) -> list[str]:
         return [await one(client) for one in add]
@@ -57,8 +57,8 @@ def add(core: Core, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]:
     """Add a group. Raises ValueError: it has no members."""
     if not members:
         raise ValueError("a group needs members")
-    last = then.step
-    body = _pack([], [*(member.step for member in members), last])
+    last = step_of(then)
+    body = _pack([], [*map(step_of, members), last])
     options = {name: last.options[name] for name in _INHERITED if name in last.options}
     step = Step(GROUP, last.queue, _TYPE, body, options)
     return Handle(core, Later(core, adder(core, step, None), "adding a group"))

@@ -61,13 +61,20 @@ class Bound(Generic[R]):
 
     def then(self, next: "Bound[S]") -> "Bound[S]":
         """This, and ``next`` behind it, which gets the result as its first argument."""
-        return Bound(self._core, behind_last(self.step, next.step))
+        return Bound(self._core, behind_last(self.step, step_of(next)))
 
     def add(self) -> Handle[R]:
         """Add it now; as ``Template.add``."""
         step = self.step
         later = Later(self._core, adder(self._core, step, None), f"adding {step.task}")
         return Handle(self._core, later)
+
+
+def step_of(bound: Bound[Any]) -> Step:
+    """The step that a bound task is. Raises TypeError: it is none."""
+    if not isinstance(bound, Bound):
+        raise TypeError(f"{bound!r} has no arguments yet: use its bind(...)")
+    return bound.step
 
 
 class Template(Generic[P, R]):
@@ -136,12 +143,16 @@ class Template(Generic[P, R]):
         return Handles(self._core, Later(self._core, self._many(made), name))
 
     def options(self, **options: Unpack[Options]) -> "Template[P, R]":
-        """The same with other options."""
+        """The same with other options. Raises TypeError: there is no such option."""
+        unknown = options.keys() - Options.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"no option of a job: {', '.join(sorted(unknown))}")
         return Template(self._core, self._definition, {**self._options, **options}, self._then)
 
     def then(self, next: Bound[S]) -> "Template[P, S]":
         """The same with ``next`` behind it, which gets the result as its first argument."""
-        then = (*self._then, replace(next.step, then=()), *next.step.then)
+        step = step_of(next)
+        then = (*self._then, replace(step, then=()), *step.then)
         return Template(self._core, self._definition, self._options, then)
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound[R]:
@@ -170,6 +181,8 @@ class Template(Generic[P, R]):
         headers = merged.pop("headers", {})
         if RESERVED & headers.keys():
             raise ValueError(f"these headers are for tasks: {', '.join(sorted(RESERVED))}")
+        if not all(isinstance(text, str) for pair in headers.items() for text in pair):
+            raise TypeError(f"headers are of type str, both names and values: {headers!r}")
         if "at" in merged:
             merged["at"] = unix_ms(merged["at"]) / 1000
             merged.pop("delay", None)

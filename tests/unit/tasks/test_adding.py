@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,3 +217,50 @@ def test_what_contradicts_itself_is_refused_at_once(
 def test_the_id_of_a_letter_is_the_one_that_nodes_make() -> None:
     id = "D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1"
     assert letter_id(id).encode() == successor_id(id.encode(), DEAD)
+
+
+def _generator() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda app: app.task(retries=-1),
+        lambda app: app.task(backoff=(600, 1)),
+        lambda app: app.task(backoff=5),
+        lambda app: app.task(timeout=0),
+        lambda app: app.task(timeout="1m"),
+        lambda app: app.task(unique_for=60),
+        lambda app: app.task(name=""),
+        lambda app: lambda _: app.task("a name"),
+        lambda app: lambda _: app.task(partial(int, 1)),
+        lambda app: lambda _: app.task(_generator),
+        lambda app: lambda _: app.task(cron="@daily")(lambda argument: None),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_a_task_is_made(
+    app: Disque, define: Callable[[Disque], Callable[[object], object]]
+) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        define(app)(lambda: None)
+    assert app.core.tasks == {}
+    assert app.queues() == []
+
+
+def test_what_makes_no_sense_is_refused_where_it_is_said(app: Disque) -> None:
+    @app.task
+    def work() -> None: ...
+
+    with pytest.raises(TypeError, match="no option of a job: color"):
+        work.options(color="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="headers are of type str"):
+        work.options(headers={"tenant": 7}).add()  # type: ignore[dict-item]
+    for use in (
+        lambda: work.then(work),  # type: ignore[arg-type]
+        lambda: app.group([work]),  # type: ignore[list-item]
+        lambda: app.group([work.bind()], then=work),  # type: ignore[call-overload]
+        lambda: app.schedule("daily", "@daily", work),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match="bind"):
+            use()

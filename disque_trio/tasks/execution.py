@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-import structlog
-
 from disque_trio.client import Client, DisqueError, ReplyError
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
@@ -34,8 +32,6 @@ from disque_trio.tasks.messages import (
     steps_of,
 )
 from disque_trio.tasks.serializers import Serializer
-
-_log = structlog.get_logger("disque.tasks")
 
 T = TypeVar("T")
 
@@ -67,12 +63,14 @@ class Outcome:
         task: name of the task; empty if the job does not say.
         seconds: that it took.
         error: what went wrong, as ``ValueError: no such address``; empty: nothing.
+        trace: the traceback of what the task raised; empty: it raised nothing unexpected.
     """
 
     kind: Kind
     task: str
     seconds: float
     error: str = ""
+    trace: str = ""
 
 
 class Held(Protocol):
@@ -105,15 +103,22 @@ class _Failed(Exception):
     """A run failed.
 
     Attributes:
-        error: how. delay: until it is tried again, s; None: as its task says.
+        error: how. trace: where. delay: until it is tried again, s; None: as its task says.
         final: it is not tried again. runaway: a thread goes on.
     """
 
     def __init__(
-        self, error: str, *, delay: float | None = None, final: bool = False, runaway: bool = False
+        self,
+        error: str,
+        *,
+        trace: str = "",
+        delay: float | None = None,
+        final: bool = False,
+        runaway: bool = False,
     ) -> None:
         super().__init__(error)
         self.error = error
+        self.trace = trace
         self.delay = delay
         self.final = final
         self.runaway = runaway
@@ -138,7 +143,7 @@ class Execution:
         task = headers.get(TASK, "")
         definition = self._core.tasks.get(task)
         kind: Kind = "done"
-        error = ""
+        error = trace = ""
         try:
             try:
                 if task == groups.GROUP:
@@ -147,14 +152,13 @@ class Execution:
                     definition = self._known(task, definition)
                     await self._run(job, definition, headers)
             except _Failed as failure:
-                error = failure.error
+                error, trace = failure.error, failure.trace
                 with self._caller.shielded():
                     kind = await self._fail(job, definition, failure)
         except DisqueError as problem:
             kind, error = "lost", error or describe(problem)
-            _log.warning("job not settled", job=job.id, task=task, error=describe(problem))
             job.release()  # or its loop would acknowledge it
-        return Outcome(kind, task, time.monotonic() - began, error)
+        return Outcome(kind, task, time.monotonic() - began, error, trace)
 
     async def _collect(self, job: Held) -> Kind:
         """Look after a group. Raises _Failed."""
@@ -218,8 +222,7 @@ class Execution:
             assert raised is not None
             # As a text: to make one with all variables takes some a second of the loop.
             trace = "".join(traceback.format_exception(raised))
-            _log.warning("task failed", task=definition.name, job=job.id, exception=trace)
-            raise _Failed(describe(raised)) from None
+            raise _Failed(describe(raised), trace=trace) from None
 
     async def _follow(
         self,

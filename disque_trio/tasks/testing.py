@@ -42,6 +42,7 @@ class Added:
         delays: the pauses between these, s.
         state: as of WAITJOB.
         error: what went wrong in the end; empty: nothing.
+        trace: the traceback of what its task raised then.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Added:
     delays: list[float] = field(default_factory=list)
     state: str = "pending"
     error: str = ""
+    trace: str = ""
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ class _Nodes:
         for _ in range(_MOST_VISITS):
             outcome = await self._execution.run(record)
             shown.attempts += outcome.kind != "postponed"
-            shown.error = outcome.error
+            shown.error, shown.trace = outcome.error, outcome.trace
             if shown.state != "pending":
                 return
 

@@ -136,12 +136,13 @@ class Slots:
             self._page.deadline = min(self._deadlines.values(), default=math.inf)
 
     def _report(self, job: HeldJob, outcome: Outcome) -> None:
-        level = self._log.warning if outcome.kind in _ERRORS else self._log.verbose
-        level(
+        is_error = outcome.kind in _ERRORS or outcome.trace
+        (self._log.warning if is_error else self._log.verbose)(
             "task " + outcome.kind,
             task=outcome.task,
             queue=job.queue,
             job=job.id,
             seconds=round(outcome.seconds, 3),
             **({"error": outcome.error} if outcome.error else {}),
+            **({"exception": outcome.trace} if outcome.trace else {}),
         )

@@ -133,6 +133,21 @@ async def test_a_failure_is_tried_again_with_growing_pauses_and_then_refused(
     assert job.settled == ("dead", b"ValueError: no such address")
 
 
+async def test_a_traceback_says_where_a_task_failed(app: Disque, execution: Execution) -> None:
+    @app.task(name="fail")
+    def fail() -> None:
+        raise ValueError("a value")
+
+    @app.task(name="reject")
+    def reject() -> None:
+        raise Reject("no")
+
+    outcome = await execution.run(FakeJob("fail"))
+    assert "in fail" in outcome.trace
+    assert outcome.trace.endswith("ValueError: a value\n")
+    assert (await execution.run(FakeJob("reject"))).trace == ""
+
+
 def test_pauses_stay_within_their_limits() -> None:
     assert all(0.75 <= pause((1, 600), 0) <= 1.25 for _ in range(100))
     assert all(450 <= pause((1, 600), 1000) <= 600 for _ in range(100))

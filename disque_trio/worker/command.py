@@ -10,6 +10,7 @@ from disque_trio.worker.options import Options, parse
 
 def main() -> int:
     """Run the command; returns the exit status."""
+    open_closed()
     options = parse()
     if options.check:
         from disque_trio.worker.check import check
@@ -18,6 +19,16 @@ def main() -> int:
         print(f"disque-worker: {text}", file=sys.stdout if well else sys.stderr)
         return 0 if well else 1
     return _run(options)
+
+
+def open_closed() -> None:
+    """Open the standard streams that were closed when this was started: sockets would get their
+    descriptors, and what tasks print would go there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)  # noqa: PTH123, SIM115 - as long as the process lives
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _run(options: Options) -> int:

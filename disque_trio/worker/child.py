@@ -145,6 +145,7 @@ class Child:
             nursery.start_soon(self._end, slots)
             await self._link.send("ready", files=files(but=_LIBRARIES))
             await slots.run()
+            await self._retire_if_due(memory())
             nursery.cancel_scope.cancel()
         await self._tell(slots, None)
 
@@ -194,6 +195,14 @@ class Child:
                     await self._retire("signal", self._options.grace)
                     self._finish(self._options.grace)
 
+    async def _retire_if_due(self, used: int) -> None:
+        if self._runaway:
+            await self._retire("runaway", self._options.grace)
+        elif self._has_too_much(used):
+            await self._retire("memory")
+        elif self._ending.is_set():
+            await self._retire("tasks")
+
     async def _retire(self, why: str, within: float | None = None) -> None:
         """Ask the parent to be replaced."""
         if not self._retiring:
@@ -216,12 +225,7 @@ class Child:
         told = ""
         while True:
             used = memory()
-            if self._runaway:
-                await self._retire("runaway", self._options.grace)
-            elif self._has_too_much(used):
-                await self._retire("memory")
-            elif self._ending.is_set():
-                await self._retire("tasks")
+            await self._retire_if_due(used)
             lengths: dict[str, int] = {}
             if self._place == 0:
                 with trio.move_on_after(BEAT):

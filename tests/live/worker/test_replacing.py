@@ -1,8 +1,11 @@
 """Processes that are replaced while the worker goes on."""
 
 import signal
+import urllib.request
 
-from tests.support.harness import wait_until
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.harness import free_port, wait_until
 from tests.support.worker_rig import Rig, lives, twice
 
 
@@ -135,4 +138,22 @@ def test_an_app_that_has_too_much_memory_by_itself_is_not_replaced_for_ever(rig:
     assert worker.pids() == [first]
     rig.add("quick", 1)
     wait_until(lambda: worker.pids() not in ([], [first]))
+    assert worker.stop() == 0
+
+
+def test_none_that_ends_after_its_tasks_is_taken_for_one_that_died(rig: Rig) -> None:
+    port = free_port()
+    rig.add_all("quick", [[n] for n in range(3)])
+    worker = rig.start("--max-tasks", "1", "--concurrency", "1", "--metrics", str(port))
+    rig.noted("quick", count=3)
+
+    def restarts() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            samples = [sample for family in families for sample in family.samples]
+        name = "disque_worker_restarts_total"
+        return {one.labels["reason"]: one.value for one in samples if one.name == name}
+
+    wait_until(lambda: sum(restarts().values()) == 3)
+    assert restarts() == {"tasks": 3}
     assert worker.stop() == 0

@@ -215,8 +215,12 @@ class _Nodes:
 
     async def wait(self, ids: str | Sequence[str], _: float | None = None) -> list[Outcome]:
         """How jobs have ended."""
-        found = [self._records[id] for id in ([ids] if isinstance(ids, str) else ids)]
-        return [Outcome(one.id, one.shown.state, one.result) for one in found]
+        outcomes = []
+        for id in [ids] if isinstance(ids, str) else ids:
+            record = self._records.get(id)
+            state = "gone" if record is None else record.shown.state
+            outcomes.append(Outcome(id, state, None if record is None else record.result))
+        return outcomes
 
     async def show(self, id: str) -> Record | None:
         """The dead letter with this id."""

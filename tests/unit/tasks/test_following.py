@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from disque_trio.tasks import Disque, TaskFailed
+from disque_trio.tasks import Disque, ResultGone, TaskFailed
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.messages import Result, Step
 
@@ -178,6 +178,14 @@ def test_tasks_in_tests_may_add_others_from_wherever_they_run(app: Disque) -> No
     assert len(jobs.added) == 3
     with pytest.raises(ValueError, match="backend"):
         Disque("disque://a", backend="curio")  # type: ignore[arg-type]
+
+
+def test_nothing_is_known_in_a_test_of_jobs_that_it_has_not_added(app: Disque) -> None:
+    with app.testing():
+        handle = app.handle("D-95dfd41b-uzXCAkdG6tQf3Y0wJWTJjYPB-05a1")
+        assert handle.get_state() == "gone"
+        with pytest.raises(ResultGone):
+            handle.get()
 
 
 def test_steps_and_results_come_back_as_they_were() -> None:

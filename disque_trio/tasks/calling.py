@@ -13,6 +13,9 @@ from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
 
+_LETTING_GO = 1.0
+"""Seconds for a function that was cancelled to end."""
+
 SETTLE_SECONDS = 5.0
 """How long settling a job may take when the worker is being cancelled."""
 
@@ -22,8 +25,8 @@ class TimedOut(Exception):
 
 
 class Runaway(Exception):
-    """The timeout of a function is over, and it goes on: in a thread, or blocking the loop of
-    asyncio."""
+    """The timeout of a function is over, and it goes on: in a thread, blocking the loop of asyncio,
+    or without taking notice of its cancellation."""
 
 
 class Quit(Exception):
@@ -80,11 +83,11 @@ class InLoop:
         timeout = definition.timeout
         if in_asyncio():
             return await _in_asyncio(definition, function)
+        if definition.is_async and self._asyncio is None:
+            return await (function() if timeout is None else _in_own_task(definition, function))
         with trio.move_on_after(float("inf") if timeout is None else timeout):
-            if definition.is_async:
-                if self._asyncio is not None:
-                    return await self._asyncio.run(function)
-                return await function()
+            if self._asyncio is not None and definition.is_async:
+                return await self._asyncio.run(function)
             return await trio.to_thread.run_sync(
                 function, abandon_on_cancel=True, limiter=self._limiter
             )
@@ -92,6 +95,40 @@ class InLoop:
 
     def shielded(self) -> AbstractContextManager[object]:
         return library().move_on_after(SETTLE_SECONDS, shield=True)
+
+
+async def _in_own_task(definition: Definition, function: "partial[Any]") -> Any:
+    """Await a function of Trio in a task that can be left alone, where it takes no notice of its
+    cancellation: it waits for a thread, say. It has a timeout. Raises TimedOut, Runaway."""
+    assert definition.timeout is not None
+    scope = trio.CancelScope(deadline=trio.current_time() + definition.timeout)
+    ended = trio.Event()
+    values: list[Any] = []
+    errors: list[BaseException] = []
+
+    async def run() -> None:
+        try:
+            with scope:
+                values.append(await function())
+        except BaseException as error:  # a system task may raise nothing
+            errors.append(error)
+        ended.set()
+
+    trio.lowlevel.spawn_system_task(run, name=definition.name, context=copy_context())
+    try:
+        with trio.move_on_after(definition.timeout + _LETTING_GO):
+            await ended.wait()
+    except trio.Cancelled:
+        scope.cancel()
+        with trio.CancelScope(shield=True):
+            await ended.wait()
+        if not (values or errors):
+            raise
+    if errors:
+        raise errors[0]
+    if values:
+        return values[0]
+    raise _late(definition, runs=not ended.is_set())
 
 
 async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:

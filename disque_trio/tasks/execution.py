@@ -43,8 +43,8 @@ Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "lo
 - ``dead``: it failed for good, or nobody here can do it.
 - ``postponed``: it has to wait for other jobs, and comes again; no task has run.
 - ``runaway``: a function goes on after its timeout, in a thread, which cannot be stopped, or as it
-  blocks the loop of asyncio. The job is settled, as ``retried`` or ``dead``; the process should
-  end.
+  blocks the loop of asyncio or takes no notice of its cancellation. The job is settled, as
+  ``retried`` or ``dead``; the process should end.
 - ``lost``: the job could not be settled, as no node was reached; it comes again where it has not
   ended.
 """

@@ -85,8 +85,9 @@ class Child:
         self._limit = trio.CancelScope()  # of the time that tasks have when it ends
         self._runaway = False
 
-    async def run(self) -> bool:
-        """Run jobs until the end. Returns whether threads go on that cannot be stopped.
+    async def run(self) -> None:
+        """Run jobs until the end. Where something goes on that cannot be stopped, this does not
+        return, but ends the process.
 
         Raises:
             CannotStart: there is no node, say.
@@ -95,7 +96,8 @@ class Child:
             await nursery.start(self._watch_signals)
             nursery.start_soon(self._listen)
             await self._connect()
-        return self._runaway
+        if self._runaway:
+            leave()  # here, for the loop would wait for tasks that take no notice of their end
 
     async def _connect(self) -> None:
         app = self._app
@@ -317,7 +319,7 @@ def main() -> int:
             first=orders["first"],
             log=log,
         )
-        threads_go_on = trio.run(child.run)
+        trio.run(child.run)
     except (AppError, CannotStart, DisqueError) as failure:
         seen = files(but=_LIBRARIES)
         if isinstance(failure, AppError):
@@ -327,8 +329,6 @@ def main() -> int:
         with suppress(OSError):
             sock.sendall(line("failed", text=str(failure), files=seen))
         return 1
-    if threads_go_on:
-        leave()
     return 0
 
 

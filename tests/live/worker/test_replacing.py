@@ -38,6 +38,21 @@ def test_no_task_waits_behind_a_runaway_one_in_its_process(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
+def test_a_task_that_takes_no_notice_of_its_cancellation_ends_its_process(rig: Rig) -> None:
+    sleep = 'time.sleep(60)\n\n@app.task(name="block"'
+    rig.change("def spin", "async def spin")
+    rig.change(sleep, f"await trio.to_thread.run_sync(time.sleep, 60){sleep[14:]}")
+    rig.add("spin")
+    rig.add("quick", 1)
+    worker = rig.start("--concurrency", "1")
+    ((*_, second),) = rig.noted("quick")
+    ((*_, first),) = rig.notes("spin")
+    assert first != second
+    wait_until(lambda: not lives(int(first)))
+    wait_until(lambda: worker.status()["tasks"]["runaway"] == 1)
+    assert worker.stop() == 0
+
+
 def test_a_task_that_blocks_its_whole_process_is_killed_with_it(rig: Rig) -> None:
     worker = rig.start()
     (first,) = worker.serves()

@@ -317,6 +317,50 @@ async def test_a_task_that_blocks_the_loop_of_asyncio_runs_away(app: Disque) -> 
     assert outcome.kind == "runaway"
 
 
+async def test_a_task_that_takes_no_notice_of_its_cancellation_runs_away(
+    app: Disque, execution: Execution
+) -> None:
+    stop = threading.Event()
+
+    @app.task(name="wait", timeout=0.01)
+    async def wait() -> None:
+        assert current_job() is not None
+        await trio.to_thread.run_sync(stop.wait, 60)
+
+    @app.task(name="quick", timeout=60)
+    async def quick() -> str:
+        await trio.sleep(0)
+        raise Reject("quick")
+
+    outcome = await execution.run(FakeJob("wait"))
+    stop.set()
+    assert outcome.kind == "runaway"
+    assert (await execution.run(FakeJob("quick"))).error == "Reject: quick"
+
+
+async def test_a_task_with_a_timeout_that_is_stopped_ends_before_its_job_is_let_go(
+    app: Disque, execution: Execution
+) -> None:
+    steps: list[str] = []
+
+    @app.task(name="clean up", timeout=60)
+    async def clean_up() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0)
+            steps.append("cleaned up")
+
+    job = FakeJob("clean up")
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await execution.run(job)
+    assert scope.cancelled_caught
+    assert steps == ["cleaned up"]
+    assert job.settled == ()
+
+
 async def test_a_timeout_of_the_task_itself_is_a_failure_like_any_other(
     app: Disque, execution: Execution
 ) -> None:

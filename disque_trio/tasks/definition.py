@@ -85,9 +85,13 @@ class Definition:
         """Whether the function is awaited."""
         return inspect.iscoroutinefunction(self.function)
 
-    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise TypeError where the function does not take these arguments."""
-        _signature(self.function).bind(*args, **kwargs)
+    def check(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, all_there: bool = True
+    ) -> None:
+        """Raise TypeError where the function does not take these arguments. ``all_there``: no
+        others will come before or behind them."""
+        signature = _signature(self.function)
+        (signature.bind if all_there else signature.bind_partial)(*args, **kwargs)
 
     def key(
         self, unique: Unique | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -157,8 +157,9 @@ class Template(Generic[P, R]):
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound[R]:
         """The same with arguments, to be added later. A step of a chain gets the result of the one
-        before as its first argument; these come behind it."""
-        step, _ = self._step(self._options, args, kwargs, check=False)
+        before as its first argument; these come behind it. Raises TypeError: the function takes no
+        such arguments, or they cannot be serialized."""
+        step, _ = self._step(self._options, args, kwargs, all_there=False)
         return Bound(self._core, step)
 
     def _add(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Handle[R]:
@@ -171,7 +172,7 @@ class Template(Generic[P, R]):
         options: Options,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        check: bool = True,
+        all_there: bool = True,
     ) -> tuple[Step, str | None]:
         """The job, and the key that the program has for it."""
         definition = self._definition
@@ -186,10 +187,8 @@ class Template(Generic[P, R]):
         if "at" in merged:
             merged["at"] = unix_ms(merged["at"]) / 1000
             merged.pop("delay", None)
-        key = None
-        if check:
-            definition.check(args, kwargs)
-            key = definition.key(unique, args, kwargs)
+        definition.check(args, kwargs, all_there=all_there)
+        key = definition.key(unique, args, kwargs) if all_there else None
         body = encode_arguments(definition.serializer, args, kwargs)
         kind = definition.serializer.content_type
         step = Step(definition.name, queue, kind, body, merged, headers, self._then)

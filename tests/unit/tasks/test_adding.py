@@ -254,6 +254,8 @@ def test_what_makes_no_sense_is_refused_where_it_is_said(app: Disque) -> None:
 
     with pytest.raises(TypeError, match="no option of a job: color"):
         work.options(color="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="too many"):
+        work.bind(1)
     with pytest.raises(TypeError, match="headers are of type str"):
         work.options(headers={"tenant": 7}).add()  # type: ignore[dict-item]
     for use in (

@@ -53,7 +53,7 @@ def test_a_step_that_fails_ends_its_chain(app: Disque) -> None:
         handle = fail.then(double.bind()).add()
         with pytest.raises(TaskFailed, match="ValueError: no"):
             handle.get()
-        second = double.then(double.options(queue="other").bind("x", "y")).add(1)
+        second = double.then(double.options(queue="other").bind("one too many")).add(1)
         with pytest.raises(TaskFailed, match="TypeError"):
             second.get()
         assert second.get_state() == "failed"

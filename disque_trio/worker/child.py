@@ -14,11 +14,10 @@ from contextlib import suppress
 
 import trio
 
-from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, HeldJob, connect
+from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, connect
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
-from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.fleet import BEAT, MARGIN
 from disque_trio.worker.link import Link, Page, line
@@ -138,7 +137,7 @@ class Child:
             options.concurrency,
             tally=self._tally,
             page=self._page,
-            timeout=lambda job: task_timeout(app, job),
+            timeout=app.timeout_of,
             on_outcome=self._outcome,
             log=self._log,
         )
@@ -281,13 +280,6 @@ def no_node(app: Disque, error: Exception) -> str:
     if isinstance(error, AuthError):
         return f"the node does not take the password ({nodes}): {error}"
     return f"the node cannot be used ({nodes}): {error}"
-
-
-def task_timeout(app: Disque, job: HeldJob) -> float | None:
-    """How long the task of ``job`` may take, in seconds; None: for ever."""
-    name = job.headers.get(TASK, b"").decode("utf-8", "replace")
-    definition = app.core.tasks.get(name)
-    return None if definition is None else definition.timeout
 
 
 def leave() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from disque_trio.respclient.concurrency import Nursery, TaskStatus, library
+from disque_trio.respclient.concurrency import Nursery, library
 
 
 @asynccontextmanager
@@ -15,28 +15,33 @@ async def background() -> AsyncIterator[Nursery]:
     group.
     """
     failure: BaseException | None = None
+    shielded = library().CancelScope(shield=True)
+    opened = library().Event()
+    nursery: Nursery
+
+    # No ``Nursery.start``: where asyncio's cancellation breaks that, it waits for the end of the
+    # task, which would not hear of it behind the shield.
+    async def run() -> None:
+        nonlocal nursery
+        with shielded:
+            async with library().open_nursery() as nursery:
+                opened.set()
+                await library().sleep_forever()
+
     try:
         async with library().open_nursery() as outer:
-            # Shielded, because a start that is cancelled would wait for the end of the task.
-            with library().CancelScope(shield=True):
-                nursery: Nursery = await outer.start(_shielded)
+            outer.start_soon(run)
             try:
+                await opened.wait()
                 yield nursery
             except (Exception, KeyboardInterrupt, SystemExit) as error:
                 # Kept out of the nursery, which would wrap it in a group.
                 failure = error
             finally:
-                nursery.cancel_scope.cancel()
+                shielded.cancel()
     finally:
         if failure is not None:
             try:
                 raise failure
             finally:
                 failure = None
-
-
-async def _shielded(task_status: TaskStatus) -> None:
-    with library().CancelScope(shield=True):
-        async with library().open_nursery() as nursery:
-            task_status.started(nursery)
-            await library().sleep_forever()

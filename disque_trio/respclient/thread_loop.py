@@ -88,6 +88,18 @@ class _Outside(Generic[T]):
     def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self.context = context
         self.opened: Future[tuple[trio.lowlevel.TrioToken, trio.Nursery, trio.Event, T]] = Future()
+        self._scope = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._dropped = False
+
+    def drop(self) -> None:
+        """End it, at whatever point it is: nobody waits for it to open any more."""
+        self._dropped = True
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(self._scope.cancel)
+            except trio.RunFinishedError:
+                pass
 
     def thread(self) -> None:
         try:
@@ -99,12 +111,15 @@ class _Outside(Generic[T]):
 
     async def main(self) -> None:
         ended = trio.Event()
+        self._token = token = trio.lowlevel.current_trio_token()
+        if self._dropped:
+            return
         try:
-            async with self.context() as value, trio.open_nursery() as nursery:
-                token = trio.lowlevel.current_trio_token()
-                self.opened.set_result((token, nursery, ended, value))
-                await ended.wait()
-                nursery.cancel_scope.cancel()
+            with self._scope:
+                async with self.context() as value, trio.open_nursery() as nursery:
+                    self.opened.set_result((token, nursery, ended, value))
+                    await ended.wait()
+                    nursery.cancel_scope.cancel()
         except Exception as error:
             if self.opened.done():
                 raise
@@ -129,8 +144,12 @@ class Loop(Generic[T]):
         # A daemon, or else the interpreter would wait for it before it runs our finalizer.
         self._thread = threading.Thread(target=outside.thread, name=name, daemon=True)
         self._pid = os.getpid()
-        self._thread.start()
-        self._token, self._nursery, ended, self.value = outside.opened.result()
+        try:
+            self._thread.start()
+            self._token, self._nursery, ended, self.value = outside.opened.result()
+        except BaseException:
+            outside.drop()
+            raise
         self._ended = ended
         weakref.finalize(self, _end, self._token, ended, self._pid).atexit = False
         _loops.add(self)

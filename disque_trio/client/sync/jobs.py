@@ -82,6 +82,16 @@ class HeldJob(Blocking[jobs.HeldJob]):
         """The server no longer keeps it for this client: another consumer may get it."""
         return self._job.lost
 
+    @property
+    def goes_on(self) -> bool:
+        """This thread will take the next job from the same loop, and so may have it pushed with the
+        answer to what settles this one, a round trip earlier."""
+        return self._job.goes_on
+
+    @goes_on.setter
+    def goes_on(self, goes_on: bool) -> None:
+        self._job.goes_on = goes_on
+
     ack: Final = blocking(jobs.HeldJob.ack)
     fastack: Final = blocking(jobs.HeldJob.fastack)
     nack: Final = blocking(jobs.HeldJob.nack)

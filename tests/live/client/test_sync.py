@@ -74,6 +74,17 @@ def test_the_loop_acknowledges_and_gives_back(client: Client) -> None:
     assert job.settled
 
 
+def test_who_settles_jobs_by_hand_has_the_next_one_with_the_answer(client: Client) -> None:
+    ids = client.add_many("q", ["0", "1"], retry=3600)
+    with client.jobs("q") as jobs:
+        job = next(jobs)
+        job.goes_on = True
+        assert job.goes_on
+        job.ack()
+        wait_until(lambda: client.qlen("q") == 0)  # it is here before it is asked for
+        assert next(jobs).id == ids[1]
+
+
 def test_a_loop_that_is_forgotten_gives_its_job_back(client: Client) -> None:
     client.add("q", "x", retry=3600)
     for _ in client.jobs("q"):

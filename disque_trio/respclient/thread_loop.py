@@ -63,7 +63,16 @@ class _Call(Generic[R]):
         finally:
             # Cancelled: by the caller through the scope, or since the loop ends.
             if not self.future.done():
-                self.future.set_exception(LoopEnded("cancelled", begun=True))
+                self.future.set_exception(LoopEnded("it was closed meanwhile", begun=True))
+
+
+class _WaitedFor(threading.local):
+    """Which loop waits for the end of what this thread does."""
+
+    by: "Loop[Any] | None" = None
+
+
+_waited_for = _WaitedFor()
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,10 @@ class Loop(Generic[T]):
 
         Raises:
             LoopEnded: there is no loop to run it, or it ended first.
+            RuntimeError: this is the thread of the loop, which would wait for itself.
         """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a call that blocks, in the loop that would have to run it")
         call = _Call(function)
         try:
             # An exception may break this as well: afterwards nobody knows whether it was begun.
@@ -239,11 +251,26 @@ class Loop(Generic[T]):
 
         return call.future, drop
 
+    async def in_thread(self, function: Callable[[], R], limiter: trio.CapacityLimiter) -> R:
+        """Call a function that blocks in another thread, whose end the loop waits for; to be
+        awaited in the loop."""
+
+        def call() -> R:
+            _waited_for.by = self
+            try:
+                return function()
+            finally:
+                _waited_for.by = None
+
+        return await trio.to_thread.run_sync(call, limiter=limiter)
+
     def close(self) -> None:
-        """End the loop and wait for its end. May be called again, and from several threads."""
+        """End the loop and wait for its end, unless that waits for this thread. May be called
+        again, and from several threads."""
         # Not by the finalizer, which does nothing any more when the interpreter exits.
         _end(self._token, self._ended, self._pid)
-        if os.getpid() == self._pid and threading.current_thread() is not self._thread:
+        waits = threading.current_thread() is self._thread or _waited_for.by is self
+        if os.getpid() == self._pid and not waits:
             self._thread.join()
 
     def _start(self, call: "_Call[R]") -> None:

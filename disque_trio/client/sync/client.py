@@ -187,25 +187,28 @@ class Client(Blocking[AsyncClient]):
         before there is a handler free for it. It ends by an exception that is raised in the thread
         that called it, such as KeyboardInterrupt, or SystemExit by the handler of a signal: no
         more jobs are taken, and those in hand are finished first, since threads cannot be stopped.
+        SystemExit in a handler does the same, and its job is given back.
 
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
         """
-        threads = self._threads(handler, concurrency)
 
-        async def handle(job: AsyncJob) -> None:
-            await threads(job)
-            job.processed = True
+        async def work(
+            client: AsyncClient, threads: Callable[[AsyncJob], Awaitable[object]]
+        ) -> None:
+            async def handle(job: AsyncJob) -> None:
+                await threads(job)
+                job.processed = True
 
-        self._run(
-            lambda client: client.work(
+            await client.work(
                 handle,
                 *queues,
                 concurrency=concurrency,
                 withheaders=withheaders,
                 pattern=pattern,
             )
-        )
+
+        self._in_threads(handler, concurrency, work)
 
     # Calls
 
@@ -226,21 +229,42 @@ class Client(Blocking[AsyncClient]):
         Raises:
             ConnectionLost: no node could be reached within ``retry_for``.
         """
-        threads = self._threads(handler, concurrency)
-        self._run(lambda client: client.serve(queue, threads, concurrency=concurrency))
+        self._in_threads(
+            handler,
+            concurrency,
+            lambda client, threads: client.serve(queue, threads, concurrency=concurrency),
+        )
 
-    def _threads(
-        self, handler: Callable[[HeldJob], R], count: int
-    ) -> Callable[[AsyncJob], Awaitable[R]]:
-        """``handler`` for the asynchronous client: it is called in one of ``count`` threads."""
+    def _in_threads(
+        self,
+        handler: Callable[[HeldJob], R],
+        count: int,
+        run: Callable[[AsyncClient, Callable[[AsyncJob], Awaitable[R]]], Awaitable[None]],
+    ) -> None:
+        """Await ``run`` of the asynchronous client and of what calls ``handler`` in one of
+        ``count`` threads, until a handler exits."""
         loop = self._portal.loop()
         limiter = trio.CapacityLimiter(count)
+        scope = trio.CancelScope()
+        exits: list[BaseException] = []
 
         async def handle(job: AsyncJob) -> R:
             held = HeldJob(self._portal, loop, job)
-            return await trio.to_thread.run_sync(handler, held, limiter=limiter)
+            try:
+                return await loop.in_thread(lambda: handler(held), limiter)
+            except (SystemExit, KeyboardInterrupt) as error:
+                # It would end the loop, and with it what other threads have there.
+                exits.append(error)
+                scope.cancel()
+                await trio.sleep_forever()
 
-        return handle
+        async def until_one_exits(client: AsyncClient) -> None:
+            with scope:
+                await run(client, handle)
+
+        self._run(until_one_exits)
+        if exits:
+            raise exits[0]
 
     # Settling jobs by id
 

@@ -73,7 +73,9 @@ class Portal:
         try:
             return loop.run(lambda: function(client), keep)
         except LoopEnded as ended:
-            raise ConnectionLost(f"the client: {ended}", maybe_executed=ended.begun) from None
+            raise ConnectionLost(
+                f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
+            ) from None
         except trio.TooSlowError:
             raise TimeoutError("not answered in time") from None
 
@@ -92,7 +94,9 @@ class Portal:
         try:
             return await outcome_of(*loop.submit(lambda: function(client)))
         except LoopEnded as ended:
-            raise ConnectionLost(f"the client: {ended}", maybe_executed=ended.begun) from None
+            raise ConnectionLost(
+                f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
+            ) from None
 
     def close(self) -> None:
         """Disconnect; what is held is given back. May be called again."""

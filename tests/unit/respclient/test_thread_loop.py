@@ -1,5 +1,6 @@
-"""The thread with a loop, where whoever starts it is interrupted."""
+"""The thread with a loop, where its callers are interrupted, or are what it waits for."""
 
+import contextlib
 import signal
 import threading
 from collections.abc import AsyncIterator
@@ -29,3 +30,25 @@ def test_ctrl_c_while_it_opens_ends_the_thread() -> None:
     with pytest.raises(KeyboardInterrupt):
         Loop(never)
     assert ended.wait(HANG_SECONDS)
+
+
+def test_a_call_that_blocks_is_refused_in_the_thread_of_the_loop() -> None:
+    async def outer() -> None:
+        loop.run(trio.lowlevel.checkpoint, lambda _: None)
+
+    loop: Loop[None] = Loop(contextlib.nullcontext)
+    with contextlib.closing(loop), pytest.raises(RuntimeError, match="blocks"):
+        loop.run(outer, lambda _: None)
+
+
+def test_what_the_loop_waits_for_can_close_it() -> None:
+    closed = threading.Event()
+
+    def close() -> None:
+        loop.close()
+        closed.set()
+
+    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop.run(lambda: loop.in_thread(close, trio.CapacityLimiter(1)), lambda _: None)
+    assert closed.is_set()
+    loop.close()

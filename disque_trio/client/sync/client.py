@@ -62,8 +62,7 @@ class Client(Blocking[AsyncClient]):
 
     Its methods are those of ``disque_trio.client.Client``: same arguments, results and exceptions.
     They block the thread that calls them; an exception that is raised in it meanwhile, such as
-    KeyboardInterrupt, breaks the call off. Where Trio's say ``trio.TooSlowError``, these raise
-    ``TimeoutError``.
+    KeyboardInterrupt, breaks the call off.
 
     After ``os.fork`` the child has a connection of its own, which is made when it first uses the
     client. Jobs, loops and scans that were begun before stay the parent's: in the child they
@@ -95,7 +94,8 @@ class Client(Blocking[AsyncClient]):
 
     def run(self, function: Callable[[AsyncClient], Awaitable[R]]) -> R:
         """Await ``function`` of the asynchronous client, in the thread where that runs in a Trio
-        loop; return or raise the outcome. It must not block."""
+        loop; return or raise the outcome. It must not block: methods of this client raise
+        ``RuntimeError`` there."""
         return self._run(function)
 
     # Producing

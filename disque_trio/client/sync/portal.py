@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
-import trio
-
 from disque_trio.client.client import Client
 from disque_trio.respclient.errors import ConnectionLost
 from disque_trio.respclient.foreign import in_thread, outcome_of
@@ -66,7 +64,6 @@ class Portal:
 
         Raises:
             ConnectionLost: the client is closed, or what belongs to it was made before a fork.
-            TimeoutError: in place of ``trio.TooSlowError``.
         """
         loop = loop or self.loop()
         client = loop.value
@@ -76,8 +73,6 @@ class Portal:
             raise ConnectionLost(
                 f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
             ) from None
-        except trio.TooSlowError:
-            raise TimeoutError("not answered in time") from None
 
     async def run_beside(self, function: Callable[[Client], Awaitable[R]]) -> R:
         """``run`` for tasks of other loops, of Trio or asyncio, which it does not block. When such

@@ -15,6 +15,7 @@ from tests.support import ROOT
 from tests.support.celery_app import program, ran
 from tests.support.harness import (
     HANG_SECONDS,
+    ClusterFactory,
     LiveNode,
     NodeFactory,
     start_process,
@@ -128,3 +129,25 @@ def test_kills(node: LiveNode, workers: Workers, file: Path) -> None:
         assert worker.wait(HANG_SECONDS) == 0
     finally:
         restarted.close()
+
+
+def test_leaving(cluster: ClusterFactory, file: Path) -> None:
+    """The node that the program and the worker use leaves its cluster: they go on at others, of
+    which nobody told them, and each task runs once."""
+    leaves, *_ = cluster(3)
+    url = f"disque://{leaves.host}:{leaves.port}"
+    workers = Workers(leaves, file)
+    worker = workers.start()
+    try:
+        with program(url, broker_transport_options={"replicate": 2}) as app:
+            for name in range(TASKS):
+                if name == TASKS // 2:
+                    leaves.ask("CLUSTER", "LEAVING", "yes")
+                app.tasks["told"].apply_async((str(name), 0.005), ignore_result=True)
+            limit = HANG_SECONDS + TASKS / 20
+            wait_until(lambda: len({name for name, _ in ran(file)}) == TASKS, limit)
+            assert len(ran(file)) == TASKS
+        worker.terminate()
+        assert worker.wait(HANG_SECONDS) == 0
+    finally:
+        workers.close()

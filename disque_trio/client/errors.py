@@ -1,5 +1,7 @@
 """Errors about several jobs at once, and about calls."""
 
+from typing import Self
+
 from disque_trio.respclient.errors import DisqueError
 
 
@@ -17,6 +19,14 @@ class AddManyError(DisqueError):
             f"{len(failures)} of {len(results)} jobs were not added; the first: {failures[0]}"
         )
         self.results = results
+
+    def __reduce__(self) -> "tuple[type[Self], tuple[list[str | DisqueError]]]":
+        return type(self), (self.results,)
+
+    @property
+    def first(self) -> DisqueError:
+        """The exception of the first job that was not added."""
+        return next(result for result in self.results if isinstance(result, DisqueError))
 
 
 class CallError(DisqueError):

@@ -4,6 +4,8 @@ Owns the exception classes. Everything derives from ``DisqueError``; an error re
 ``ReplyError``, of the subclass that its code (the first word of the reply) names.
 """
 
+from typing import Self
+
 import trio
 
 
@@ -45,6 +47,9 @@ class ReplyError(DisqueError):
         super().__init__(f"{code} {message}".rstrip())
         self.code = code
         self.message = message
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), (self.code, self.message)
 
 
 class NoReplError(ReplyError):

@@ -1,9 +1,13 @@
 """Error replies as exceptions."""
 
+import pickle
+
 import pytest
 
 from disque_trio.client import (
+    AddManyError,
     AuthError,
+    ConnectionLost,
     LeavingError,
     MaxLenError,
     NoJobError,
@@ -50,3 +54,24 @@ def test_a_node_that_holds_no_copies_since_it_leaves_is_one_that_leaves() -> Non
 def test_an_error_of_one_word_is_read() -> None:
     error = reply_error("OOPS")
     assert (error.code, error.message, str(error)) == ("OOPS", "", "OOPS")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        reply_error("NOREPL Not enough reachable nodes"),
+        reply_error("OOPS"),
+        ConnectionLost("gone", maybe_executed=True),
+        AddManyError(["D-1", reply_error("OOM full"), reply_error("PAUSED later")]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_reach_other_processes(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.__dict__.keys() == error.__dict__.keys()
+    if isinstance(again, ConnectionLost):
+        assert again.maybe_executed
+    if isinstance(again, AddManyError):
+        assert str(again.first) == "OOM full"

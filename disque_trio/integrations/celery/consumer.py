@@ -198,16 +198,24 @@ class Consumer:
                     raise
                 continue
             retry.reset()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch, line)
-                await self._news.wait()
-                nursery.cancel_scope.cancel()
-            if line.connection.closed:
-                self._after(line)
+            await self._use(line)
 
-    async def _watch(self, line: _Line) -> None:
-        await line.connection.ended.wait()
-        self._news.set()
+    async def _use(self, line: _Line) -> None:
+        """Have jobs come on this line until it is lost, or no longer to be used."""
+
+        async def watch() -> None:
+            await line.connection.ended.wait()
+            self._news.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            # While it was opened there may have been news that it already knows.
+            while self._line is line and not line.connection.closed and not self._retired:
+                self._news = trio.Event()
+                await self._news.wait()
+            nursery.cancel_scope.cancel()
+        if line.connection.closed:
+            self._after(line)
 
     async def _open(self, session: Session) -> _Line:
         connection = await session.open_for_pushes()

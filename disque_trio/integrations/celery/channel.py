@@ -17,14 +17,14 @@ from typing import Any, Final, Protocol
 import structlog
 import trio
 from kombu.transport import virtual
-from kombu.transport.virtual import exchange as exchanges
 
+from disque_trio.client import AddManyError, ConnectionLost, DisqueError, Job, NoUniqueError
 from disque_trio.client import Client as AsyncClient
-from disque_trio.client import ConnectionLost, DisqueError, Job, NoUniqueError
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery import messages
 from disque_trio.integrations.celery.consumer import MAX_CREDIT, Consumer
+from disque_trio.integrations.celery.exchanges import DirectExchange, FanoutExchange, TopicExchange
 from disque_trio.integrations.celery.inbox import Inbox
 from disque_trio.integrations.celery.messages import Message
 from disque_trio.integrations.celery.options import Options
@@ -69,33 +69,6 @@ class QoS:
     def restore_unacked_once(self, stderr: Any = None) -> None:
         """Give back what is not acknowledged, for the channel is closed."""
         self._channel.give_back()
-
-
-class DirectExchange(exchanges.DirectExchange):
-    """Goes by what this process has declared, as it does with its own queues, and asks the server
-    else."""
-
-    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
-        table = self.channel.state.exchanges.get(exchange, {}).get("table", ())
-        queues = self.lookup(table, exchange, routing_key, None)
-        for queue in queues:
-            self.channel.put(queue, message)
-        if not queues:
-            self.channel.publish(exchange, routing_key, message)
-
-
-class TopicExchange(exchanges.TopicExchange):
-    """Leaves it to the server."""
-
-    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
-        self.channel.publish(exchange, routing_key, message)
-
-
-class FanoutExchange(exchanges.FanoutExchange):
-    """Leaves it to the server."""
-
-    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
-        self.channel.publish(exchange, None, message)
 
 
 class Link(Protocol):
@@ -159,9 +132,16 @@ class Channel(virtual.Channel):
         topic = self._topic(exchange, routing_key)
         if messages.transient(message):
             body, ttl = messages.encode(message), self._options.transient_ttl
-            self._disque.publish(topic, body, replicate=1, retry=0, ttl=ttl)
+            self._publish(topic, body, replicate=1, retry=0, ttl=ttl)
             return
-        self._add(self._disque.publish, topic, message, topic=True)
+        self._add(self._publish, topic, message, topic=True)
+
+    def _publish(self, topic: str, body: bytes, **options: Any) -> None:
+        """Add a job to each queue of a topic. Raises the error of the first that is not there."""
+        try:
+            self._disque.publish(topic, body, **options)
+        except AddManyError as error:
+            raise error.first from None
 
     def _add(self, add: Callable[..., object], to: str, message: Message, *, topic: bool) -> None:
         at = messages.due(message["headers"])

@@ -13,8 +13,8 @@ from typing import Final
 
 import trio
 
+from disque_trio.client import AddManyError, ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client import Client as AsyncClient
-from disque_trio.client import ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client.requests import addjob
 from disque_trio.client.sync import Client, connect
 from disque_trio.integrations.celery.options import CLIENTS, DAY, Access, Options
@@ -124,17 +124,21 @@ class Store:
         return [entries[id] for id in ids]
 
     async def _add(self, client: AsyncClient, keys: list[bytes], value: bytes) -> list[str]:
-        """The ids of the jobs of keys, as ``_command`` adds them."""
+        """The ids of the jobs of keys, as ``_command`` adds them. Raises the error of the first
+        that is not there."""
         life = self._ttl if value else 2 * self._ttl
-        return await client.add_many(
-            self._queue,
-            [value] * len(keys),
-            unique=keys,
-            ttl=life,
-            delay=life - 1,
-            replicate=self._options.replicate,
-            timeout=self._options.add_timeout,
-        )
+        try:
+            return await client.add_many(
+                self._queue,
+                [value] * len(keys),
+                unique=keys,
+                ttl=life,
+                delay=life - 1,
+                replicate=self._options.replicate,
+                timeout=self._options.add_timeout,
+            )
+        except AddManyError as error:
+            raise error.first from None
 
     def _elsewhere(self, entry: Entry) -> Entry:
         """The entry whose job only other nodes have; without a value if it has ended meanwhile."""

@@ -10,7 +10,7 @@ import kombu
 import pytest
 from celery import Celery, chain, chord, group
 from celery.contrib.testing.worker import start_worker
-from celery.exceptions import ChordError, TaskRevokedError
+from celery.exceptions import BackendStoreError, ChordError, TaskRevokedError
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from celery.result import AsyncResult
 from kombu.exceptions import OperationalError
@@ -267,11 +267,26 @@ def test_errors_are_clear(disque_server: NodeFactory, tmp_path: Path) -> None:
         wire("CONFIG", "SET", "maxmemory", "1")
         with pytest.raises(OperationalError, match="OOM"):
             app.tasks["add"].apply_async((1, 2), ignore_result=True, **once)
+        app.backend.max_retries = 0  # it would be tried again
+        with pytest.raises(BackendStoreError):
+            app.backend.store_result("own", 7, "SUCCESS")
         wire("CONFIG", "SET", "maxmemory", "0")
         app.tasks["add"].apply_async((1, 2), ignore_result=True, **once)
     node.kill()
     with opened(node, **options) as app, pytest.raises(OperationalError, match="no Disque node"):
         app.tasks["add"].apply_async((1, 2), ignore_result=True, **once)
+
+
+def test_errors_of_exchanges_are_those_of_queues(disque_server: NodeFactory) -> None:
+    node = disque_server()
+    with kombu.Connection(f"disque://{node.host}:{node.port}") as connection:
+        exchange = kombu.Exchange("news", "topic")
+        kombu.Queue("all", exchange, "#").bind(connection.default_channel).declare()
+        producer = connection.Producer(exchange=exchange)
+        producer.publish({}, routing_key="a")
+        node.ask("CONFIG", "SET", "maxmemory", "1")
+        with pytest.raises(OperationalError, match="OOM"):
+            producer.publish({}, routing_key="a", retry=True, retry_policy={"max_retries": 0})
 
 
 def test_names_have_a_prefix_if_wanted(shared_node: LiveNode) -> None:

@@ -1,0 +1,34 @@
+"""Exchanges of kombu: who finds the queues for a message."""
+
+from typing import Any
+
+from kombu.transport.virtual import exchange as exchanges
+
+from disque_trio.integrations.celery.messages import Message
+
+
+class DirectExchange(exchanges.DirectExchange):
+    """Goes by what this process has declared, as it does with its own queues, and asks the server
+    else."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        table = self.channel.state.exchanges.get(exchange, {}).get("table", ())
+        queues = self.lookup(table, exchange, routing_key, None)
+        for queue in queues:
+            self.channel.put(queue, message)
+        if not queues:
+            self.channel.publish(exchange, routing_key, message)
+
+
+class TopicExchange(exchanges.TopicExchange):
+    """Leaves it to the server."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        self.channel.publish(exchange, routing_key, message)
+
+
+class FanoutExchange(exchanges.FanoutExchange):
+    """Leaves it to the server."""
+
+    def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
+        self.channel.publish(exchange, None, message)

@@ -2,7 +2,7 @@
 
 Queues are Disque's queues. Bindings of queues to exchanges are bindings of Disque's topics, so that
 all programs know them: the topic of an exchange is its name, without its dots, and behind a dot the
-routing key, unless it is a fanout exchange.
+routing key. What is sent to a fanout exchange has none, and its queues take any.
 """
 
 import math
@@ -194,9 +194,7 @@ class Channel(virtual.Channel):
         return self._disque.qstat(self._name(queue)) is not None
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
-        fanout = self.typeof(exchange).type == "fanout"
-        topic = self._topic(exchange, None if fanout else routing_key)
-        self._disque.bind(topic, self._name(queue))
+        self._disque.bind(self._bound(exchange, routing_key), self._name(queue))
 
     def queue_unbind(
         self,
@@ -210,9 +208,13 @@ class Channel(virtual.Channel):
         self._unbind(queue, exchange or "amq.direct", routing_key)
 
     def _unbind(self, queue: str, exchange: str, routing_key: str) -> None:
+        self._disque.unbind(self._bound(exchange, routing_key), self._name(queue))
+
+    def _bound(self, exchange: str, routing_key: str) -> str:
+        """The topic to which a queue is bound. Who has not declared a fanout exchange does not know
+        that it is one, and gives a routing key."""
         fanout = self.typeof(exchange).type == "fanout"
-        topic = self._topic(exchange, None if fanout else routing_key)
-        self._disque.unbind(topic, self._name(queue))
+        return self._topic(exchange, "#" if fanout else routing_key)
 
     def _delete(
         self, queue: str, exchange: str, routing_key: str, pattern: Any, bound: str, **kwargs: Any

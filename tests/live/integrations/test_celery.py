@@ -289,6 +289,24 @@ def test_errors_of_exchanges_are_those_of_queues(disque_server: NodeFactory) -> 
             producer.publish({}, routing_key="a", retry=True, retry_policy={"max_retries": 0})
 
 
+def test_who_did_not_declare_an_exchange_reaches_its_queues(shared_node: LiveNode) -> None:
+    url = f"disque://{shared_node.host}:{shared_node.port}"
+    with kombu.Connection(url) as connection:
+        for name, kind, key in (
+            ("fan", "fanout", ""),
+            ("hot", "topic", "a.*"),
+            ("one", "direct", "k"),
+        ):
+            queue = kombu.Queue(f"q-{name}", kombu.Exchange(name, kind), key)
+            queue.bind(connection.default_channel).declare()
+            connection.default_channel.state.clear()
+    sent = {"fan": "any.key", "hot": "a.b", "one": "k"}
+    with kombu.Connection(url) as connection:
+        for exchange, key in sent.items():
+            connection.Producer().publish({}, exchange=exchange, routing_key=key)
+    assert [shared_node.ask("QLEN", f"q-{name}") for name in sent] == [1, 1, 1]
+
+
 def test_names_have_a_prefix_if_wanted(shared_node: LiveNode) -> None:
     options = {"broker_transport_options": {"queue_prefix": "shop."}}
     with opened(shared_node, **options) as app:

@@ -3,7 +3,9 @@
 from typing import Any, Final
 
 from amqp.exceptions import RecoverableConnectionError
+from celery.exceptions import ImproperlyConfigured
 from kombu.transport import virtual
+from kombu.utils.compat import detect_environment
 
 from disque_trio.client.sync import Client
 from disque_trio.integrations.celery.channel import Channel
@@ -56,6 +58,10 @@ class Transport(virtual.Transport):
     )
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
+        if (patched := detect_environment()) != "default":
+            raise ImproperlyConfigured(
+                f"disque:// does not work under {patched}: use the pools prefork, threads or solo"
+            )
         super().__init__(client, **kwargs)
         self.options = Options.of(client.transport_options)
         self._access: Access | None = None

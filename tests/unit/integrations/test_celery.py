@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import kombu
 import pytest
 from celery import Celery
+from celery.exceptions import ImproperlyConfigured
 from kombu.transport import resolve_transport
 
 import disque_trio.integrations.celery
@@ -37,6 +39,17 @@ def test_importing_makes_the_url_known() -> None:
     assert resolve_transport("disque") is Transport
     with Celery(broker="disque://a", backend="disque://", set_as_current=False) as app:
         assert isinstance(app.backend, Backend)
+
+
+def test_gevent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "disque_trio.integrations.celery.transport.detect_environment", lambda: "gevent"
+    )
+    with (
+        kombu.Connection("disque://a") as connection,
+        pytest.raises(ImproperlyConfigured, match="under gevent"),
+    ):
+        connection.connect()
 
 
 def test_who_has_no_celery_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

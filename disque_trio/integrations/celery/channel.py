@@ -37,15 +37,14 @@ _WITHOUT_KEYS: Final = 60.0
 
 
 class QoS:
-    """What kombu wants to know of messages that are not acknowledged: here their node counts
-    them."""
+    """Settles messages for kombu. How many are not acknowledged is counted by their node."""
 
     def __init__(self, channel: "Channel") -> None:
         self.prefetch_count = 0
         self._channel = channel
 
     def can_consume(self) -> bool:
-        """Whether messages may be delivered: the node would not send them else."""
+        """Whether messages may be delivered: the node sends no more than may be."""
         return True
 
     def append(self, message: Any, delivery_tag: str) -> None:
@@ -67,7 +66,7 @@ class QoS:
         self._channel.give_back()
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
-        """Give back what is not acknowledged, for the channel is closed."""
+        """Give back what is not acknowledged: the channel closes."""
         self._channel.give_back()
 
 

@@ -30,7 +30,7 @@ _log = structlog.get_logger("disque.celery")
 
 MAX_CREDIT: Final = 65_535
 _TICK: Final = 0.25
-"""Seconds between two looks for jobs that need WORKING; so long may a task take for nothing."""
+"""Seconds between two looks for jobs that need WORKING: a shorter task needs none."""
 _CLOSING: Final = 2.0
 """Seconds in which jobs are given back at the end."""
 
@@ -317,8 +317,8 @@ class Consumer:
             self._idle = False
 
     async def _working(self, ids: list[str]) -> None:
-        """Say that these jobs are worked on. Who does it hears nothing of those that are lost: he
-        will acknowledge them, which is right if nobody else has got them."""
+        """Say that these jobs are worked on. Their tasks are not told if a job is lost: they
+        acknowledge it in the end, which is right if nobody else has got it."""
         lines: dict[_Line | None, list[str]] = {}
         for id in ids:
             lines.setdefault(self._held[id].line, []).append(id)

@@ -1,4 +1,4 @@
-"""Exchanges of kombu: who finds the queues for a message."""
+"""Exchanges of kombu: how the queues for a message are found."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from disque_trio.integrations.celery.messages import Message
 
 
 class DirectExchange(exchanges.DirectExchange):
-    """Goes by what this process has declared, as it does with its own queues, and asks the server
-    else."""
+    """Goes by the queues that this process has declared; without any it leaves it to the server."""
 
     def deliver(self, message: Message, exchange: str, routing_key: str, **kwargs: Any) -> None:
         table = self.channel.state.exchanges.get(exchange, {}).get("table", ())

@@ -178,7 +178,8 @@ class DisqueConsumer(Consumer):
 
     async def _bury(self, job: HeldJob, reason: str) -> None:
         try:
-            await job.dead(reason=reason.encode()[:1000])
+            # The text of an OSError may have a path that is not UTF-8.
+            await job.dead(reason=reason.encode(errors="backslashreplace")[:1000])
         except ReplyError as error:
             if error.code != "NODEAD":
                 raise

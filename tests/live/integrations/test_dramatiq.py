@@ -115,6 +115,22 @@ def test_what_fails_is_retried_and_then_a_dead_letter(broker: DisqueBroker) -> N
     assert Message.decode(letter.body).actor_name == "fail"
 
 
+def test_a_dead_letter_died_of_an_error_whose_text_is_no_unicode(broker: DisqueBroker) -> None:
+    tries: list[int] = []
+
+    def fail() -> None:
+        tries.append(1)
+        raise FileNotFoundError("caf\udce9.txt")
+
+    dramatiq.actor(fail, broker=broker, max_retries=0).send()
+    with working(broker):
+        wait_until(lambda: broker.client.qlen(broker.name("default.XQ")) == 1)
+    assert len(tries) == 1
+    [letter] = broker.client.get(broker.name("default.XQ"))
+    assert letter.letter is not None
+    assert letter.letter.reason == r"caf\udce9.txt"
+
+
 def test_a_message_that_nobody_can_read_is_a_dead_letter(broker: DisqueBroker) -> None:
     broker.declare_queue("default")
     broker.client.add(broker.name("default"), "nonsense")

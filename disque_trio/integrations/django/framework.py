@@ -5,7 +5,7 @@ try:
     from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, task_backends
     from django.tasks.backends.base import BaseTaskBackend
     from django.tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
-    from django.tasks.exceptions import TaskResultDoesNotExist
+    from django.tasks.exceptions import InvalidTaskBackend, TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 except ImportError:
@@ -13,6 +13,7 @@ except ImportError:
         from django_tasks import DEFAULT_TASK_BACKEND_ALIAS, task_backends
         from django_tasks.backends.base import BaseTaskBackend
         from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
+        from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
         from django_tasks.exceptions import TaskResultDoesNotExist
         from django_tasks.signals import task_enqueued, task_finished, task_started
         from django_tasks.utils import normalize_json
@@ -24,6 +25,7 @@ except ImportError:
 __all__ = [
     "DEFAULT_TASK_BACKEND_ALIAS",
     "BaseTaskBackend",
+    "InvalidTaskBackend",
     "Task",
     "TaskContext",
     "TaskError",

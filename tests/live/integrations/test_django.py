@@ -303,7 +303,7 @@ def test_a_wrong_password_and_a_full_node_are_said(disque_server: NodeFactory) -
 
 @pytest.mark.parametrize(
     "options",
-    [["--queues", "default,nowhere"], ["--concurrency", "0"]],
+    [["--queues", "default,nowhere"], ["--concurrency", "0"], ["--backend", "nowhere"]],
 )
 def test_the_worker_refuses_what_makes_no_sense(backend: DisqueBackend, options: list[str]) -> None:
     with pytest.raises(CommandError):

@@ -8,7 +8,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.autoreload import run_with_reloader
 
 from disque_trio.integrations.django.backend import DisqueBackend
-from disque_trio.integrations.django.framework import DEFAULT_TASK_BACKEND_ALIAS, task_backends
+from disque_trio.integrations.django.framework import (
+    DEFAULT_TASK_BACKEND_ALIAS,
+    InvalidTaskBackend,
+    task_backends,
+)
 from disque_trio.integrations.django.worker import Worker
 from disque_trio.respclient.errors import DisqueError
 
@@ -32,7 +36,10 @@ class Command(BaseCommand):
         self, *_: Any, backend: str, queues: str | None, concurrency: int, reload: bool, **__: Any
     ) -> None:
         """Raises CommandError: the options are wrong, or no node is there."""
-        found = task_backends[backend]
+        try:
+            found = task_backends[backend]
+        except InvalidTaskBackend as error:
+            raise CommandError(f"TASKS has no backend {backend!r}") from error
         if not isinstance(found, DisqueBackend):
             raise CommandError(f"the task backend {backend!r} is none of Disque")
         for problem in found.check():

@@ -29,17 +29,29 @@ async def keep(
     await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
 
 
+async def peek(client: Client, queue: str) -> bytes | None:
+    """The result in ``queue`` if the node in use has it.
+
+    Raises:
+        DisqueError: as ``Client.qpeek``.
+    """
+    found = await client.qpeek(queue, 1)
+    return found[0].body if found else None
+
+
 async def read(client: Client, queue: str, wait: float) -> bytes | None:
     """The result in ``queue``, None if none came within ``wait`` seconds.
 
     Raises:
         DisqueError: as ``Client.get``.
     """
-    found = await client.qpeek(queue, 1)
+    here = await peek(client, queue)
+    if here is not None:
+        return here
+    if not wait and len((await client.hello()).nodes) > 1:
+        wait = NEARBY
+    found = await client.get(queue, timeout=wait, nohang=not wait)
     if not found:
-        if not wait and len((await client.hello()).nodes) > 1:
-            wait = NEARBY
-        found = await client.get(queue, timeout=wait, nohang=not wait)
-        if found:
-            await client.nack(found[0].id, delay=0)
-    return found[0].body if found else None
+        return None
+    await client.nack(found[0].id, delay=0)
+    return found[0].body

@@ -22,6 +22,7 @@ from disque_trio.integrations.django.framework import (
     normalize_json,
     task_enqueued,
 )
+from disque_trio.integrations.django.lookup import unfinished
 from disque_trio.integrations.django.options import Options
 from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.respclient.errors import BadIdError
@@ -148,25 +149,24 @@ class DisqueBackend(BaseTaskBackend):
         """What became of a task.
 
         Raises:
-            TaskResultDoesNotExist: it never was, or ended too long ago, or the node in use does
-                not know it.
+            TaskResultDoesNotExist: it never was, or ended too long ago, or only nodes know it that
+                cannot be reached.
             DisqueError: no node could be reached in time.
         """
-        queue = self.settings.results(result_id)
+        settings = self.settings
+        queue, password = settings.results(result_id), settings.cluster().password
 
         async def find(client: AsyncClient) -> tuple[bytes, bool] | None:
             """What there is of it, and whether it is running."""
-            kept = await results.read(client, queue, 0)
+            kept = await results.peek(client, queue)
             if kept is None:
                 try:
-                    job = await client.show(result_id)
+                    found = await unfinished(client, password, result_id)
                 except BadIdError:
                     return None
-                if job is not None and job["state"] != "acked":
-                    body = job["body"]
-                    assert isinstance(body, bytes)
-                    return body, _in_hand(job)
-                # It may have ended just now.
+                if found is not None:
+                    return found
+                # It has ended; where its result is another node may know.
                 kept = await results.read(client, queue, 0)
             return None if kept is None else (kept, False)
 
@@ -197,10 +197,3 @@ def _instant(moment: datetime) -> float:
     if timezone.is_naive(moment):
         moment = timezone.make_aware(moment)
     return moment.timestamp()
-
-
-def _in_hand(job: records.Record) -> bool:
-    """Whether a job is with a worker, as far as a node can tell that has it."""
-    delay = job["delay"] if isinstance(job["delay"], int) else 0
-    created = job["ctime"] if isinstance(job["ctime"], int) else 0
-    return job["state"] == "active" and time.time() > created / 1e9 + delay

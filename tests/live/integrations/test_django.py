@@ -240,6 +240,40 @@ def test_a_result_is_found_at_another_node(cluster: ClusterFactory) -> None:
     disconnect()
 
 
+def test_a_node_without_a_copy_asks_the_others(
+    cluster: ClusterFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = cluster(2)
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("RUNS", str(runs))
+    monkeypatch.setenv("SECONDS", "0.5")
+    with override_settings(TASKS=tasks_on(url(here), replicate=1)):
+        backend = task_backends["default"]
+        result = tasks.work.enqueue("one")
+
+        def status_there() -> TaskResultStatus:
+            with override_settings(TASKS=tasks_on(url(there))):
+                return tasks.work.get_result(result.id).status
+
+        assert status_there() == TaskResultStatus.READY
+        with working(backend):
+            wait_until(runs.exists)
+            assert status_there() == TaskResultStatus.RUNNING
+            finished(result)
+    disconnect()
+
+
+def test_a_task_that_waits_in_the_queue_of_another_node_is_not_running(
+    cluster: ClusterFactory,
+) -> None:
+    here, there = cluster(2)
+    with override_settings(TASKS=tasks_on(url(here), replicate=2)):
+        result = tasks.add.enqueue(1, 2)
+    with override_settings(TASKS=tasks_on(url(there))):
+        assert tasks.add.get_result(result.id).status == TaskResultStatus.READY
+    disconnect()
+
+
 def test_a_worker_that_stops_finishes_what_it_has_begun(
     backend: DisqueBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

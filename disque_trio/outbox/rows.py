@@ -16,6 +16,9 @@ from disque_trio.resp.limits import MAX_BULK
 from disque_trio.respclient.values import Name
 
 TABLE = "disque_outbox"
+MAX_GROUP = 1024  # bytes
+LAST_MS = 4_294_967_295 * 1000 - 1
+"""What nodes take for a time: until 2106."""
 
 
 class Columns(TypedDict):
@@ -99,14 +102,19 @@ def columns(
     if len(body) > MAX_BULK:
         raise ValueError(f"a body has at most {MAX_BULK} bytes, this one has {len(body)}")
     _within(priority=(priority, 0, 7), retry=(retry, 0, None), ttl=(ttl, 1, None))
-    _within(maxlen=(maxlen, 0, None), replicate=(replicate, 1, 65535))
+    _within(maxlen=(maxlen, 1, None), replicate=(replicate, 1, 65535))
+    at_ms = None if at is None else unix_ms(at)
+    _within(at=(at_ms, 0, LAST_MS))
+    group = None if group is None else _text(group)
+    if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
+        raise ValueError(f"the name of a group has 1 to {MAX_GROUP} bytes")
     options: dict[str, Any] = {
-        "at_ms": None if at is None else unix_ms(at),
+        "at_ms": at_ms,
         "retry": retry,
         "ttl": ttl,
         "maxlen": maxlen,
         "priority": priority,
-        "group": None if group is None else _text(group),
+        "group": group,
         "headers": [(_text(name), _text(value)) for name, value in pairs_of(headers)] or None,
         "replicate": replicate,
     }

@@ -63,7 +63,12 @@ def test_a_delay_counts_from_when_the_row_is_written() -> None:
         {"priority": -1},
         {"retry": -1},
         {"ttl": 0},
-        {"maxlen": -1},
+        {"maxlen": 0},
+        {"group": ""},
+        {"group": "é" * 513},
+        {"at": -1},
+        {"at": datetime(2107, 1, 1, tzinfo=UTC)},
+        {"delay": 2**40},
         {"replicate": 0},
     ],
 )

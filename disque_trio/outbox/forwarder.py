@@ -191,7 +191,7 @@ class Forwarder:
         # The answers may have taken longer than a pause, which is to let others pass.
         now = time.time()
         refused = [
-            Refusal(row, str(error)[:1000], now + _row_pause(row, error))
+            Refusal(row, _readable(error), now + _row_pause(row, error))
             for row, error in results.items()
             if isinstance(error, Exception)
         ]
@@ -235,6 +235,12 @@ class Forwarder:
             self._listener.close()
             self._listener = None
         self._store.disconnect()
+
+
+def _readable(error: Exception) -> str:
+    """What it says, as any database can keep it."""
+    text = str(error).replace("\0", r"\0")
+    return text.encode(errors="backslashreplace").decode()[:1000]
 
 
 def _row_pause(row: Row, error: Exception) -> float:

@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import UUID, uuid4
 
 from disque_trio.client.batch import NewJob
@@ -17,8 +17,15 @@ from disque_trio.respclient.values import Name
 
 TABLE = "disque_outbox"
 MAX_GROUP = 1024  # bytes
-LAST_MS = 4_294_967_295 * 1000 - 1
-"""What nodes take for a time: until 2106."""
+LIMITS: Final[dict[str, tuple[int, int | None]]] = {
+    "at": (0, 4_294_967_295_000 - 1),  # ms: before 2106
+    "priority": (0, 7),
+    "retry": (0, None),
+    "ttl": (1, None),
+    "maxlen": (1, None),
+    "replicate": (1, 65_535),
+}
+"""The smallest and the largest numbers that nodes take; None: there is no such limit here."""
 
 
 class Columns(TypedDict):
@@ -53,10 +60,14 @@ class Row:
         Raises:
             ValueError: the options are none: somebody else wrote the row.
         """
-        options = json.loads(self.options)
+        try:
+            options = json.loads(self.options)
+        except RecursionError as error:
+            raise ValueError("the options are nested too deeply") from error
         if not isinstance(options, dict):
             raise ValueError(f"the options are not a JSON object: {self.options[:100]}")
         at = options.pop("at_ms", None)
+        _numbers(at=at, **{name: options.get(name) for name in LIMITS if name != "at"})
         group = options.pop("group", None)
         headers = options.pop("headers", None)
         try:
@@ -101,10 +112,11 @@ def columns(
     body = body.encode() if isinstance(body, str) else bytes(body)
     if len(body) > MAX_BULK:
         raise ValueError(f"a body has at most {MAX_BULK} bytes, this one has {len(body)}")
-    _within(priority=(priority, 0, 7), retry=(retry, 0, None), ttl=(ttl, 1, None))
-    _within(maxlen=(maxlen, 1, None), replicate=(replicate, 1, 65535))
-    at_ms = None if at is None else unix_ms(at)
-    _within(at=(at_ms, 0, LAST_MS))
+    try:
+        at_ms = None if at is None else unix_ms(at)
+    except OverflowError as error:
+        raise ValueError(f"no time: {error}") from error
+    _numbers(at=at_ms, priority=priority, retry=retry, ttl=ttl, maxlen=maxlen, replicate=replicate)
     group = None if group is None else _text(group)
     if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
         raise ValueError(f"the name of a group has 1 to {MAX_GROUP} bytes")
@@ -136,9 +148,15 @@ def _queue(name: Name) -> str:
     return text
 
 
-def _within(**ranges: tuple[int | None, int, int | None]) -> None:
-    for name, (value, least, most) in ranges.items():
-        if value is not None and (value < least or (most is not None and value > most)):
+def _numbers(**values: object) -> None:
+    """Raises ValueError: one of the numbers among the options is none, or outside its limits."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} is a whole number, not {value!r}")
+        least, most = LIMITS[name]
+        if value < least or (most is not None and value > most):
             limits = f"at least {least}" if most is None else f"from {least} to {most}"
             raise ValueError(f"{name} is {limits}, not {value}")
 

@@ -153,13 +153,14 @@ def test_a_row_that_is_refused_does_not_hold_up_others_and_comes_again(
     assert database.records() == []
 
 
+@pytest.mark.parametrize("options", ["no", r'{"\ud800": 1}', r'{"\u0000": 1}', '{"retry": 1.5}'])
 def test_a_row_that_somebody_else_wrote_wrongly_is_refused(
-    database: Database, cluster: FakeCluster, stop: Stop
+    options: str, database: Database, cluster: FakeCluster, stop: Stop
 ) -> None:
     database.add("bad", "good")
     table = database.outbox.table
     with database.engine.begin() as connection:
-        connection.execute(update(table).where(table.c.body == b"bad").values(options="no"))
+        connection.execute(update(table).where(table.c.body == b"bad").values(options=options))
     assert not forwarder(database, cluster).once(stop)
     assert cluster.bodies == ["good"]
     [record] = database.records()

@@ -69,6 +69,10 @@ def test_a_delay_counts_from_when_the_row_is_written() -> None:
         {"at": -1},
         {"at": datetime(2107, 1, 1, tzinfo=UTC)},
         {"delay": 2**40},
+        {"delay": float("inf")},
+        {"at": float("nan")},
+        {"retry": 30.0},
+        {"ttl": True},
         {"replicate": 0},
     ],
 )
@@ -92,7 +96,22 @@ def test_a_body_that_no_node_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     "options",
-    ["", "[]", "{", '{"colour": "red"}', '{"headers": [1]}', '{"at_ms": "x"}', '{"group": 5}'],
+    [
+        "",
+        "[]",
+        "{",
+        "[" * 5000 + "]" * 5000,
+        '{"colour": "red"}',
+        '{"headers": [1]}',
+        '{"at_ms": "x"}',
+        '{"at_ms": NaN}',
+        '{"at_ms": 1e999}',
+        '{"group": 5}',
+        '{"retry": 1.5}',
+        '{"ttl": {}}',
+        '{"priority": [1]}',
+        '{"maxlen": true}',
+    ],
 )
 def test_options_that_somebody_else_wrote_wrongly_are_an_error(options: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011

@@ -7,8 +7,6 @@ from typing import Any, Final
 from disque_trio.client.urls import Cluster
 
 DAY: Final = 86400
-_ZERO: Final = ("retry_for",)
-"""Options that may be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +44,21 @@ class Options:
         if unknown:
             raise ValueError(f"unknown: {', '.join(sorted(map(str, unknown)))}")
         options = cls(**given)
+        urls = [options.url] if isinstance(options.url, str) else options.url
+        if not isinstance(urls, list | tuple) or not all(isinstance(url, str) for url in urls):
+            raise ValueError("url has to be a text, or a list of texts")
         options.cluster()
         if not isinstance(options.prefix, str):
             raise ValueError("prefix has to be a text")
-        for name in ("retry_for", "retry", "task_ttl", "result_ttl", "replicate"):
+        seconds = options.retry_for
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise ValueError(f"retry_for has to be a number that is not negative, not {seconds!r}")
+        for name in ("retry", "task_ttl", "result_ttl", "replicate"):
             value = getattr(options, name)
             if value is None and name == "replicate":
                 continue
-            kind: Any = int | float if name in _ZERO else int
-            right = isinstance(value, kind) and not isinstance(value, bool)
-            if not right or value < 0 or (not value and name not in _ZERO):
-                raise ValueError(f"{name} has to be a positive number, not {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} has to be a positive whole number, not {value!r}")
         return options
 
     def cluster(self) -> Cluster:

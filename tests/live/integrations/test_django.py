@@ -292,6 +292,10 @@ def test_wrong_options_are_found_by_check() -> None:
     for options in (
         {"url": "redis://a"},
         {"uri": "disque://a"},
+        {"url": 5},
+        {"url": ["disque://a", 5]},
+        {"retry": 1.5},
+        {"retry_for": float("nan")},
         {"retry": "soon"},
         {"result_ttl": 0},
         {"retry_for": -1},

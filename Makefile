@@ -21,7 +21,7 @@ IN_COMPILED = cd $(COMPILED)/tree && DISQUE_TRIO_FORM=compiled \
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadgroup
 
-TYPED = disque_trio.client disque_trio.bananaq.client
+TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 .PHONY: help run test types check check-tests collect test-pure test-pressure test-bananaq test-spark \
 	test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \

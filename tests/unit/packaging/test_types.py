@@ -24,9 +24,10 @@ def pyright(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_all_types_of_the_client_are_known() -> None:
+@pytest.mark.parametrize("package", ["disque_trio.client", "disque_trio.tasks"])
+def test_all_public_types_are_known(package: str) -> None:
     if pyright("--version").returncode:
         pytest.skip("pyright could not fetch itself")
-    done = pyright("--verifytypes", "disque_trio.client", "--ignoreexternal")
+    done = pyright("--verifytypes", package, "--ignoreexternal")
     assert done.returncode == 0, done.stdout
     assert "Type completeness score: 100%" in done.stdout

@@ -3,7 +3,8 @@
 ``connect`` is the entry; see docs/client.md. This module names all that is public.
 """
 
-from disque_trio.client.client import Client, connect
+from disque_trio.client.client import Client
+from disque_trio.client.connecting import connect
 from disque_trio.client.errors import AddManyError, CallError
 from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
 from disque_trio.client.nodes import Hello, Node

@@ -8,8 +8,8 @@ from disque_trio.client.jobs import Job
 from disque_trio.client.nodes import Hello, parse_hello
 from disque_trio.client.requests import Headers
 from disque_trio.client.router import Router
+from disque_trio.client.scans import scan
 from disque_trio.client.schedules import Schedules
-from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
@@ -185,7 +185,7 @@ class Commands:
         """
         filters = requests.options(COUNT=count, MINLEN=minlen, MAXLEN=maxlen, IMPORTRATE=importrate)
         filters += requests.options(MATCH=match)
-        async with aclosing(self._scan("QSCAN", filters)) as names:
+        async with aclosing(scan(self._router, "QSCAN", filters)) as names:
             async for name in names:
                 yield text(name)
 
@@ -214,7 +214,7 @@ class Commands:
         """
         more = (min_age, max_age, min_returns, group, headers)
         filters = requests.jscan(count, queue, states, *more)
-        async with aclosing(self._scan("JSCAN", filters)) as ids:
+        async with aclosing(scan(self._router, "JSCAN", filters)) as ids:
             async for id in ids:
                 yield text(id)
 
@@ -233,7 +233,7 @@ class Commands:
         """Like ``jscan``, but yields what ``show`` says of each job."""
         more = (min_age, max_age, min_returns, group, headers)
         filters = requests.jscan(count, queue, states, *more)
-        async with aclosing(self._scan("JSCAN", [*filters, "REPLY", "all"])) as found:
+        async with aclosing(scan(self._router, "JSCAN", [*filters, "REPLY", "all"])) as found:
             async for fields in found:
                 record = replies.record(fields)
                 if record is not None:
@@ -388,29 +388,6 @@ class Commands:
 
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)
-
-    async def _scan(self, command: str, options: list[Argument]) -> AsyncGenerator[Reply]:
-        session: Session | None = None
-        cursor: Argument = 0
-        retry = self._router.retry()
-        while True:
-            now_at = await self._router.session(retry)
-            if now_at is not session:
-                # Cursors mean nothing to another node: begin again there.
-                session, cursor = now_at, 0
-            connection = await session.connection("control")
-            try:
-                reply = await connection.execute(command, cursor, *options)
-            except ConnectionLost:
-                if not await retry.again():
-                    raise
-                continue
-            retry = self._router.retry()
-            cursor, page = replies.page(reply)
-            for element in page:
-                yield element
-            if cursor == b"0":
-                return
 
 
 async def _ignore(reply: Reply) -> None:

@@ -6,7 +6,7 @@ from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 import trio
 
-from disque_trio.client import client
+from disque_trio.client import client, connecting
 from disque_trio.client.jobs import HeldJob as AsyncJob
 from disque_trio.client.jobs import Job
 from disque_trio.client.jobs import Jobs as AsyncJobs
@@ -348,7 +348,7 @@ def connect(
         nodes = list(nodes)
     return Client(
         Portal(
-            lambda: client.connect(
+            lambda: connecting.connect(
                 nodes, password=password, retry_for=retry_for, connect_timeout=connect_timeout
             )
         )

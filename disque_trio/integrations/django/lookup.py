@@ -4,7 +4,8 @@ import time
 
 import trio
 
-from disque_trio.client.client import Client, connect
+from disque_trio.client.client import Client
+from disque_trio.client.connecting import connect
 from disque_trio.client.nodes import LEAVING_PRIORITY
 from disque_trio.client.replies import Record
 from disque_trio.respclient.errors import DisqueError

@@ -14,7 +14,8 @@ from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from disque_trio.client.client import Client, connect
+from disque_trio.client.client import Client
+from disque_trio.client.connecting import connect
 from disque_trio.client.jobs import HeldJob
 from disque_trio.integrations import results
 from disque_trio.integrations.django import records

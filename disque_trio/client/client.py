@@ -11,7 +11,7 @@ from disque_trio.client.fetch import fetch
 from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.replies import ids
-from disque_trio.client.requests import KEPT, Headers, addjob, new_key
+from disque_trio.client.requests import Headers, addjob, kept_for, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.supply import Supply
 from disque_trio.respclient.delivery import InFlight, Source
@@ -170,7 +170,7 @@ class Client(Commands):
         if unique is not True:
             return unique, unique_for
         if unique_for is None:
-            unique_for = self._router.retry_for + (timeout or 0) + KEPT
+            unique_for = kept_for(self._router.retry_for + (timeout or 0))
         return new_key(), unique_for
 
     async def add_many(
@@ -205,7 +205,7 @@ class Client(Commands):
         if unique is True:
             keys = [new_key() for _ in bodies]
             if unique_for is None:
-                unique_for = self._router.retry_for + (timeout or 0) + KEPT
+                unique_for = kept_for(self._router.retry_for + (timeout or 0))
         elif unique is not False:
             keys = unique
         if headers is not None and not isinstance(headers, Mapping):

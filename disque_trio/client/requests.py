@@ -15,6 +15,15 @@ Headers: TypeAlias = Mapping[str, Name] | Iterable[tuple[Name, Name]]
 KEPT = 60.0
 """Seconds that a key is kept beyond the time for which its ADDJOB is repeated."""
 
+LONGEST_REPEATED = 86_400.0
+"""Seconds for which keys are kept, beside ``KEPT``, where an ADDJOB is repeated longer, or for
+ever."""
+
+
+def kept_for(repeated: float) -> float:
+    """How long (s) to keep the key of an ADDJOB that is repeated for so many seconds."""
+    return min(repeated, LONGEST_REPEATED) + KEPT
+
 
 def milliseconds(seconds: float) -> int:
     """A time limit for the wire, where 0 means for ever: at least 1."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_trio.client.nodes import parse_address
-from disque_trio.client.requests import KEPT, addjob, new_key
+from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.sync import Client
 from disque_trio.resp.command import Argument, encode_command
 from disque_trio.respclient.values import Name
@@ -130,7 +130,7 @@ def add_once(
     Raises:
         DisqueError, ValueError: as ``Client.add``.
     """
-    key, kept = new_key(), retry_for + 2 * ADD_TIMEOUT + KEPT
+    key, kept = new_key(), kept_for(retry_for + 2 * ADD_TIMEOUT)
     reply = express.ask(addjob(queue, body, ADD_TIMEOUT, key=key, kept=kept, **options))
     if isinstance(reply, bytes):
         return reply.decode()

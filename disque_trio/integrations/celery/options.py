@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self
 
-from disque_trio.client.requests import KEPT
+from disque_trio.client.requests import kept_for
 from disque_trio.client.sync import Client, connect
 from disque_trio.client.urls import Cluster
 
@@ -41,7 +41,7 @@ class Options:
     @property
     def kept(self) -> float:
         """Seconds for which the key of a task is kept, so that it can be sent again."""
-        return self.retry_for + self.add_timeout + KEPT
+        return kept_for(self.retry_for + self.add_timeout)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

@@ -1,5 +1,7 @@
 """The client against scripted nodes: what C Disque does not have."""
 
+import math
+
 import pytest
 import trio
 
@@ -58,6 +60,14 @@ async def test_each_add_makes_a_key_of_its_own_that_outlives_its_repeating() -> 
         first, second = adds(node)
         assert key_of(first) != key_of(second)
         assert int(first[first.index(b"FOR") + 1]) > 10 + 5
+
+
+async def test_a_key_is_kept_for_a_day_where_its_add_is_repeated_for_ever() -> None:
+    async with fake_node() as node, connect([node.address], retry_for=math.inf) as client:
+        node.answers["ADDJOB"] = b"+D-id\r\n"
+        await client.add("q", "body", unique=True)
+        [command] = adds(node)
+        assert 86_400 <= int(command[command.index(b"FOR") + 1]) < 90_000
 
 
 async def test_a_key_that_is_given_is_kept_as_the_node_keeps_it() -> None:

@@ -58,7 +58,7 @@ class _Call(Generic[R]):
         try:
             with self.scope:
                 self.future.set_result(await self.function())
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             self.future.set_exception(error)
         finally:
             # Cancelled: by the caller through the scope, or since the loop ends.

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,3 +53,14 @@ def test_what_the_loop_waits_for_can_close_it() -> None:
     loop.run(lambda: loop.in_thread(close, trio.CapacityLimiter(1)), lambda _: None)
     assert closed.is_set()
     loop.close()
+
+
+def test_what_exits_in_the_loop_exits_its_caller_only() -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    loop: Loop[None] = Loop(contextlib.nullcontext)
+    with contextlib.closing(loop):
+        with pytest.raises(SystemExit):
+            loop.run(leave, lambda _: None)
+        loop.run(trio.lowlevel.checkpoint, lambda _: None)

@@ -140,7 +140,8 @@ class PressureQueueSync(_Blocking[PressureQueue]):
                 client=client,
                 lease=lease,
                 uid=me,
-            )
+            ),
+            "pressure",
         )
         super().__init__(_Calls(name, self._loop), self._loop.value)
 

@@ -145,9 +145,7 @@ class Loop(Generic[T]):
         value: what the context gave.
     """
 
-    def __init__(
-        self, context: Callable[[], AbstractAsyncContextManager[T]], name: str = "pressure"
-    ) -> None:
+    def __init__(self, context: Callable[[], AbstractAsyncContextManager[T]], name: str) -> None:
         """Start it, in a thread with this name. Raises what entering the context raises."""
         outside = _Outside(context)
         # A daemon, or else the interpreter would wait for it before it runs our finalizer.

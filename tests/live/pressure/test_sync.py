@@ -218,7 +218,7 @@ def test_a_result_that_comes_with_ctrl_c_is_kept() -> None:
             pass  # as if it had been there just before
         return b"1"
 
-    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop: Loop[None] = Loop(contextlib.nullcontext, "test")
     with contextlib.closing(loop):
         with pytest.raises(KeyboardInterrupt):
             loop.run(arrive, kept.append)
@@ -238,7 +238,7 @@ def test_ctrl_c_while_a_call_is_handed_over_ends_it(
         await trio.sleep_forever()
         return b""
 
-    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop: Loop[None] = Loop(contextlib.nullcontext, "test")
     with contextlib.closing(loop):
         soon = loop.soon
 

@@ -29,7 +29,7 @@ def test_ctrl_c_while_it_opens_ends_the_thread() -> None:
         yield
 
     with pytest.raises(KeyboardInterrupt):
-        Loop(never)
+        Loop(never, "test")
     assert ended.wait(HANG_SECONDS)
 
 
@@ -37,7 +37,7 @@ def test_a_call_that_blocks_is_refused_in_the_thread_of_the_loop() -> None:
     async def outer() -> None:
         loop.run(trio.lowlevel.checkpoint, lambda _: None)
 
-    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop: Loop[None] = Loop(contextlib.nullcontext, "test")
     with contextlib.closing(loop), pytest.raises(RuntimeError, match="blocks"):
         loop.run(outer, lambda _: None)
 
@@ -49,7 +49,7 @@ def test_what_the_loop_waits_for_can_close_it() -> None:
         loop.close()
         closed.set()
 
-    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop: Loop[None] = Loop(contextlib.nullcontext, "test")
     loop.run(lambda: loop.in_thread(close, trio.CapacityLimiter(1)), lambda _: None)
     assert closed.is_set()
     loop.close()
@@ -59,7 +59,7 @@ def test_what_exits_in_the_loop_exits_its_caller_only() -> None:
     async def leave() -> None:
         sys.exit(3)
 
-    loop: Loop[None] = Loop(contextlib.nullcontext)
+    loop: Loop[None] = Loop(contextlib.nullcontext, "test")
     with contextlib.closing(loop):
         with pytest.raises(SystemExit):
             loop.run(leave, lambda _: None)

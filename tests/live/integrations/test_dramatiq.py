@@ -1,5 +1,6 @@
 """Dramatiq's broker and results on a real node."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -115,6 +116,15 @@ def test_what_fails_is_retried_and_then_a_dead_letter(broker: DisqueBroker) -> N
     assert Message.decode(letter.body).actor_name == "fail"
 
 
+@pytest.fixture
+def no_log() -> Iterator[None]:
+    """For tests whose log no process that reports of them could send."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("no_log")
 def test_a_dead_letter_died_of_an_error_whose_text_is_no_unicode(broker: DisqueBroker) -> None:
     tries: list[int] = []
 

@@ -138,7 +138,8 @@ def test_every_mail_is_sent_or_a_dead_letter_and_none_is_added_twice(
         assert ids.items() <= more.items()
         cluster[0].start()
         wait_until(lambda: worked({*program.sent(), *letters(cluster)} >= ALL))
-        assert sum(worker.crashes for worker in workers) >= 3 * len(BROKEN)
+        # Three deliveries each, of which one may have ended with the node that was killed.
+        assert sum(worker.crashes for worker in workers) >= 2 * len(BROKEN)
 
     assert program.sent() == {mail: {more[mail]} for mail in ALL - BROKEN}
     dead = letters(cluster)

@@ -82,6 +82,42 @@ class Job:
         return dict(reversed(self.header_pairs))
 
 
+class JobFields:
+    """What can be read of a delivered job, besides what any message has; ``_job`` has it."""
+
+    _job: "Job | JobFields"
+
+    @property
+    def nacks(self) -> int:
+        """How often a consumer gave it back with NACK."""
+        return self._job.nacks
+
+    @property
+    def additional_deliveries(self) -> int:
+        """How often it was queued again for another reason."""
+        return self._job.additional_deliveries
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Its headers, if the loop was told to ask for them; see ``Job.headers``."""
+        return self._job.headers
+
+    @property
+    def header_pairs(self) -> tuple[tuple[str, bytes], ...]:
+        """Its headers in their order."""
+        return self._job.header_pairs
+
+    @property
+    def letter(self) -> Letter | None:
+        """Where it comes from if it is a dead letter."""
+        return self._job.letter
+
+    @property
+    def priority(self) -> int:
+        """The priority that it was added with."""
+        return self._job.priority
+
+
 class Origin(Protocol):
     """The connection that a job was pushed on."""
 
@@ -96,7 +132,7 @@ class Origin(Protocol):
         """Somebody else takes care of one of its jobs."""
 
 
-class HeldJob(Delivery):
+class HeldJob(JobFields, Delivery):
     """A job that this client works on.
 
     Until it is settled by ``ack``, ``fastack``, ``nack``, ``requeue`` or ``release``, WORKING is
@@ -129,36 +165,6 @@ class HeldJob(Delivery):
         self._job = job
         self._origin = origin
         self.goes_on = False
-
-    @property
-    def nacks(self) -> int:
-        """How often a consumer gave it back with NACK."""
-        return self._job.nacks
-
-    @property
-    def additional_deliveries(self) -> int:
-        """How often it was queued again for another reason."""
-        return self._job.additional_deliveries
-
-    @property
-    def headers(self) -> dict[str, bytes]:
-        """Its headers, if the loop was told to ask for them; see ``Job.headers``."""
-        return self._job.headers
-
-    @property
-    def header_pairs(self) -> tuple[tuple[str, bytes], ...]:
-        """Its headers in their order."""
-        return self._job.header_pairs
-
-    @property
-    def letter(self) -> Letter | None:
-        """Where it comes from if it is a dead letter."""
-        return self._job.letter
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was added with."""
-        return self._job.priority
 
     async def ack(self, result: Name | None = None) -> None:
         """Acknowledge it (ACKJOB) and leave ``result`` for who waits for it. Does nothing if it is

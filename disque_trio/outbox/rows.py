@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from disque_trio.client.batch import NewJob
 from disque_trio.client.requests import Headers, pairs_of, unix_ms
 from disque_trio.resp.limits import MAX_BULK
-from disque_trio.respclient.values import Name
+from disque_trio.respclient.values import Name, as_text
 
 TABLE = "disque_outbox"
 MAX_GROUP = 1024  # bytes
@@ -117,7 +117,7 @@ def columns(
     except OverflowError as error:
         raise ValueError(f"no time: {error}") from error
     _numbers(at=at_ms, priority=priority, retry=retry, ttl=ttl, maxlen=maxlen, replicate=replicate)
-    group = None if group is None else _text(group)
+    group = None if group is None else as_text(group)
     if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
         raise ValueError(f"the name of a group has 1 to {MAX_GROUP} bytes")
     options: dict[str, Any] = {
@@ -127,7 +127,7 @@ def columns(
         "maxlen": maxlen,
         "priority": priority,
         "group": group,
-        "headers": [(_text(name), _text(value)) for name, value in pairs_of(headers)] or None,
+        "headers": [(as_text(name), as_text(value)) for name, value in pairs_of(headers)] or None,
         "replicate": replicate,
     }
     given = {name: value for name, value in options.items() if value is not None}
@@ -161,12 +161,8 @@ def _numbers(**values: object) -> None:
             raise ValueError(f"{name} is {limits}, not {value}")
 
 
-def _text(value: Name) -> str:
-    """Any bytes as text that JSON can hold; ``_bytes`` gives them back."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
-
-
 def _bytes(value: str) -> bytes:
+    """What ``as_text`` made a text of."""
     return value.encode("utf-8", "surrogateescape")
 
 

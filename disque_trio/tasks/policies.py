@@ -8,6 +8,7 @@ from disque_trio.client import Client
 from disque_trio.client.replies import Policy
 from disque_trio.client.requests import addjob
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.values import as_text
 from disque_trio.tasks.messages import Step
 from disque_trio.tasks.template import Bound
 
@@ -82,10 +83,7 @@ class Timetable:
         command: list[Argument] = addjob(
             step.queue, step.body, **_addjob(step.options), headers=step.pairs(None)
         )[4:]
-        return tuple(
-            word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else str(word)
-            for word in command
-        )
+        return tuple(as_text(word) if isinstance(word, bytes) else str(word) for word in command)
 
 
 def _addjob(options: Mapping[str, Any]) -> dict[str, Any]:

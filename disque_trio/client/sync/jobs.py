@@ -5,7 +5,6 @@ from typing import Final, Self, TypeVar
 
 from disque_trio.client import jobs
 from disque_trio.client.client import Client
-from disque_trio.client.jobs import Letter
 from disque_trio.client.sync.portal import Portal
 from disque_trio.respclient.errors import ConnectionLost
 from disque_trio.respclient.thread_loop import Blocking, Loop, blocking
@@ -13,7 +12,7 @@ from disque_trio.respclient.thread_loop import Blocking, Loop, blocking
 R = TypeVar("R")
 
 
-class HeldJob(Blocking[jobs.HeldJob]):
+class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
     """A job that a thread works on; see ``disque_trio.client.HeldJob``.
 
     WORKING is sent by another thread, also while this one computes or waits.
@@ -22,7 +21,7 @@ class HeldJob(Blocking[jobs.HeldJob]):
     def __init__(self, portal: Portal, loop: Loop[Client], job: jobs.HeldJob) -> None:
         self._portal = portal
         self._loop = loop
-        self._job = job
+        self._job: jobs.HeldJob = job
 
     def __repr__(self) -> str:
         return repr(self._job)
@@ -41,36 +40,6 @@ class HeldJob(Blocking[jobs.HeldJob]):
     def body(self) -> bytes:
         """What was added."""
         return self._job.body
-
-    @property
-    def nacks(self) -> int:
-        """How often a consumer gave it back with NACK."""
-        return self._job.nacks
-
-    @property
-    def additional_deliveries(self) -> int:
-        """How often it was queued again for another reason."""
-        return self._job.additional_deliveries
-
-    @property
-    def headers(self) -> dict[str, bytes]:
-        """Its headers, if the loop was told to ask for them; see ``Job.headers``."""
-        return self._job.headers
-
-    @property
-    def header_pairs(self) -> tuple[tuple[str, bytes], ...]:
-        """Its headers in their order."""
-        return self._job.header_pairs
-
-    @property
-    def letter(self) -> Letter | None:
-        """Where it comes from if it is a dead letter."""
-        return self._job.letter
-
-    @property
-    def priority(self) -> int:
-        """The priority that it was added with."""
-        return self._job.priority
 
     @property
     def settled(self) -> bool:

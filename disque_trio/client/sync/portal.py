@@ -3,8 +3,8 @@
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TypeVar
 
 from disque_trio.client.client import Client
@@ -67,12 +67,8 @@ class Portal:
         """
         loop = loop or self.loop()
         client = loop.value
-        try:
+        with _lost_with_its_loop():
             return loop.run(lambda: function(client), keep)
-        except LoopEnded as ended:
-            raise ConnectionLost(
-                f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
-            ) from None
 
     async def run_beside(self, function: Callable[[Client], Awaitable[R]]) -> R:
         """``run`` for tasks of other loops, of Trio or asyncio, which it does not block. When such
@@ -86,12 +82,8 @@ class Portal:
             # Connecting takes a thread, and time.
             loop = await in_thread(self.loop)
         client = loop.value
-        try:
+        with _lost_with_its_loop():
             return await outcome_of(*loop.submit(lambda: function(client)))
-        except LoopEnded as ended:
-            raise ConnectionLost(
-                f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
-            ) from None
 
     def close(self) -> None:
         """Disconnect; what is held is given back. May be called again."""
@@ -105,6 +97,17 @@ class Portal:
         """Begin anew, in a child: nobody else runs there, and its parent has the connections."""
         self._opening = threading.Lock()
         self._loop = None
+
+
+@contextmanager
+def _lost_with_its_loop() -> Iterator[None]:
+    """Raises ConnectionLost where the loop of a client has ended."""
+    try:
+        yield
+    except LoopEnded as ended:
+        raise ConnectionLost(
+            f"the client cannot be used any more: {ended}", maybe_executed=ended.begun
+        ) from None
 
 
 _portals: "weakref.WeakSet[Portal]" = weakref.WeakSet()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from disque_trio.resp.reply import error
+from disque_trio.respserver.access import Accesses
 from disque_trio.respserver.client import Client
 
 M = TypeVar("M", contravariant=True)
@@ -48,6 +49,8 @@ class Command(Generic[M]):
         summary: one line on what it does.
         group: jobs, queues, server, connection or cluster.
         alias_of: the command that this is another name of, or empty.
+        unauthenticated: it is served before a client has given its password.
+        accesses: the queues that a request is about; None: it is about none.
         calls, nanoseconds: what INFO commandstats shows.
     """
 
@@ -62,6 +65,7 @@ class Command(Generic[M]):
         group: str,
         alias_of: str = "",
         unauthenticated: bool = False,
+        accesses: Accesses[M] | None = None,
     ) -> None:
         self.name = name
         self.arity = arity
@@ -72,6 +76,7 @@ class Command(Generic[M]):
         self.group = group
         self.alias_of = alias_of
         self.unauthenticated = unauthenticated
+        self.accesses = accesses
         self.denyoom = "denyoom" in self.flags
         self.skip_monitor = "skip_monitor" in self.flags
         self.while_loading = "loading" in self.flags

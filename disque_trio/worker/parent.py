@@ -17,9 +17,10 @@ from typing import Any
 
 import trio
 
+from disque_trio.metrics.web import Page as WebPage
+from disque_trio.metrics.web import Web, text_page
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
-from disque_trio.worker import web
 from disque_trio.worker.display import Display
 from disque_trio.worker.fleet import Fleet, Member, State
 from disque_trio.worker.link import Link, Message, Page
@@ -114,7 +115,7 @@ class Parent:
                 self._nursery = nursery
                 await nursery.start(self._watch_signals)
                 if listeners:
-                    nursery.start_soon(web.serve, listeners, self._pages())
+                    nursery.start_soon(Web(self._pages()).serve, listeners)
                 if self._options.reload:
                     nursery.start_soon(self._watch_sources)
                 self._fleet.begin(time.monotonic())
@@ -271,13 +272,17 @@ class Parent:
                 self._log.notice("source files changed", files=changed)
                 self._fleet.reload(time.monotonic())
 
-    def _pages(self) -> dict[str, web.Page]:
+    def _pages(self) -> dict[str, WebPage]:
         def healthz() -> tuple[HTTPStatus, str]:
             well, text = self._view().health()
             status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
             return status, text + "\n"
 
-        return {"/metrics": lambda: (HTTPStatus.OK, metrics(self._view())), "/healthz": healthz}
+        def figures() -> tuple[HTTPStatus, str]:
+            return HTTPStatus.OK, metrics(self._view())
+
+        text = "text/plain; version=0.0.4; charset=utf-8"
+        return {"/metrics": text_page(figures, text), "/healthz": text_page(healthz)}
 
     def _view(self) -> View:
         now = time.monotonic()

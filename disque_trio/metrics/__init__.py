@@ -1,0 +1,1 @@
+"""Figures for Prometheus: a small web server, and what makes pages of figures."""

@@ -1,0 +1,138 @@
+"""Answers scrapes: collects a sheet of figures, and makes pages of it.
+
+All of it is done in slices, between which other tasks run. Scrapes that come while one is under way
+get the same page; what takes long is not done again at once.
+"""
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+
+import trio
+
+from disque_trio.metrics.formats import Format, Formats, Process, add_metrics
+from disque_trio.metrics.sheet import Sheet, Source
+from disque_trio.metrics.web import Reply, Request
+
+SLICE = 0.0003  # s
+_CHUNK = 16 << 10  # bytes of a page that are made, compressed and sent in one go
+_LONG = 0.05  # s; what takes longer than that
+_REST = 5  # is not done again before this multiple of it
+_GZIP = 31  # of zlib's window: with the head of gzip
+
+
+async def in_slices(steps: Iterator[None], slice_seconds: float = SLICE) -> float:
+    """Take all ``steps``, and let other tasks run after each slice of time. Returns the processor
+    time that it took, s."""
+    spent = 0.0
+    started, began = time.perf_counter(), time.thread_time()
+    for _ in steps:
+        if time.perf_counter() - started >= slice_seconds:
+            spent += time.thread_time() - began
+            await trio.lowlevel.checkpoint()
+            started, began = time.perf_counter(), time.thread_time()
+    return spent + time.thread_time() - began
+
+
+class _Collection:
+    """A sheet, and the pages that were made of it.
+
+    Attributes:
+        cost: processor time, s.
+        ended: when it was complete, s.
+        pages: by format, and whether it is compressed.
+    """
+
+    def __init__(self, sheet: Sheet, cost: float, ended: float) -> None:
+        self.sheet = sheet
+        self.cost = cost
+        self.ended = ended
+        self.pages: dict[tuple[str, bool], list[bytes]] = {}
+
+
+class Scrapes:
+    """Answers the scrapes of one process.
+
+    Args:
+        prefix: what the names of its own figures begin with.
+        sources: have the figures.
+    """
+
+    def __init__(self, prefix: str, sources: Sequence[Source]) -> None:
+        self._prefix = prefix
+        self._sources = sources
+        self._formats = Formats()
+        self._process = Process()
+        self._lock = trio.Lock()
+        self._last: _Collection | None = None
+        self._count = 0
+        self._cost = 0.0
+
+    async def page(self, request: Request) -> Reply:
+        """The page with all figures."""
+        form = self._formats.of(request.headers.get("accept", ""))
+        compressed = "gzip" in request.headers.get("accept-encoding", "").lower()
+        self._count += 1
+        arrived = trio.current_time()
+        async with self._lock:
+            last = self._last
+            if last is None or not _serves(last, arrived):
+                last = self._last = await self._collect()
+            page = last.pages.get((form.content_type, compressed))
+            if page is None:
+                page = []
+                self._cost += await in_slices(_write(last.sheet, form, compressed, page.append))
+                last.pages[form.content_type, compressed] = page
+        encoding = "gzip" if compressed else ""
+        return Reply(HTTPStatus.OK, page, form.content_type, encoding)
+
+    async def _collect(self) -> _Collection:
+        sheet = Sheet()
+        cost = 0.0
+        for source in self._sources:
+            cost += await in_slices(source.collect(sheet))
+        self._cost += cost
+        prefix = self._prefix
+        sheet.counter(f"{prefix}_metrics_scrapes_total", "Scrapes answered", self._count)
+        sheet.counter(
+            f"{prefix}_metrics_cpu_seconds_total", "Processor time of scrapes", self._cost
+        )
+        add_metrics(sheet, await trio.to_thread.run_sync(self._process.read))
+        return _Collection(sheet, cost, trio.current_time())
+
+
+def _serves(last: _Collection, arrived: float) -> bool:
+    """Whether ``last`` will do for a scrape that arrived at this time."""
+    return last.ended >= arrived or (last.cost > _LONG and arrived < last.ended + _REST * last.cost)
+
+
+def _write(
+    sheet: Sheet, form: Format, compressed: bool, send: Callable[[bytes], None]
+) -> Iterator[None]:
+    """Make a page of ``sheet``, in chunks for ``send``."""
+    zipper = zlib.compressobj(1, zlib.DEFLATED, _GZIP) if compressed else None
+    waiting: list[bytes] = []
+    size = 0
+    for piece in _pieces(sheet, form):
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _CHUNK:
+            chunk = b"".join(waiting)
+            if zipper is not None:
+                chunk = zipper.compress(chunk)
+            if chunk:
+                send(chunk)
+            waiting.clear()
+            size = 0
+        yield
+    chunk = b"".join(waiting)
+    send(chunk if zipper is None else zipper.compress(chunk) + zipper.flush())
+
+
+def _pieces(sheet: Sheet, form: Format) -> Iterator[bytes]:
+    for family in sheet.families:
+        yield form.head(family)
+        for lines in family.lines:
+            yield lines.encode()
+    yield form.end

@@ -42,7 +42,9 @@ class BananaHost(ProcessHost):
     def __init__(
         self, program: Program, settings: BananaSettings, remote: "RedisStore | None"
     ) -> None:
-        super().__init__(program, settings, secrets.token_hex(20), settings.port, "bananaq")
+        super().__init__(
+            program, settings, secrets.token_hex(20), settings.port or settings.tls_port, "bananaq"
+        )
         self._own = settings
         self._remote = remote
 
@@ -143,7 +145,7 @@ class Server(Product):
 
     def listen(self, listeners: Sequence[socket.socket]) -> Doors:
         places = tcp_endpoints(listeners)
-        self._host.listens(next((port for _, port in places), 0))
+        self._host.listens(listeners)
         self._say_hello(listeners)
         holds = self.broker.holds
         doors = Doors(places, (), self.settings, self.log, holds=holds, setting="listen-addr")
@@ -166,7 +168,7 @@ class Server(Product):
         if self._load is None:
             return
         self.notifier.reloading()
-        fresh = reload(self._load, self.settings, self._host.config_set, self.log)
+        fresh = reload(self._load, self.settings, self._host.config_set, self.log, self.daemon)
         if fresh is not None:
             self.settings.below = fresh.below
         self.notifier.reloaded()

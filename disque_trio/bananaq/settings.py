@@ -28,6 +28,7 @@ from disque_trio.config.types import Choice, Int, Text, YesNo
 NETWORK = "Network"
 GENERAL = "General"
 EVENTS = "Events"
+TLS = "TLS"
 AOF = "Append only file"
 REDIS = "Redis"
 SECURITY = "Security"
@@ -37,6 +38,7 @@ ADVANCED = "Advanced"
 
 SECTIONS = {
     NETWORK: "Where bananaq listens, and how it treats connections.",
+    TLS: "Encryption of what clients say, as in Redis 7.",
     GENERAL: "The process: where it works and where it logs.",
     EVENTS: "Where events are kept, and which commands there are for them.",
     AOF: "Events on disk, with `store embedded`. A Redis has settings of its own for that.",
@@ -84,6 +86,38 @@ TABLE = make_table(
         ),
         _same("tcp-keepalive", NETWORK),
         _same("maxclients", NETWORK),
+        _same(
+            "tls-port",
+            TLS,
+            "TCP port for clients that speak TLS; 0 for none. It listens on the host "
+            "of `listen-addr`, whose port may be 0.",
+        ),
+        *(
+            _same(name, TLS)
+            for name in (
+                "tls-cert-file",
+                "tls-key-file",
+                "tls-key-file-pass",
+            )
+        ),
+        _same(
+            "tls-ca-cert-file",
+            TLS,
+            "Certificates (PEM) of the authorities that sign those of clients, with "
+            "`tls-auth-clients`.",
+        ),
+        *(
+            _same(name, TLS)
+            for name in (
+                "tls-ca-cert-dir",
+                "tls-auth-clients",
+                "tls-protocols",
+                "tls-ciphers",
+                "tls-ciphersuites",
+                "tls-prefer-server-ciphers",
+                "tls-session-caching",
+            )
+        ),
         replace(
             _same(
                 "dir",
@@ -205,8 +239,9 @@ TABLE = make_table(
         _same(
             "enable-protected-configs",
             SECURITY,
-            "Who may CONFIG SET what names a file or a directory. As in Redis 7, but without "
-            "effect: nothing that can be SET here does.",
+            "Who may CONFIG SET what names a file, which are those of TLS: nobody (no), every "
+            "client (yes), or those on this machine, over loopback or the unix socket (local). As "
+            "in Redis 7.",
         ),
         _same(
             "enable-debug-command",
@@ -269,6 +304,18 @@ class BananaSettings(Settings):
     timeout: int
     tcp_keepalive: int
     maxclients: int
+    tls_port: int
+    tls_cert_file: str
+    tls_key_file: str
+    tls_key_file_pass: str
+    tls_ca_cert_file: str
+    tls_ca_cert_dir: str
+    tls_auth_clients: str
+    tls_protocols: tuple[str, ...]
+    tls_ciphers: str
+    tls_ciphersuites: str
+    tls_prefer_server_ciphers: bool
+    tls_session_caching: bool
     dir: str
     pidfile: str
     log_level: str
@@ -325,6 +372,11 @@ class BananaSettings(Settings):
     def port(self) -> int:
         """The TCP port, 0 for none: the node's name for it."""
         return self.listen_addr.port
+
+    @property
+    def tls_cluster(self) -> bool:
+        """There are no other nodes: the node's name for it."""
+        return False
 
     @property
     def loglevel(self) -> str:

@@ -18,14 +18,13 @@ from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.names import NameLookups
 from disque_trio.cluster.nodes_conf import NodesConfError, parse_nodes
 from disque_trio.cluster.nodes_file import NodesFile
-from disque_trio.cluster.tls import TlsError, bus_tls
 from disque_trio.config import Config
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_own_address, on_all_interfaces
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.respserver.io.engine import Engine
-from disque_trio.respserver.io.listeners import tcp_endpoints
+from disque_trio.respserver.io.listeners import known_listeners, tcp_endpoints
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 
@@ -61,7 +60,7 @@ class Cluster:
         self._config = config
         self._clock = clock
         self._log = log
-        self._port = config.port
+        self._port = config.known_port
         self._dumps = 0  # texts that were made for the file so far
         self._written = 0  # the number of the one that is in it
         self._writing = threading.Lock()
@@ -69,13 +68,12 @@ class Cluster:
         self._other_workers = other_workers
         self.names = NameLookups()
         self.links = BusLinks(config, stats, log, poller)
-        self.packets = PacketWriter(os.urandom(20).hex().encode(), config.port)
+        self.packets = PacketWriter(os.urandom(20).hex().encode(), config.known_port)
         self.membership = Membership(
             self.packets, self.links.connect, Random(), self._save_now, is_own_address
         )
         self._hurried = trio.Event()  # there may be something to do now
         self.links.hurry = self.membership.heartbeat.hurry = self._hurry
-        self.read_certificates()
         self._path = os.path.realpath(config.cluster_config_file)
         self._file = NodesFile(self._path)
         try:
@@ -102,20 +100,10 @@ class Cluster:
         if problem:
             raise ClusterError(f"{self._path} cannot be written: {problem}")
 
-    def read_certificates(self) -> None:
-        """Use the certificates as they are on disk now, for new connections.
-
-        Raises:
-            ClusterError: one cannot be used; those in use stay.
-        """
-        try:
-            self.links.tls = bus_tls(self._config)
-        except TlsError as problem:
-            raise ClusterError(str(problem)) from problem
-
     def listens(self, listeners: Sequence[socket.socket], bus: Sequence[socket.socket]) -> None:
         """Set where the node listens: for clients, and for other nodes."""
-        self._port = next((port for _, port in tcp_endpoints(listeners)), 0)
+        known = known_listeners(listeners, self._config.tls_port)
+        self._port = next((port for _, port in tcp_endpoints(known)), 0)
         self.links.enabled = len(bus) > 0
         named = [listener for listener in bus if not on_all_interfaces(listener)]
         families = {listener.family for listener in bus if listener not in named}

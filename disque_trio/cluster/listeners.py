@@ -12,12 +12,14 @@ from disque_trio.respserver.io.listeners import (
     Places,
     accept,
     close_listeners,
+    known_listeners,
     listen_tcp,
 )
 
 
 def open_bus_listeners(config: Places, listeners: Sequence[socket.socket]) -> list[socket.socket]:
-    """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above.
+    """Listen for other nodes wherever ``listeners`` listen on TCP for clients, 10000 ports above:
+    above ``tls-port`` only where clients have no other port.
 
     Raises:
         ListenError: a port cannot be used. A node without all of its bus would be deaf to others
@@ -25,9 +27,7 @@ def open_bus_listeners(config: Places, listeners: Sequence[socket.socket]) -> li
     """
     opened: list[socket.socket] = []
     try:
-        for listener in listeners:
-            if listener.family == socket.AF_UNIX:
-                continue
+        for listener in known_listeners(listeners, config.tls_port):
             address, port = listener.getsockname()[:2]
             if port > MAX_PORT:
                 raise ListenError(

@@ -70,10 +70,19 @@ class Config(Settings):
     cluster_announce_port: int
     cluster_link_sendbuf_limit: int
     maxmemory_bus: MemoryLimit
-    tls_cluster: bool
+    tls_port: int
     tls_cert_file: str
     tls_key_file: str
+    tls_key_file_pass: str
     tls_ca_cert_file: str
+    tls_ca_cert_dir: str
+    tls_auth_clients: str
+    tls_protocols: tuple[str, ...]
+    tls_ciphers: str
+    tls_ciphersuites: str
+    tls_prefer_server_ciphers: bool
+    tls_session_caching: bool
+    tls_cluster: bool
     event_log: bool
     event_log_dir: str
     event_log_segment_size: int
@@ -88,3 +97,9 @@ class Config(Settings):
     hz: int
     max_commands_per_turn: int
     activerehashing: bool
+
+    @property
+    def known_port(self) -> int:
+        """The port by which others know this node: ``port``, or ``tls-port`` where there is none;
+        0: it has no TCP port."""
+        return self.port or self.tls_port

@@ -8,12 +8,15 @@ names.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 from disque_trio.config.errors import BadValue, ConfigError
 from disque_trio.config.params import Param, Table
 from disque_trio.config.words import to_bytes, to_text
 from disque_trio.glob import glob_match
+
+_SECRETS = ("requirepass", "tls-key-file-pass")
 
 
 class Settings:
@@ -56,7 +59,7 @@ class Settings:
         changed = {
             param.name: self.get(param.name)
             for param in self.stored()
-            if param.name != "requirepass" and self.get(param.name) != param.default_value()
+            if param.name not in _SECRETS and self.get(param.name) != param.default_value()
         }
         return f"<{type(self).__name__} file={self.file!r} {changed}>"
 
@@ -93,6 +96,13 @@ class Settings:
         for name in changed:
             setattr(self, self.table[name].attribute, values[name])
         return changed
+
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Give a copy in which the parameters ``values`` (by name) are different."""
+        other = copy(self)
+        for name, value in values.items():
+            setattr(other, self.table[name].attribute, value)
+        return other
 
     def read_pairs(
         self, pairs: Sequence[tuple[bytes, bytes]], trusted: bool = True

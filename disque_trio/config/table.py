@@ -26,6 +26,7 @@ from disque_trio.config.types import (
     OutputLimit,
     Renames,
     Text,
+    TlsProtocols,
     YesNo,
 )
 
@@ -35,6 +36,7 @@ SECURITY = "Security"
 LIMITS = "Limits and memory"
 AOF = "Append only file"
 CLUSTER = "Cluster"
+TLS = "TLS"
 EVENTS = "Event log"
 OBSERVE = "Slow log and latency"
 ADVANCED = "Advanced"
@@ -48,7 +50,12 @@ SECTIONS = {
     CLUSTER: (
         "Several nodes together. They talk over the cluster bus: the port of the clients plus "
         "10000, on the same addresses. A node that is in no cluster listens there as well, so "
-        "that others can meet it; with `port 0` there is no bus."
+        "that others can meet it. With `port 0` it is the port of `tls-port` plus 10000; with "
+        "neither there is no bus."
+    ),
+    TLS: (
+        "Encryption of what clients and other nodes say: docs/operations.md shows how to make "
+        "certificates, and how to change them. Both use the same. As in Redis 7; not in Disque."
     ),
     EVENTS: "What happened to which job, as JSON lines in files: docs/eventlog.md. Not in Disque.",
     OBSERVE: "What the node remembers about slow commands and stalls.",
@@ -66,6 +73,7 @@ _security = partial(Param, section=SECURITY)
 _limits = partial(Param, section=LIMITS)
 _aof = partial(Param, section=AOF)
 _cluster = partial(Param, section=CLUSTER)
+_tls = partial(Param, section=TLS)
 _events = partial(Param, section=EVENTS)
 _observe = partial(Param, section=OBSERVE)
 _advanced = partial(Param, section=ADVANCED)
@@ -231,9 +239,9 @@ TABLE = make_table(
             "enable-protected-configs",
             Choice("no", "yes", "local"),
             "no",
-            "Who may CONFIG SET `dir` and `event-log-dir`, and so have files written anywhere: "
-            "nobody (no), every client (yes), or those on this machine, over loopback or the unix "
-            "socket (local). As in Redis 7; not in Disque.",
+            "Who may CONFIG SET `dir` and `event-log-dir`, and so have files written anywhere, and "
+            "the files of TLS: nobody (no), every client (yes), or those on this machine, over "
+            "loopback or the unix socket (local). As in Redis 7; not in Disque.",
             immutable=True,
         ),
         _security(
@@ -495,34 +503,114 @@ TABLE = make_table(
             unit="bytes",
             settable=True,
         ),
-        _cluster(
-            "tls-cluster",
-            YesNo(),
-            "no",
-            "Encrypt the cluster bus. Both sides have to show a certificate of the authority in "
-            "`tls-ca-cert-file`, so all nodes of a cluster have to agree on this. Without it "
-            "whoever reaches the bus is taken for a node. Not in Disque.",
+        _tls(
+            "tls-port",
+            Int(0, 65535),
+            "0",
+            "TCP port for clients that speak TLS; 0 for none. With `port 0` it is the only one, "
+            "and the cluster bus takes it plus 10000, so that it is 55535 at most.",
         ),
-        _cluster(
+        _tls(
             "tls-cert-file",
             Text("a path, or an empty text for no certificate"),
             "",
-            "The node's certificate (PEM), for both directions. It and the next two are read "
-            "again at SIGHUP. Not in Disque.",
+            "The certificate of this server (PEM), followed by those between it and the "
+            "authority. CONFIG SET, also to the same path, and SIGHUP read it and the other files "
+            "again, for new connections; those that exist go on with what they began with. The key "
+            "has to fit: to change both, SET them in one command.",
+            settable=True,
+            protected=True,
         ),
-        _cluster(
+        _tls(
             "tls-key-file",
             Text("a path, or an empty text for no key"),
             "",
-            "The private key of the certificate (PEM, not encrypted). Not in Disque.",
+            "The private key of the certificate (PEM).",
+            settable=True,
+            protected=True,
         ),
-        _cluster(
+        _tls(
+            "tls-key-file-pass",
+            Text("text of at most 1024 bytes", 1024),
+            "",
+            "What the private key is encrypted with; empty if it is not.",
+            settable=True,
+            protected=True,
+        ),
+        _tls(
             "tls-ca-cert-file",
             Text("a path, or an empty text for no authority"),
             "",
-            "Certificates (PEM) of the authority that signs those of all nodes. Whoever has one "
-            "of its certificates can join the cluster, so it should be one of your own. "
-            "Not in Disque.",
+            "Certificates (PEM) of the authorities that sign those of clients, with "
+            "`tls-auth-clients`, and those of nodes, with `tls-cluster`: whoever has one of theirs "
+            "can join the cluster then, so it should be an authority of your own.",
+            settable=True,
+            protected=True,
+        ),
+        _tls(
+            "tls-ca-cert-dir",
+            Text("a path, or an empty text for none"),
+            "",
+            "Directory with certificates of authorities, each in a file named after its hash "
+            "(`openssl rehash`).",
+            settable=True,
+            protected=True,
+        ),
+        _tls(
+            "tls-auth-clients",
+            Choice("yes", "no", "optional"),
+            "yes",
+            "Whether clients that speak TLS have to show a certificate that one of the authorities "
+            "has signed: all of them (yes), none of them (no), or only those that show one at all "
+            "(optional).",
+            settable=True,
+        ),
+        _tls(
+            "tls-protocols",
+            TlsProtocols(),
+            "",
+            'Versions of TLS: "TLSv1.2 TLSv1.3", or one of them. Empty for both. Unlike with '
+            "Redis, older ones cannot be had.",
+            settable=True,
+        ),
+        _tls(
+            "tls-ciphers",
+            Text("a list of ciphers as in openssl ciphers"),
+            "",
+            "Ciphers for TLS 1.2; empty for those that Python holds to be good.",
+            settable=True,
+        ),
+        _tls(
+            "tls-ciphersuites",
+            Text("a list of cipher suites"),
+            "",
+            "Cipher suites for TLS 1.3; empty for those of OpenSSL. Others can only be had where "
+            "the ssl module of Python can choose them, from 3.15 on. Before, they are refused, and "
+            "OpenSSL's own configuration file (OPENSSL_CONF) can choose.",
+            settable=True,
+        ),
+        _tls(
+            "tls-prefer-server-ciphers",
+            YesNo(),
+            "no",
+            "Take the first cipher of the server that the client has, not the reverse.",
+            settable=True,
+        ),
+        _tls(
+            "tls-session-caching",
+            YesNo(),
+            "yes",
+            "Let clients that come again go on with what they agreed on before, which is quicker. "
+            "They keep it themselves (tickets), so there is nothing whose size could be set.",
+            settable=True,
+        ),
+        _tls(
+            "tls-cluster",
+            YesNo(),
+            "no",
+            "Encrypt the cluster bus. Both sides have to show a certificate of an authority in "
+            "`tls-ca-cert-file` or `tls-ca-cert-dir`, so all nodes of a cluster have to agree on "
+            "this. Without it whoever reaches the bus is taken for a node.",
         ),
         _events(
             "event-log",

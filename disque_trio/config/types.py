@@ -215,6 +215,23 @@ class Text(Word[str]):
         return word
 
 
+class TlsProtocols(Word[tuple[str, ...]]):
+    """Versions of TLS in one text; none means all that there are."""
+
+    quoted = True
+    versions = ("TLSv1.2", "TLSv1.3")
+    expected = "TLSv1.2 and TLSv1.3, or one of them, or an empty text for both"
+
+    def parse_word(self, word: str) -> tuple[str, ...]:
+        named = word.lower().split()
+        if set(named) - {version.lower() for version in self.versions}:
+            raise BadValue("Use TLSv1.2 and TLSv1.3; older ones are not safe, and not offered")
+        return tuple(version for version in self.versions if version.lower() in named)
+
+    def show(self, value: tuple[str, ...]) -> str:
+        return " ".join(value)
+
+
 class FileName(Text):
     """The name of a file inside ``dir``: no directory part, not empty."""
 

@@ -49,7 +49,7 @@ class NodeHost(ProcessHost):
         notifier: Notifier,
         activated: Sequence[socket],
     ) -> None:
-        super().__init__(program, config, run_id, config.port, "disque")
+        super().__init__(program, config, run_id, config.known_port, "disque")
         self._node_program = program
         self._config = config
         self._cluster = cluster

@@ -16,6 +16,7 @@ from disque_trio.aof.persistence import Persistence
 from disque_trio.cluster.bus import Bus
 from disque_trio.cluster.cluster import Cluster, ClusterError
 from disque_trio.cluster.listeners import accept_nodes, open_bus_listeners
+from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.form import form
@@ -33,6 +34,7 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.restart import Handover
 from disque_trio.process.systemd import Notifier
+from disque_trio.process.tls import TlsSettings
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.daemon import Daemon, Product, StartError
 from disque_trio.respserver.doors import Doors
@@ -168,7 +170,7 @@ class Server(Product):
         except (ConfigError, OSError, StartError) as problem:
             return "the configuration is wrong: " + "; ".join(str(problem).splitlines())
         config = self.config
-        for name in ("dir", "appendfilename", "cluster-config-file"):
+        for name in ("dir", "appendfilename", "cluster-config-file", "tls-port"):
             if new.get(name) != config.get(name):
                 return f"{name} is not the same in the configuration"
         if not os.access(sys.executable, os.X_OK):
@@ -179,12 +181,11 @@ class Server(Product):
 
     def listen(self, listeners: Sequence[socket.socket]) -> Doors:
         bus = self._bus_listeners = open_bus_listeners(self.config, listeners)
-        clients, nodes = tcp_endpoints(listeners), tcp_endpoints(bus)
-        self._host.listens(next((port for _, port in clients), 0))
+        self._host.listens(listeners)
         self.cluster.listens(listeners, bus)
         self._say_hello(listeners)
         tls = self.cluster.links.tls is not None
-        doors = Doors(clients, nodes, self.config, self.log, tls=tls)
+        doors = Doors(tcp_endpoints(listeners), tcp_endpoints(bus), self.config, self.log, tls=tls)
         doors.look_first(self.config.processes, self._worker.number if self._worker else 0)
         return doors
 
@@ -216,6 +217,14 @@ class Server(Product):
         self.cluster.close()
         close_listeners(self._bus_listeners)
 
+    def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
+        tls = bus_tls(settings)
+
+        def use() -> None:
+            self.cluster.links.tls = tls
+
+        return use
+
     def apply(self, names: Sequence[str]) -> None:
         config = self.config
         self.node.store.evicts = config.maxmemory_policy == "acks"
@@ -233,20 +242,10 @@ class Server(Product):
         if self._load is None or not self.config.file:
             return
         self.notifier.reloading()
-        reload(self._load_all, self.config, self._host.config_set, self.log)
+        reload(self._load, self.config, self._host.config_set, self.log, self.daemon)
         self.notifier.reloaded()
 
     # ---- the rest ---------------------------------------------------------------------------
-
-    def _load_all(self) -> Config:
-        """Read the configuration and the certificates again. Raises ConfigError, OSError."""
-        assert self._load is not None
-        fresh = self._load()
-        try:
-            self.cluster.read_certificates()
-        except ClusterError as problem:
-            raise ConfigError(str(problem)) from problem
-        return fresh
 
     async def _watch_supervisor(self) -> None:
         """Who started this process holds the other end of its standard input."""

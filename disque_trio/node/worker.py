@@ -16,6 +16,7 @@ from disque_trio.process.addresses import MAX_PORT, is_loopback, plain_ip
 VARIABLE = "DISQUE_PROCESS"
 _ONCE = "once"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
+TLS_FILES = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir")
 # Settings that differ. What is SET is that of one process and is not written to the file.
 OWN = (
     "port",
@@ -24,9 +25,8 @@ OWN = (
     "logfile",
     "daemonize",
     "cluster-announce-port",
-    "tls-cert-file",
-    "tls-key-file",
-    "tls-ca-cert-file",
+    "tls-port",
+    *TLS_FILES,
 )
 
 
@@ -52,11 +52,19 @@ def take_worker(environ: MutableMapping[str, str]) -> "Worker | None":
 
 def check_workers(config: Config) -> None:
     """Raises WorkerError where the settings leave no place for all processes."""
-    last = config.port + config.processes - 1
-    if not config.port:
+    last = config.known_port + config.processes - 1
+    if not config.known_port:
         raise WorkerError("processes: they talk over the cluster bus, so they need a port")
     if max(last, config.cluster_announce_port + config.processes - 1) > MAX_PORT:
         raise WorkerError(f"processes: the last one would have a port above {MAX_PORT}")
+    if config.port and config.tls_port:
+        if abs(config.port - config.tls_port) < config.processes:
+            raise WorkerError(
+                f"processes: {config.processes} ports from port {config.port} and from tls-port "
+                f"{config.tls_port} on overlap"
+            )
+        if config.tls_port + config.processes - 1 > 65_535:
+            raise WorkerError("processes: the last one would have a tls-port above 65535")
 
 
 class Worker:
@@ -88,7 +96,9 @@ class Worker:
             return differing
         directory = configured.dir
         differing["dir"] = str(Path(directory, str(number)))
-        differing["port"] = configured.port + number
+        for name in ("port", "tls-port"):
+            if configured.get(name):
+                differing[name] = configured.get(name) + number
         if configured.cluster_announce_port:
             differing["cluster-announce-port"] = configured.cluster_announce_port + number
         for name in ("unixsocket", "logfile"):
@@ -96,7 +106,7 @@ class Worker:
             if path:
                 where = Path(directory, path)
                 differing[name] = str(where.with_name(f"{where.stem}-{number}{where.suffix}"))
-        for name in ("tls-cert-file", "tls-key-file", "tls-ca-cert-file"):
+        for name in TLS_FILES:
             if configured.get(name):
                 differing[name] = str(Path(directory, configured.get(name)))
         return differing
@@ -110,7 +120,7 @@ class Worker:
         """Where the other processes are, given the settings of this one: the address at which each
         can be met, then the one that it announces, if it does."""
         ip = meeting_ip(own)
-        first = own.port - self.number
+        first = own.known_port - self.number
         announced = own.cluster_announce_port - self.number if own.cluster_announce_port else first
         return [
             [(ip, first + n), (own.cluster_announce_ip or ip, announced + n)]

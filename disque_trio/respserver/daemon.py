@@ -9,7 +9,7 @@ process starts it again.
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import trio
@@ -19,6 +19,7 @@ from disque_trio.aof.persistence import Persistence
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.process import pidfile
 from disque_trio.process.systemd import Notifier
+from disque_trio.process.tls import TlsError, TlsSettings, expiry_problem, for_clients
 from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
@@ -45,7 +46,7 @@ class StartError(Exception):
     """The daemon cannot start, or cannot continue; the text says why."""
 
 
-class DaemonSettings(Limits, Places, Protocol):
+class DaemonSettings(Limits, Places, TlsSettings, Protocol):
     """The settings that the daemon uses."""
 
     @property
@@ -76,6 +77,11 @@ class Product:
     def close(self) -> None:
         """Release everything, however the daemon ended."""
 
+    def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
+        """Read certificates for what is not for clients, as ``settings`` say; returns what puts
+        them to use. Raises TlsError."""
+        return lambda: None
+
     def apply(self, names: Sequence[str]) -> None:
         """Apply the settings ``names``, which have changed."""
 
@@ -105,7 +111,7 @@ class Daemon:
         stopped_at: when the restart began, ms of the machine's time.
 
     Raises:
-        StartError: the file cannot be loaded (from ``run``).
+        StartError: the certificates cannot be used, or the file cannot be loaded (from ``run``).
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
@@ -141,6 +147,10 @@ class Daemon:
         self._written_at = written_at
         self._doors: Doors | None = None  # once they are open
         self._stopping = trio.Event()
+        try:
+            self.read_certificates(settings)()
+        except TlsError as problem:
+            raise StartError(f"Failed to configure TLS: {problem}") from problem
 
     async def run(self) -> None:
         """Serve until a signal, ``stop`` or ``restart`` ends it."""
@@ -245,6 +255,27 @@ class Daemon:
         self.stopped_at = self.engine.node.now
         self._notifier.reloading()
         self._stopping.set()
+
+    def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
+        """Read the certificates as ``settings`` say, for clients and what else the product needs
+        them for. Returns what puts all of them to use, for new connections; until then nothing has
+        changed.
+
+        Raises:
+            TlsError: one is missing or no good.
+        """
+        context = for_clients(settings)
+        use_others = self._product.read_certificates(settings)
+        file = settings.tls_cert_file if context is not None or settings.tls_cluster else ""
+
+        def use() -> None:
+            self.engine.clients.handshakes.context = context
+            use_others()
+            problem = expiry_problem(file) if file else None
+            if problem is not None:
+                self._log.warning("clients may refuse this certificate", file=file, reason=problem)
+
+        return use
 
     def apply(self, names: Sequence[str]) -> None:
         """Make the settings ``names``, which have changed, take effect where they are not read when

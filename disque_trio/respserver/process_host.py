@@ -4,18 +4,22 @@ import hmac
 import os
 import platform
 import resource
+import socket
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from disque_trio.config import ConfigError, Settings, rewrite
 from disque_trio.process.sockets import is_local
+from disque_trio.process.tls import TlsError
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields, human
 from disque_trio.respserver.daemon import Daemon
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.listeners import known_listeners, tcp_endpoints
 from disque_trio.version import VERSION
 
 _PAGE = resource.getpagesize()
@@ -53,9 +57,10 @@ class ProcessHost(Host):
     def _engine(self) -> Engine:
         return self._program.daemon.engine
 
-    def listens(self, port: int) -> None:
-        """The TCP port that clients connect to is known."""
-        self._port = port
+    def listens(self, listeners: Sequence[socket.socket]) -> None:
+        """The sockets on which clients are listened for are known."""
+        known = known_listeners(listeners, self._engine.config.tls_port)
+        self._port = next((port for _, port in tcp_endpoints(known)), 0)
 
     def clients(self) -> list[Client]:
         return [connection.client for connection in self._engine.clients.by_id.values()]
@@ -111,11 +116,35 @@ class ProcessHost(Host):
                     f"ERR Invalid argument '{given.decode('utf-8', 'surrogateescape')}' for "
                     f"CONFIG SET 'dir' - {problem}"
                 )
+            use_certificates = self._read_certificates(values)
             changed = self._settings.config_set(pairs)
         except ConfigError as failure:
             return str(failure)
+        use_certificates()
         self._program.daemon.apply(changed)
         return None
+
+    def _read_certificates(self, values: Mapping[str, Any]) -> Callable[[], None]:
+        """Read the certificates, if ``values``, which are to be SET, are about them; returns what
+        puts them to use. Raises ConfigError."""
+        about_tls = [name for name in values if name.startswith("tls-")]
+        if not about_tls:
+            return lambda: None
+        daemon = self._program.daemon
+        settings: Any = self._settings.with_values(values)
+        try:
+            # Not only what is different: a file may have another content.
+            return daemon.read_certificates(settings)
+        except TlsError as problem:
+            daemon.engine.log.warning(
+                "the settings of TLS stay as they were",
+                refused=" ".join(about_tls),
+                reason=str(problem),
+            )
+            raise ConfigError(
+                f"ERR CONFIG SET failed (possibly related to argument '{about_tls[0]}') - "
+                "Unable to update TLS configuration. Check server logs."
+            ) from problem
 
     def move_problem(self, directory: str) -> str:
         """Why the process cannot go on in another directory, or empty."""

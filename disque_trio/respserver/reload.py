@@ -1,13 +1,21 @@
 """SIGHUP: applies those settings of the file read again that can change at runtime."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from disque_trio.config import ConfigError, Settings
 from disque_trio.config.words import to_bytes
 from disque_trio.process.logs import Log
+from disque_trio.process.tls import TlsError
 
 S = TypeVar("S", bound=Settings)
+
+
+class Certificates(Protocol):
+    """What has certificates: a daemon."""
+
+    def read_certificates(self, settings: Any) -> Callable[[], None]:
+        """See ``Daemon``."""
 
 
 def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, bytes]], list[str]]:
@@ -34,19 +42,24 @@ def reload(
     running: S,
     config_set: Callable[[list[tuple[bytes, bytes]]], str | None],
     log: Log,
+    daemon: Certificates,
 ) -> S | None:
     """Apply the settings that ``load`` reads, as far as they can be SET, and log the result.
-    ``config_set`` is that of a host. Returns the settings; None: they are wrong, or one was
-    refused, and none is applied."""
+    ``config_set`` is that of a host. The certificates of ``daemon`` are read again, whether a
+    setting has changed or not. Returns the settings; None: they, or the certificates, are wrong, or
+    one was refused, and none is applied."""
     try:
         fresh = load()
-    except (ConfigError, OSError) as wrong:
+        settable, fixed = differences(running, fresh)
+        changed = {name.decode(): fresh.get(name.decode()) for name, _ in settable}
+        use_certificates = daemon.read_certificates(running.with_values(changed))
+    except (ConfigError, TlsError, OSError) as wrong:
         log.warning("not reloaded, the configuration is wrong", reason=str(wrong))
         return None
-    settable, fixed = differences(running, fresh)
     problem = config_set(settable) if settable else None
     names = " ".join(name.decode() for name, _ in settable)
     if problem is None:
+        use_certificates()
         log.notice("configuration reloaded", changed=names or "nothing")
     else:
         log.warning("not reloaded", settings=names, reason=problem)

@@ -12,12 +12,16 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.departures import Departures
+from disque_trio.respserver.io.handshakes import Handshakes
 from disque_trio.respserver.io.lingering import Lingering
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
+from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.io.tls_connection import TlsConnection
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
@@ -37,6 +41,8 @@ class Clients:
         serving: the one whose requests are being served, or None.
         departures: who is to go, and what each of them makes the process hold.
         lingering: connections of clients that broke the protocol, until these have read why.
+        handshakes: connections over TLS that are not those of clients yet.
+        beside: both of these, by file descriptor.
     """
 
     def __init__(
@@ -58,7 +64,9 @@ class Clients:
         self.now = clock.now()
         self.departures = Departures(stats, log)
         self._epoll = poller.epoll
-        self.lingering = Lingering(self._epoll)
+        self.beside: dict[int, Beside] = {}
+        self.lingering = Lingering(self._epoll, self.beside)
+        self.handshakes = Handshakes(self._epoll, self.beside, self.lingering, stats, log)
         self._next_id = 1
         self.behind: dict[Connection, None] = {}
         self.dirty: list[Connection] = []
@@ -67,8 +75,11 @@ class Clients:
 
     # ---- connections ------------------------------------------------------------------------
 
-    def add(self, sock: socket.socket, address: str, unix: bool) -> None:
-        """Serve the client at the other end of ``sock`` from now on."""
+    def add(
+        self, sock: socket.socket, address: str, unix: bool, sealing: Sealing | None = None
+    ) -> Connection:
+        """Serve the client at the other end of ``sock`` from now on; over TLS, if there is a
+        ``sealing``, which may hold requests then."""
         config = self.config
         client = Client(self._next_id, not config.requirepass)
         self._next_id += 1
@@ -78,10 +89,15 @@ class Clients:
             config.client_query_buffer_limit,
             client.authenticated,
         )
-        connection = Connection(sock, client, parser, address, unix, self.clock.now())
+        connection: Connection
+        if sealing is None:
+            connection = Connection(sock, client, parser, address, unix, self.clock.now())
+        else:
+            connection = TlsConnection(sock, client, parser, address, self.clock.now(), sealing)
         self.connections[connection.fd] = connection
         self.by_id[client.id] = connection
         self._epoll.register(connection.fd, READ)
+        return connection
 
     def close(self, connection: Connection) -> None:
         """Disconnect a client at once."""
@@ -95,6 +111,7 @@ class Clients:
         self.node.forget_client(connection.client)
         connection.client.close = True
         self._epoll.unregister(connection.fd)
+        connection.say_end()
         connection.fd = -1
         if connection.parser.error is None:
             connection.sock.close()
@@ -198,6 +215,7 @@ class Clients:
             return
         self._looked_at = now
         self.lingering.expire(now)
+        self.handshakes.expire(now)
         self.departures.due = True  # somebody may not be spared any more
         timeout = self.config.timeout * 1000
         for connection in list(self.connections.values()):
@@ -210,7 +228,7 @@ class Clients:
 
     def rest(self, now: int) -> int:
         """How long (ms) ``cron`` may be put off while nothing happens; 0: not at all."""
-        if self.lingering.sockets:
+        if self.beside:
             return 0
         timeout = self.config.timeout * 1000
         rest = LONGEST_REST
@@ -232,3 +250,4 @@ class Clients:
         for connection in list(self.connections.values()):
             self.close(connection)
         self.lingering.close_all()
+        self.handshakes.close_all()

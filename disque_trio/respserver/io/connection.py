@@ -138,6 +138,17 @@ class Connection:
             self.read_size = max(most >> 1, _SMALL_READ)
         return received
 
+    def read_some(self) -> bytes:
+        """Bytes that have come, as they are; empty: no more will. Raises OSError as ``os.read``."""
+        most = self.read_size
+        data = _read(self.fd, most)
+        received = len(data)
+        if received == most:
+            self.read_size = READ_SIZE
+        elif received < _SMALL_READ < most:
+            self.read_size = max(most >> 1, _SMALL_READ)
+        return data
+
     def send(self, data: bytes) -> bool:
         """Send ``data`` behind what is unsent. False when the connection is lost."""
         if self.unsent:
@@ -166,6 +177,10 @@ class Connection:
             return False
         return True
 
+    def say_end(self) -> None:
+        """Tell the client that nothing more will come, where the protocol below has words for it;
+        to be called before the socket is closed."""
+
     def describe(self, now: int) -> str:
         """The line of CLIENT LIST."""
         client = self.client
@@ -178,7 +193,7 @@ class Connection:
         waiting = sum(map(len, client.out))
         unsent = len(self.unsent) + waiting
         return (
-            f"id={client.id} addr={self.address} fd={self.fd} "
+            f"id={client.id} addr={self.address} laddr={self._local_address()} fd={self.fd} "
             f"name={client.name.decode('latin-1')} age={(now - self.created) // 1000} "
             f"idle={(now - self.active) // 1000} flags={flags or 'N'} qbuf={read} qbuf-free=0 "
             f"obl={unsent} oll=0 omem={unsent} tot-mem={self.held + waiting} "
@@ -186,3 +201,18 @@ class Connection:
             f"resp={client.resp} lib-name={client.lib_name.decode('latin-1')} "
             f"lib-ver={client.lib_ver.decode('latin-1')}"
         )
+
+    def _local_address(self) -> str:
+        """Where the client connected to, in the form of ``address``."""
+        if self.unix:
+            return self.address
+        try:
+            name = self.sock.getsockname()
+        except OSError:
+            return "?:0"
+        return show_address(name[0], name[1])
+
+
+def show_address(ip: str, port: int) -> str:
+    """An address as CLIENT LIST shows it."""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -10,6 +10,7 @@ from typing import Final
 from disque_trio.process.logs import Log
 from disque_trio.respserver.holdings import Holdings
 from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.sparse_log import SparseLog
 from disque_trio.respserver.io.stats import Stats
 
 MOST_LINES: Final = 10  # that are logged in a second
@@ -28,10 +29,7 @@ class Departures:
         self.holdings: Holdings[Connection] = Holdings()
         self._told: list[Connection] = []
         self._stats = stats
-        self._log = log
-        self._second = 0  # in which the last line was logged
-        self._lines = 0
-        self._not_logged = 0  # evictions since then
+        self._log = SparseLog(log, MOST_LINES)
 
     def tell(self, connection: Connection) -> None:
         """Have ``connection`` closed at the end of the turn."""
@@ -60,25 +58,14 @@ class Departures:
         evicted = self.holdings.excess(_stays)
         self._stats.evicted_clients += len(evicted)
         for connection in evicted:
-            self._log_eviction(connection, now // 1000)
+            self._log.warning(
+                now,
+                "client disconnected: clients together hold more than maxmemory-clients allows, "
+                "and this one holds the most",
+                client=connection.address,
+                held=connection.held,
+            )
         return leaving + evicted
-
-    def _log_eviction(self, connection: Connection, second: int) -> None:
-        if second != self._second:
-            self._second = second
-            self._lines = 0
-        self._lines += 1
-        if self._lines > MOST_LINES:
-            self._not_logged += 1
-            return
-        self._log.warning(
-            "client disconnected: clients together hold more than maxmemory-clients allows, and "
-            "this one holds the most",
-            client=connection.address,
-            held=connection.held,
-            not_logged=self._not_logged,
-        )
-        self._not_logged = 0
 
 
 def _stays(connection: Connection) -> bool:

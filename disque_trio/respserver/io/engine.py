@@ -138,6 +138,11 @@ class Engine:
         if "maxclients" in names:
             config.maxclients = allow_clients(config.maxclients, self.log)
 
+    def read(self, connection: Connection) -> None:
+        """Serve what a connection over TLS held already when it became that of a client."""
+        self.stirred = True
+        self._serving.read(connection)
+
     # ---- turns ------------------------------------------------------------------------------
 
     def poll(self, linger: float) -> bool:
@@ -181,8 +186,8 @@ class Engine:
                     os.eventfd_read(fd)
                 elif fd == self._others:
                     self.others_ready = True
-                elif fd in clients.lingering.sockets:
-                    clients.lingering.read(fd, now)
+                elif fd in clients.beside:
+                    clients.beside[fd].ready(mask, now)
                 else:
                     if serving.halted:
                         bus.stop_reading()

@@ -10,6 +10,8 @@ import select
 import socket
 from typing import Final
 
+from disque_trio.respserver.io.beside import Beside
+
 MOST: Final = 64  # connections; one more, and the oldest makes room
 MOST_BYTES: Final = 1 << 30  # of one connection: as much as a request may have
 SILENCE: Final = 5_000  # ms without a byte after which it is over
@@ -17,14 +19,18 @@ LONGEST: Final = 60_000  # ms after which it is over in any case
 _READ_SIZE: Final = 256 * 1024
 
 
-class _Rest:
+class _Rest(Beside):
     """A connection that is being closed: its deadline, and how many bytes may still be read."""
 
-    def __init__(self, sock: socket.socket, now: int) -> None:
+    def __init__(self, lingering: "Lingering", sock: socket.socket, now: int) -> None:
+        self._lingering = lingering
         self.sock = sock
         self.end = now + LONGEST
         self.heard = now
         self.bytes = MOST_BYTES
+
+    def ready(self, mask: int, now: int) -> None:
+        self._lingering.read(self.sock.fileno(), now)
 
 
 class Lingering:
@@ -32,13 +38,15 @@ class Lingering:
 
     Args:
         epoll: is made to report them.
+        beside: where the engine finds them, by file descriptor.
 
     Attributes:
         sockets: by file descriptor, the oldest first.
     """
 
-    def __init__(self, epoll: select.epoll) -> None:
+    def __init__(self, epoll: select.epoll, beside: dict[int, Beside]) -> None:
         self.sockets: dict[int, _Rest] = {}
+        self._beside = beside
         self._epoll = epoll
         self._dropped = bytearray(_READ_SIZE)
 
@@ -51,7 +59,8 @@ class Lingering:
             return
         if len(self.sockets) == MOST:
             self._close(next(iter(self.sockets)))
-        self.sockets[sock.fileno()] = _Rest(sock, now)
+        rest = _Rest(self, sock, now)
+        self.sockets[sock.fileno()] = self._beside[sock.fileno()] = rest
         self._epoll.register(sock.fileno(), select.EPOLLIN)
 
     def read(self, fd: int, now: int) -> None:
@@ -81,4 +90,5 @@ class Lingering:
 
     def _close(self, fd: int) -> None:
         self._epoll.unregister(fd)
+        del self._beside[fd]
         self.sockets.pop(fd).sock.close()

@@ -25,6 +25,8 @@ class Limits(Protocol):
     tcp_keepalive: int
     maxclients: int
     hz: int
+    tls_port: int
+    tls_auth_clients: str
     maxmemory: int
     maxmemory_clients: MemoryLimit
     slowlog_max_len: int

@@ -16,8 +16,10 @@ import trio
 
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local, keep_alive, on_all_interfaces
+from disque_trio.respserver.io.connection import Connection, show_address
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
+from disque_trio.respserver.io.sealing import Sealing
 
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
 _PROTECTED = (
@@ -40,6 +42,7 @@ class Places(Protocol):
     @property
     def port(self) -> int: ...
 
+    tls_port: int
     unixsocket: str
     unixsocketperm: int
     tcp_backlog: int
@@ -50,32 +53,65 @@ def open_listeners(
 ) -> list[socket.socket]:
     """Listen on all configured addresses, without ``bind`` on all of the machine.
 
-    ``activated`` are listening sockets that the process was given. Those of TCP take the place
-    of ``port`` and ``bind``, a unix socket that of ``unixsocket``.
+    ``activated`` are listening sockets that the process was given. One of TCP takes the place of
+    ``port`` and ``bind``, one that has the number ``tls-port`` of that, a unix socket that of
+    ``unixsocket``.
 
     Raises:
         ListenError: one of them cannot be used, or there is none. Only IPv6 addresses on a
             machine that has no IPv6 are left out, with a warning.
     """
     listeners = list(activated)
-    given = {listener.family == socket.AF_UNIX for listener in activated}
+    unix = [listener for listener in activated if listener.family == socket.AF_UNIX]
+    tls = [listener for listener in activated if is_tls(listener, config.tls_port)]
     try:
-        if config.port and False not in given:
-            for address in config.bind or ("::", "0.0.0.0"):
-                listener = listen_tcp(address, config.port, config.tcp_backlog)
-                if listener is not None:
-                    listeners.append(listener)
-                else:
-                    log.warning("this machine has no IPv6, not listening on it", address=address)
-        if config.unixsocket and True not in given:
+        if config.port and config.port == config.tls_port:
+            raise ListenError(f"port and tls-port are both {config.port}")
+        if config.port and len(activated) == len(unix) + len(tls):
+            listeners += _listen_everywhere(config, config.port, log)
+        if config.tls_port and not tls:
+            listeners += _listen_everywhere(config, config.tls_port, log)
+        if config.unixsocket and not unix:
             listeners.append(_listen_unix(config))
         if not listeners:
-            raise ListenError("nothing: there is no port, no unixsocket, or no such network")
+            raise ListenError(
+                "nothing: there is no port, no tls-port, no unixsocket, or no such network"
+            )
     except ListenError:
         for listener in listeners:
             listener.close()
         raise
     return listeners
+
+
+def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socket]:
+    """Listen on ``port`` of all addresses. Raises ListenError."""
+    listeners: list[socket.socket] = []
+    try:
+        for address in config.bind or ("::", "0.0.0.0"):
+            listener = listen_tcp(address, port, config.tcp_backlog)
+            if listener is not None:
+                listeners.append(listener)
+            else:
+                log.warning("this machine has no IPv6, not listening on it", address=address)
+    except ListenError:
+        close_listeners(listeners)
+        raise
+    return listeners
+
+
+def is_tls(listener: socket.socket, tls_port: int) -> bool:
+    """Whether those who come to ``listener`` have to speak TLS."""
+    return (
+        tls_port > 0 and listener.family != socket.AF_UNIX and listener.getsockname()[1] == tls_port
+    )
+
+
+def known_listeners(listeners: Sequence[socket.socket], tls_port: int) -> list[socket.socket]:
+    """Those of the port by which other nodes know this one: the one for clients without TLS, if
+    there is one, else the one for TLS."""
+    tcp = [listener for listener in listeners if listener.family != socket.AF_UNIX]
+    return [listener for listener in tcp if not is_tls(listener, tls_port)] or tcp
 
 
 def listen_tcp(address: str, port: int, backlog: int, both: bool = False) -> socket.socket | None:
@@ -164,29 +200,47 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
     unix = listener.family == socket.AF_UNIX
     path = listener.getsockname() if unix else ""
     exposed = on_all_interfaces(listener)
+    tls = is_tls(listener, engine.config.tls_port)
 
     def admit(sock: socket.socket, ip: str, port: int) -> None:
-        if unix:
-            address = f"{path}:0"
-        elif ":" in ip:
-            address = f"[{ip}]:{port}"
+        address = f"{path}:0" if unix else show_address(ip, port)
+        if tls:
+            _shake_hands(engine, sock, address, ip, exposed)
         else:
-            address = f"{ip}:{port}"
-        admit_client(engine, sock, address, ip, exposed)
+            admit_client(engine, sock, address, ip, exposed)
         engine.stir()  # it may be silent for too long
 
     await accept(listener, engine, admit)
+
+
+def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
+    """Admit the client at the other end of ``sock`` when it has shown how it encrypts, and who it
+    is."""
+
+    def admit(sealing: Sealing) -> None:
+        connection = admit_client(engine, sock, address, ip, exposed, sealing)
+        if connection is not None:
+            engine.read(connection)
+
+    sock.setblocking(False)
+    try:
+        # Its answers are small, and each waits for one.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        engine.clients.handshakes.begin(sock, address, engine.clock.now(), admit)
+    except OSError:
+        sock.close()  # it is gone already
 
 
 def say_where(listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str) -> None:
     """Log where clients connect. ``connect``: a command that does, with {where} for its options.
     ``doors`` logs which of it is open to strangers."""
     for address, port in tcp_endpoints(listeners):
+        where = f"-h {address} -p {port}" + (" --tls" if port == config.tls_port else "")
         log.notice(
             "ready to accept connections",
             port=port,
             bind=address,
-            connect=connect.format(where=f"-h {address} -p {port}"),
+            connect=connect.format(where=where),
         )
     for listener in listeners:
         if listener.family == socket.AF_UNIX:
@@ -224,9 +278,21 @@ async def accept(
                 admit(sock, peer[0], peer[1])
 
 
-def admit_client(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
-    """Serve the client at the other end of ``sock``, or tell it why not. ``ip``: where it is, empty
-    on a unix socket. ``exposed``: it came to a listener that was given no address."""
+def admit_client(
+    engine: Engine,
+    sock: socket.socket,
+    address: str,
+    ip: str,
+    exposed: bool,
+    sealing: Sealing | None = None,
+) -> Connection | None:
+    """Serve the client at the other end of ``sock``, or tell it why not, and return None.
+
+    Args:
+        ip: where it is, empty on a unix socket.
+        exposed: it came to a listener that was given no address.
+        sealing: of a connection over TLS.
+    """
     config = engine.config
     stats = engine.stats
     stats.connections += 1
@@ -238,16 +304,19 @@ def admit_client(engine: Engine, sock: socket.socket, address: str, ip: str, exp
         refusal = _PROTECTED
     if refusal:
         stats.rejected += 1
+        if sealing is not None:
+            refusal = sealing.encrypt(refusal) + sealing.end()
         try:
             sock.send(refusal)
         except OSError:
             pass
         sock.close()
-        return
+        return None
     try:
         if ip:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock, config.tcp_keepalive)
-        engine.clients.add(sock, address, not ip)
+        return engine.clients.add(sock, address, not ip, sealing)
     except OSError:
         sock.close()  # it is gone already
+        return None

@@ -42,6 +42,7 @@ class Stats:
 
     Attributes:
         connections, rejected: clients that connected, and that were not let in.
+        tls_handshakes_failed: connections over TLS that did not become those of clients.
         evicted_clients: clients dropped because all of them together held too much.
         input_bytes, output_bytes: from and to clients.
         cluster_input_bytes, cluster_output_bytes: from and to other nodes.
@@ -59,6 +60,7 @@ class Stats:
         """Start from zero."""
         self.connections = 0
         self.rejected = 0
+        self.tls_handshakes_failed = 0
         self.evicted_clients = 0
         self.input_bytes = 0
         self.output_bytes = 0

@@ -398,6 +398,8 @@ def test_every_setting_that_can_be_set_survives_a_rewrite(tmp_path: Path) -> Non
         "log-level": b"warn",
         "appendfsync": b"always",
         "tcp-keepalive": b"yes",
+        "tls-auth-clients": b"no",
+        "tls-protocols": b"TLSv1.3",
     }
     file = config(tmp_path, example())
     running = settings("--config", file)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from disque_trio.cluster.bus import PATIENCE
-from disque_trio.cluster.tls import TlsError, bus_tls
+from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config
+from disque_trio.process.tls import TlsError
 from tests.support.bus_bench import JOB_PACKET, PACKETS, PING_PACKET, Bench, is_closed, receive
 from tests.support.certificates import make_certificates
 

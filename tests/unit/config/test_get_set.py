@@ -21,10 +21,14 @@ appendfsync syslog-facility appendonly dir client-output-buffer-limit unixsocket
 OURS_GET = """
 proto-max-bulk-len client-query-buffer-limit proto-inline-max-size protected-mode log-format
 max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-link-sendbuf-limit
-tls-cluster tls-cert-file tls-key-file tls-ca-cert-file event-log event-log-dir
+tls-cluster tls-port event-log event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
 event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
 enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl
+"""
+TLS_SET = """
+tls-cert-file tls-key-file tls-key-file-pass tls-ca-cert-file tls-ca-cert-dir tls-auth-clients
+tls-protocols tls-ciphers tls-ciphersuites tls-prefer-server-ciphers tls-session-caching
 """
 DISQUE_SET = """
 requirepass maxclients appendonly dir client-output-buffer-limit aof-rewrite-incremental-fsync
@@ -42,12 +46,12 @@ def get(config: Config, *patterns: str) -> dict[str, str]:
 
 
 def test_get_knows_the_names_of_disque_and_our_own() -> None:
-    assert sorted(get(Config(), "*")) == sorted((DISQUE_GET + OURS_GET).split())
+    assert sorted(get(Config(), "*")) == sorted((DISQUE_GET + OURS_GET + TLS_SET).split())
 
 
 def test_everything_disque_can_set_can_be_set() -> None:
     settable = {param.name for param in TABLE.values() if param.settable}
-    assert settable - set(OURS_GET.split()) == set(DISQUE_SET.split())
+    assert settable - set((OURS_GET + TLS_SET).split()) == set(DISQUE_SET.split())
 
 
 def test_get_shows_the_defaults_of_disque() -> None:
@@ -169,8 +173,13 @@ def test_everything_that_names_a_path_and_can_be_set_is_protected() -> None:
         for param in table.values()
         if param.settable and re.search("path|file name|directory", param.type.expected)
     }
-    assert named == {"dir", "event-log-dir"}
-    assert named == {param.name for param in TABLE.values() if param.protected}
+    assert named == {
+        *["dir", "event-log-dir"],
+        *["tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir"],
+    }
+    assert named | {"tls-key-file-pass"} == {
+        param.name for param in TABLE.values() if param.protected
+    }
 
 
 def test_set_applies_nothing_when_one_pair_is_bad() -> None:

@@ -21,6 +21,7 @@ from disque_trio.config.types import (
     Memory,
     OutputLimit,
     Text,
+    TlsProtocols,
     YesNo,
 )
 from disque_trio.config.words import quote_word, to_bytes, to_text
@@ -57,6 +58,8 @@ def texts(name: str) -> st.SearchStrategy[list[str]]:
         words = st.one_of(st.just(""), st.ip_addresses().map(str)).filter(
             lambda w: takes(name, [w])
         )
+    elif isinstance(kind, TlsProtocols):
+        words = st.sampled_from(["", "TLSv1.2", "tlsv1.3 TLSv1.2"])
     elif isinstance(kind, FileMode):
         words = st.integers(0, 0o777).map("{:o}".format)
     elif isinstance(kind, FileName):

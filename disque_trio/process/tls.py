@@ -1,0 +1,175 @@
+"""TLS contexts of a server: reads certificates, and says whom they let in.
+
+Owns what the settings ``tls-*`` mean for OpenSSL. The port for clients and the cluster bus use the
+same certificates.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+from typing import Protocol
+
+from disque_trio.process.certificates import CertificateError, validity
+
+
+class TlsError(Exception):
+    """The certificates cannot be used; the text says which and why."""
+
+
+class TlsSettings(Protocol):
+    """The settings that are about TLS."""
+
+    tls_port: int
+    tls_cert_file: str
+    tls_key_file: str
+    tls_key_file_pass: str
+    tls_ca_cert_file: str
+    tls_ca_cert_dir: str
+    tls_auth_clients: str
+    tls_protocols: tuple[str, ...]
+    tls_ciphers: str
+    tls_ciphersuites: str
+    tls_prefer_server_ciphers: bool
+    tls_session_caching: bool
+
+    @property
+    def tls_cluster(self) -> bool: ...
+
+
+def for_clients(settings: TlsSettings) -> ssl.SSLContext | None:
+    """Read the certificates for the port for clients; None where there is none for TLS.
+
+    Raises:
+        TlsError: one is missing or no good.
+    """
+    if not settings.tls_port:
+        return None
+    return server_context(settings, settings.tls_auth_clients, "tls-port is set")
+
+
+def server_context(settings: TlsSettings, auth: str, reason: str) -> ssl.SSLContext:
+    """A context for connections that others open.
+
+    Args:
+        auth: whether they have to show a certificate: no, optional (but a good one) or yes.
+        reason: what certificates are needed for.
+
+    Raises:
+        TlsError: a certificate is missing or no good, or another setting is.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, settings, auth, reason)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if not settings.tls_prefer_server_ciphers:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if not settings.tls_session_caching:
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+    return context
+
+
+def client_context(settings: TlsSettings, reason: str) -> ssl.SSLContext:
+    """A context for connections to servers whose certificates the same authority signed, whatever
+    they are called. Raises TlsError as ``server_context``."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT, settings, "yes", reason)
+
+
+def _context(protocol: int, settings: TlsSettings, auth: str, reason: str) -> ssl.SSLContext:
+    if not settings.tls_cert_file:
+        raise TlsError(f"No tls-cert-file configured! ({reason})")
+    if not settings.tls_key_file:
+        raise TlsError(f"No tls-key-file configured! ({reason})")
+    authorities = settings.tls_ca_cert_file or settings.tls_ca_cert_dir
+    if auth != "no" and not authorities:
+        raise TlsError(
+            "Either tls-ca-cert-file or tls-ca-cert-dir must be specified when tls-cluster or "
+            f"tls-auth-clients are enabled! ({reason})"
+        )
+    context = ssl.SSLContext(protocol)
+    context.check_hostname = False
+    verify = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_REQUIRED}
+    context.verify_mode = verify[auth]
+    versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+    chosen = [versions[name] for name in settings.tls_protocols or versions]
+    context.minimum_version, context.maximum_version = min(chosen), max(chosen)
+    _load_own(context, settings)
+    if authorities:
+        _load_authorities(context, settings)
+    _choose_ciphers(context, settings)
+    return context
+
+
+def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    certificate, key = settings.tls_cert_file, settings.tls_key_file
+    # With None a key that has a password would have OpenSSL ask for it on the terminal.
+    password = settings.tls_key_file_pass.encode("utf-8", "surrogateescape")
+    own = [("tls-cert-file", "certificate", certificate), ("tls-key-file", "private key", key)]
+    for setting, what, name in own:
+        try:
+            Path(name).open("rb").close()
+        except (OSError, ValueError) as problem:
+            raise TlsError(
+                f"Failed to load {what}: {setting} {name}: {_text(problem)}"
+            ) from problem
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except (OSError, ValueError) as problem:
+        raise TlsError(
+            f"Failed to load tls-cert-file {certificate} with tls-key-file {key}: {_text(problem)}"
+        ) from problem
+
+
+def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    file, directory = settings.tls_ca_cert_file, settings.tls_ca_cert_dir
+    try:
+        context.load_verify_locations(file or None, directory or None)
+    except (OSError, ValueError) as problem:
+        raise TlsError(
+            "Failed to configure CA certificate(s) file/directory: tls-ca-cert-file "
+            f"{file or '(none)'}, tls-ca-cert-dir {directory or '(none)'}: {_text(problem)}"
+        ) from problem
+
+
+def _choose_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    if settings.tls_ciphers:
+        try:
+            context.set_ciphers(settings.tls_ciphers)
+        except (ssl.SSLError, ValueError) as problem:
+            raise TlsError(f"Failed to configure ciphers: {settings.tls_ciphers}") from problem
+    if settings.tls_ciphersuites:
+        choose = getattr(context, "set_ciphersuites", None)
+        if choose is None:
+            raise TlsError(
+                "Failed to configure ciphersuites: the ssl module of this Python cannot choose "
+                "those of TLS 1.3, leave tls-ciphersuites empty"
+            )
+        try:
+            choose(settings.tls_ciphersuites)
+        except (ssl.SSLError, ValueError) as problem:
+            raise TlsError(
+                f"Failed to configure ciphersuites: {settings.tls_ciphersuites}"
+            ) from problem
+
+
+def _text(problem: Exception) -> str:
+    return getattr(problem, "strerror", None) or str(problem)
+
+
+def expiry_problem(file: str, now: float | None = None) -> str | None:
+    """What is wrong with the dates of the certificate in ``file`` at ``now`` (s since the epoch),
+    or None. It can be used all the same: who connects may refuse it."""
+    try:
+        first, last = validity(Path(file).read_text("ascii", "replace"))
+    except (OSError, CertificateError):
+        return None  # whoever loads it says so
+    now = time.time() if now is None else now
+    if now > last:
+        return f"it expired at {_date(last)}"
+    if now < first:
+        return f"it is not valid before {_date(first)}"
+    return None
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

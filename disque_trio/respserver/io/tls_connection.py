@@ -1,0 +1,99 @@
+"""The connection of a client over TLS."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Final
+
+from disque_trio.resp.plain import cut_plain
+from disque_trio.resp.request import RequestParser
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.io import sockets
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.sealing import Sealing
+
+_CHUNK: Final = 256 * 1024  # bytes encrypted at a time: what the socket takes need not be kept
+
+
+class TlsConnection(Connection):
+    """As ``Connection``, but what is on the socket, and what is ``unsent``, is encrypted.
+
+    Args:
+        sealing: of which the handshake is done. It may hold requests that came with its end: so
+            ``receive`` is to be called at once.
+    """
+
+    __slots__ = ("_sealing",)
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        client: Client,
+        parser: RequestParser,
+        address: str,
+        now: int,
+        sealing: Sealing,
+    ) -> None:
+        super().__init__(sock, client, parser, address, False, now)
+        self._sealing = sealing
+
+    @property
+    def held(self) -> int:
+        return super().held + self._sealing.half
+
+    def receive(self, requests: list[list[bytes]]) -> int:
+        sealing = self._sealing
+        if sealing.ended:
+            return 0
+        try:
+            data = self.read_some()
+        except BlockingIOError:
+            if not sealing.unread:
+                raise
+            data = b""
+        if not (data or sealing.unread):
+            return 0  # closed without a word; when it is over that says no less
+        was_half = sealing.half
+        plain = sealing.decrypt(data)
+        parser = self.parser
+        if sealing.ended:
+            # The client may leave the connection open, and wait for its replies. That makes the
+            # end be seen again, as when it is closed.
+            try:
+                self.sock.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass
+            if not plain:
+                return 0
+        if was_half or sealing.half:
+            parser.resized = True
+        if plain:
+            if parser.takes_plain:
+                after = cut_plain(plain, 0, parser.max_bulk, requests)
+                if after < len(plain):
+                    parser.take(plain[after:], requests)
+            else:
+                parser.take(plain, requests)
+        return len(data) or len(plain) or 1
+
+    def send(self, data: bytes) -> bool:
+        size = len(data)
+        try:
+            if size <= _CHUNK:
+                return super().send(self._sealing.encrypt(data))
+            with memoryview(data) as rest:
+                for start in range(0, size, _CHUNK):
+                    if not super().send(self._sealing.encrypt(rest[start : start + _CHUNK])):
+                        return False
+        except ssl.SSLError:
+            return False
+        return True
+
+    def say_end(self) -> None:
+        if self.unsent:
+            return  # what is not whole has no end
+        try:
+            sockets.send(self.fd, self._sealing.end())
+        except OSError:
+            pass

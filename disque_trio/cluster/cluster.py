@@ -123,6 +123,7 @@ class Cluster:
         packets = self.packets
         packets.ip = config.cluster_announce_ip
         packets.port = config.cluster_announce_port or self._port
+        packets.tls_port = config.cluster_announce_tls_port or config.tls_port
         self.membership.set_extensions(config.cluster_extensions)
         self.links.halves.apply()
         self._hurry()

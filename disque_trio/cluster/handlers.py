@@ -22,6 +22,7 @@ from disque_trio.protocol.bus import (
     sender_address,
     sender_extensions,
     sender_flags,
+    sender_tls_port,
 )
 
 MAX_HANDSHAKES = 100  # that other nodes may cause at a time
@@ -80,6 +81,7 @@ class PacketHandlers:
         if known.extensions != extensions:
             known.extensions = extensions
             self._members.update(False)
+        known.tls_port = sender_tls_port(packet)
         self._hear_gossip(known, entries)
 
     def _greet(self, link: Link, packet: bytes) -> None:

@@ -42,6 +42,7 @@ class Member:
             none is awaited.
         pong_received: 0: never.
         extensions: what it announces beyond C Disque; 0: nothing, or it was not heard yet.
+        tls_port: of its clients with TLS; 0: it has none, or it was not heard yet.
         reports: ids of the members that say that it fails, and when they last said so.
     """
 
@@ -59,6 +60,7 @@ class Member:
         self.ping_sent = 0
         self.pong_received = 0
         self.extensions = 0
+        self.tls_port = 0
         self.reports: dict[bytes, int] = {}
 
     def connected(self) -> bool:

@@ -243,7 +243,11 @@ class Membership(Peers):
     # ---- for HELLO, CLUSTER and INFO ------------------------------------------------------------
 
     def others(self) -> list[Peer]:
-        return [Peer(m.id, m.ip, m.port, _priority(m)) for m in self._members.all()]
+        return [Peer(m.id, m.ip, m.port, _priority(m), m.tls_port) for m in self._members.all()]
+
+    @property
+    def tls_port(self) -> int:
+        return self.packets.tls_port
 
     def endpoint(self) -> tuple[str, int]:
         return self.me.endpoint()

@@ -15,13 +15,14 @@ class Peer(NamedTuple):
 
     Attributes:
         id: 40 bytes. ip: text, empty until learned. port: of its clients.
-        priority: lower is better.
+        priority: lower is better. tls_port: of its clients with TLS; 0: none, or not known.
     """
 
     id: bytes
     ip: str
     port: int
     priority: int
+    tls_port: int = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -53,6 +54,11 @@ class Peers:
     def leaving(self) -> bool:
         """Whether this node is about to leave the cluster: it takes no new jobs."""
         return self._leaving
+
+    @property
+    def tls_port(self) -> int:
+        """The port of this node for clients with TLS, as others are told it; 0: none."""
+        return 0
 
     def everyone(self) -> list[bytes]:
         """Ids of all other nodes that are known, handshakes not."""

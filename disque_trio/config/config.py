@@ -68,6 +68,7 @@ class Config(Settings):
     cluster_extensions: str
     cluster_announce_ip: str
     cluster_announce_port: int
+    cluster_announce_tls_port: int
     cluster_link_sendbuf_limit: int
     maxmemory_bus: MemoryLimit
     tls_port: int

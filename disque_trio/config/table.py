@@ -477,8 +477,18 @@ TABLE = make_table(
             "cluster-announce-port",
             Int(0, 55535),
             "0",
-            "The port for clients that others are told, where it is not `port`; 0 tells `port`. "
+            "The port for clients that others are told, where it is not `port`; 0 tells `port`, or "
+            "`tls-port` with `port 0`. "
             "Others expect the bus at this plus 10000. Not in Disque.",
+            settable=True,
+        ),
+        _cluster(
+            "cluster-announce-tls-port",
+            Int(0, 65535),
+            "0",
+            "The port for clients with TLS that others are told, where it is not `tls-port`; 0 "
+            "tells `tls-port`. HELLO lists it for clients that speak TLS. As in Redis 7; not in "
+            "Disque.",
             settable=True,
         ),
         _cluster(

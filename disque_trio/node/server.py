@@ -143,20 +143,24 @@ class Server(Product):
             timer.wake_at,
             self.event_log.turn,
         )
-        self.daemon = Daemon(
-            self,
-            self.engine,
-            timer,
-            persistence,
-            config,
-            logging,
-            self.notifier,
-            activated,
-            passed[foreign:],
-            config.pidfile if config.daemonize else "",
-            self._requeue,
-            handover.time if handover is not None else 0,
-        )
+        try:
+            self.daemon = Daemon(
+                self,
+                self.engine,
+                timer,
+                persistence,
+                config,
+                logging,
+                self.notifier,
+                activated,
+                passed[foreign:],
+                config.pidfile if config.daemonize else "",
+                self._requeue,
+                handover.time if handover is not None else 0,
+            )
+        except StartError:
+            self.cluster.close()
+            raise
         self.daemon.apply(list(config.values()))
 
     def restart_problem(self) -> str | None:

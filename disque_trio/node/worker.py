@@ -16,16 +16,15 @@ from disque_trio.process.addresses import MAX_PORT, is_loopback, plain_ip
 VARIABLE = "DISQUE_PROCESS"
 _ONCE = "once"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
+PORTS = ("port", "tls-port", "cluster-announce-port", "cluster-announce-tls-port")
 TLS_FILES = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir")
 # Settings that differ. What is SET is that of one process and is not written to the file.
 OWN = (
-    "port",
+    *PORTS,
     "dir",
     "unixsocket",
     "logfile",
     "daemonize",
-    "cluster-announce-port",
-    "tls-port",
     *TLS_FILES,
 )
 
@@ -57,14 +56,13 @@ def check_workers(config: Config) -> None:
         raise WorkerError("processes: they talk over the cluster bus, so they need a port")
     if max(last, config.cluster_announce_port + config.processes - 1) > MAX_PORT:
         raise WorkerError(f"processes: the last one would have a port above {MAX_PORT}")
-    if config.port and config.tls_port:
-        if abs(config.port - config.tls_port) < config.processes:
-            raise WorkerError(
-                f"processes: {config.processes} ports from port {config.port} and from tls-port "
-                f"{config.tls_port} on overlap"
-            )
-        if config.tls_port + config.processes - 1 > 65_535:
-            raise WorkerError("processes: the last one would have a tls-port above 65535")
+    if max(config.tls_port, config.cluster_announce_tls_port) + config.processes - 1 > 65_535:
+        raise WorkerError("processes: the last one would have a tls-port above 65535")
+    if config.port and config.tls_port and abs(config.port - config.tls_port) < config.processes:
+        raise WorkerError(
+            f"processes: {config.processes} ports from port {config.port} and from tls-port "
+            f"{config.tls_port} on overlap"
+        )
 
 
 class Worker:
@@ -96,11 +94,9 @@ class Worker:
             return differing
         directory = configured.dir
         differing["dir"] = str(Path(directory, str(number)))
-        for name in ("port", "tls-port"):
+        for name in PORTS:
             if configured.get(name):
                 differing[name] = configured.get(name) + number
-        if configured.cluster_announce_port:
-            differing["cluster-announce-port"] = configured.cluster_announce_port + number
         for name in ("unixsocket", "logfile"):
             path = configured.get(name)
             if path:

@@ -12,10 +12,11 @@ from disque_trio.process.logs import Log
 RESERVED_FILES = 256  # descriptors for everything but clients, such as two for each other node
 
 
-def allow_clients(maxclients: int, log: Log) -> int:
+def allow_clients(maxclients: int, log: Log, others: int = 0) -> int:
     """Raise the limit of open files to what ``maxclients`` needs, as far as the system allows.
-    Returns how many clients there can be then."""
-    wanted = maxclients + RESERVED_FILES
+    Returns how many clients there can be then. ``others``: connections that are not clients."""
+    reserved = RESERVED_FILES + others
+    wanted = maxclients + reserved
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return maxclients
@@ -26,7 +27,7 @@ def allow_clients(maxclients: int, log: Log) -> int:
         soft = hard
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if soft < wanted:
-            maxclients = max(soft - RESERVED_FILES, 1)
+            maxclients = max(soft - reserved, 1)
             log.warning(
                 "the system allows too few open files: maxclients is lowered",
                 maxclients=maxclients,

@@ -2,10 +2,11 @@
 
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL padded text, empty: take
-the one of the connection), sender's extensions u16 (C nodes send 0), 32 unused, sender's client
-port u16, sender's node flags u16, state u8, 3 bytes of message flags. The data behind it depends on
-the type; packets about a job may name many, among nodes that know of that (see
-``PacketWriter.about_jobs``). Serialised jobs in it are little-endian (see ``serialjob``). Owns the
+the one of the connection), sender's extensions u16 (C nodes send 0), sender's port for clients with
+TLS u16 (0: none, or a C node), 30 unused, sender's client port u16, sender's node flags u16, state
+u8, 3 bytes of message flags. The data behind it depends on the type; packets about a job may name
+many, among nodes that know of that (see ``PacketWriter.about_jobs``). Serialised jobs in it are
+little-endian (see ``serialjob``). Owns the
 layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
@@ -173,6 +174,7 @@ class PacketWriter:
 
     Attributes:
         extensions: what it announces beyond C Disque, EXTENDED or 0.
+        tls_port: for clients with TLS, 0: none.
     """
 
     def __init__(self, id: bytes, port: int, ip: str = "") -> None:
@@ -181,6 +183,7 @@ class PacketWriter:
         self.ip = ip
         self.flags = NODE_MYSELF
         self.extensions = EXTENDED
+        self.tls_port = 0
         self._about_me = b""
         self.refresh()
 
@@ -190,7 +193,8 @@ class PacketWriter:
             self.id
             + self.ip.encode().ljust(_IP_LENGTH, b"\0")
             + _U16.pack(self.extensions)
-            + bytes(32)
+            + _U16.pack(self.tls_port)
+            + bytes(30)
             + _U16.pack(self.port)
             + _U16.pack(self.flags)
             + b"\0"
@@ -332,6 +336,11 @@ def sender_flags(packet: bytes) -> int:
 def sender_extensions(packet: bytes) -> int:
     """What the sender can beyond C Disque; 0: it is a C node."""
     return packet[102] << 8 | packet[103]
+
+
+def sender_tls_port(packet: bytes) -> int:
+    """The sender's port for clients with TLS; 0: it has none, or does not say so."""
+    return packet[104] << 8 | packet[105]
 
 
 def read_ip(field: bytes) -> str:

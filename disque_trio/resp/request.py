@@ -38,6 +38,8 @@ REQUEST: Final = 64  # bytes that a request takes beside its arguments
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = ord("$")
+TLS_HANDSHAKE: Final = 0x16  # the first byte of a client that speaks TLS; no command has it
+NO_TLS: Final = "this port is for clients without TLS"
 
 
 def request_size(request: list[bytes]) -> int:
@@ -201,6 +203,9 @@ class RequestParser:
         return end
 
     def _take_inline(self, position: int, requests: list[list[bytes]]) -> int:
+        if self._buffer[position] == TLS_HANDSHAKE:
+            self._fail(NO_TLS)  # it would wait for an answer that it understands
+            return position
         end = self._buffer.find(b"\n", position)
         if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
             self._fail("too big inline request")

@@ -1,8 +1,8 @@
 """Finds out whether strangers can reach the client port or the cluster bus, and logs it.
 
-Strangers are all who reach an address that is not a loopback one. They are kept from the port for
-clients by a password, from the cluster bus by TLS, and from both by protected-mode where no address
-to listen on was named; a firewall is not seen from here.
+Strangers are all who reach an address that is not a loopback one. They are kept from the ports for
+clients by a password, or by TLS with certificates, from the cluster bus by TLS, and from both by
+protected-mode where no address to listen on was named; a firewall is not seen from here.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Doors:
         holds, setting = self._holds, self._setting
         protected = self._config.protected_mode
         lines = []
-        at = "" if self._config.requirepass else _reached(self._clients, protected, processes)
+        at = "" if self._config.requirepass else _reached(self._open(), protected, processes)
         if at:
             lines.append(
                 f"clients at {at} need no password: whoever reaches that can read, add and remove "
@@ -67,6 +67,12 @@ class Doors:
                 f"addresses with {setting}, or let a firewall keep all but the other nodes out"
             )
         return lines
+
+    def _open(self) -> list[Place]:
+        """The places where clients need not show a certificate."""
+        config = self._config
+        asks = config.tls_port if config.tls_auth_clients == "yes" else 0
+        return [place for place in self._clients if place[1] != asks]
 
     def look_first(self, processes: int = 1, number: int = 0) -> None:
         """Warn of doors that are open at the start. Process 0 does so for all ``processes``."""

@@ -20,6 +20,10 @@ class Host:
         """Where ``client`` connected from: ``ip:port`` or ``path:0``."""
         return "?:0"
 
+    def over_tls(self, client: Client) -> bool:
+        """Whether ``client`` is connected by TLS."""
+        return False
+
     def describe(self, client: Client) -> str:
         """The line of CLIENT LIST for ``client``, without line end."""
         return f"id={client.id} name={client.name.decode('latin-1')} cmd={client.last_command}"

@@ -69,6 +69,10 @@ class ProcessHost(Host):
         connection = self._engine.clients.by_id.get(client.id)
         return connection.address if connection else "?:0"
 
+    def over_tls(self, client: Client) -> bool:
+        connection = self._engine.clients.by_id.get(client.id)
+        return connection is not None and connection.tls
+
     def describe(self, client: Client) -> str:
         return self._engine.clients.by_id[client.id].describe(self._engine.clock.now())
 
@@ -194,7 +198,7 @@ class ProcessHost(Host):
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         rss = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
         used = engine.node.memory.used
-        return {
+        sections: dict[str, Fields] = {
             "server": {
                 f"{self._product}_version": VERSION,
                 f"{self._product}_git_sha1": "00000000",
@@ -236,3 +240,9 @@ class ProcessHost(Host):
                 "used_cpu_user_children": f"{children.ru_utime:.2f}",
             },
         }
+        if engine.config.tls_port:
+            sections["server"]["tls_port"] = engine.config.tls_port
+            sections["clients"]["tls_clients"] = sum(c.tls for c in connections)
+            sections["clients"]["tls_handshakes"] = len(engine.clients.handshakes)
+            sections["stats"]["tls_handshakes_failed"] = engine.stats.tls_handshakes_failed
+        return sections

@@ -4,17 +4,39 @@ import subprocess
 from pathlib import Path
 
 KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
 
 
 def make_certificates(directory: Path, name: str) -> None:
     """NAME-ca.pem is an authority that signed NAME.pem, whose key is NAME.key."""
-
-    def openssl(*args: str) -> None:
-        subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)
-
     ca = [f"{name}-ca.key", "-out", f"{name}-ca.pem"]
-    openssl("req", "-x509", *KEY, "-nodes", "-subj", f"/CN={name}", "-days", "2", "-keyout", *ca)
+    openssl(
+        directory,
+        "req",
+        "-x509",
+        *KEY,
+        "-nodes",
+        "-subj",
+        f"/CN={name}",
+        "-days",
+        "2",
+        "-keyout",
+        *ca,
+    )
+    sign(directory, name, name)
+
+
+def sign(directory: Path, authority: str, name: str, *, expired: bool = False) -> None:
+    """NAME.pem, whose key is NAME.key, is signed by the authority AUTHORITY-ca.pem. It is for this
+    machine by its names, and valid until tomorrow, or until yesterday."""
     request = [f"{name}.key", "-out", f"{name}.csr"]
-    openssl("req", *KEY, "-nodes", "-subj", "/CN=node", "-keyout", *request)
-    signed = ["-CA", f"{name}-ca.pem", "-CAkey", f"{name}-ca.key", "-CAcreateserial"]
-    openssl("x509", "-req", "-days", "2", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+    openssl(directory, "req", *KEY, "-nodes", "-subj", "/CN=node", "-keyout", *request)
+    Path(directory, "names.ext").write_text(NAMES)
+    signed = ["-CA", f"{authority}-ca.pem", "-CAkey", f"{authority}-ca.key", "-CAcreateserial"]
+    valid = ["-days", "-1" if expired else "2", "-extfile", "names.ext"]
+    openssl(directory, "x509", "-req", *valid, "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+
+
+def openssl(directory: Path, *args: str) -> None:
+    """Run openssl in ``directory``."""
+    subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)

@@ -154,9 +154,16 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _hello_nodes(node: Node, client: Client) -> None:
     ip, port = node.peers.endpoint()
-    me = Peer(node.id, ip, port, PRIORITY_BAD if node.peers.leaving else PRIORITY_OK)
+    priority = PRIORITY_BAD if node.peers.leaving else PRIORITY_OK
+    me = Peer(node.id, ip, port, priority, node.peers.tls_port)
+    tls = node.host.over_tls(client)
     lines: list[Value] = [
-        [peer.id, peer.ip.encode(), b"%d" % peer.port, b"%d" % peer.priority]
+        [
+            peer.id,
+            peer.ip.encode(),
+            b"%d" % (peer.tls_port if tls and peer.tls_port else peer.port),
+            b"%d" % peer.priority,
+        ]
         for peer in [me, *node.peers.others()]
     ]
     client.out.append(encode([_HELLO_FORMAT, node.id, *lines], client.resp))

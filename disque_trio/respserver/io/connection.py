@@ -95,6 +95,11 @@ class Connection:
         self.closed = False
 
     @property
+    def tls(self) -> bool:
+        """Whether it is encrypted."""
+        return False
+
+    @property
     def has_more(self) -> bool:
         """Whether there is something to be done for it but to read."""
         parser = self.parser

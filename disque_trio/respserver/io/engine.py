@@ -17,6 +17,7 @@ from disque_trio.process.process import allow_clients
 from disque_trio.respserver.command import misconf
 from disque_trio.respserver.io.clients import Clients
 from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.handshakes import MOST as MOST_HANDSHAKES
 from disque_trio.respserver.io.hold import Hold
 from disque_trio.respserver.io.links import Limits, Links, NoFile, RecordFile
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
@@ -136,7 +137,8 @@ class Engine:
             parser.max_inline = config.proto_inline_max_size
             parser.max_query = config.client_query_buffer_limit
         if "maxclients" in names:
-            config.maxclients = allow_clients(config.maxclients, self.log)
+            strangers = MOST_HANDSHAKES if config.tls_port else 0
+            config.maxclients = allow_clients(config.maxclients, self.log, strangers)
 
     def read(self, connection: Connection) -> None:
         """Serve what a connection over TLS held already when it became that of a client."""

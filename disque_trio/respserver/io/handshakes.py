@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from disque_trio.process.logs import Log
+from disque_trio.resp.request import TLS_HANDSHAKE
 from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.lingering import Lingering
 from disque_trio.respserver.io.poller import READ, WRITE
@@ -25,7 +26,6 @@ PATIENCE: Final = 10_000  # ms that one may take
 MOST_LINES: Final = 5  # that are logged in so many seconds
 LINES_SECONDS: Final = 60
 _READ_SIZE: Final = 16 * 1024
-_HANDSHAKE: Final = 0x16  # the first byte of TLS
 _NO_TLS: Final = b"-ERR this port is for TLS only\r\n"
 
 Admit: TypeAlias = Callable[[Sealing], None]
@@ -80,7 +80,7 @@ class Handshake(Beside):
         sealing = self._sealing
         if sealing is None:
             context = self._all.context
-            if data[0] != _HANDSHAKE or context is None:
+            if data[0] != TLS_HANDSHAKE or context is None:
                 self._all.refuse(self, now)
                 return
             sealing = self._sealing = Sealing(context)
@@ -178,6 +178,12 @@ class Handshakes:
         except OSError:
             pass
         self._lingering.add(handshake.sock, now)
+
+    def astray(self, address: str, now: int) -> None:
+        """A client that speaks TLS came to a port without, and was told so."""
+        self._log.warning(
+            now, "a client with TLS came to a port without: it has to use tls-port", client=address
+        )
 
     def expire(self, now: int) -> None:
         """Close those that took too long; to be called now and then."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from disque_trio.process.logs import Log
 from disque_trio.resp.reply import error
-from disque_trio.resp.request import request_size
+from disque_trio.resp.request import NO_TLS, request_size
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import INTERNAL_ERROR
 from disque_trio.respserver.io.clients import Clients
@@ -221,6 +221,8 @@ class Serving:
             client.out.append(error("ERR " + parser.error))
             client.close = True
             self._dirty.append(connection)
+            if parser.error.endswith(NO_TLS):
+                self._clients.handshakes.astray(connection.address, self._clients.now)
 
     # ---- who has to wait --------------------------------------------------------------------
 

@@ -39,6 +39,10 @@ class TlsConnection(Connection):
         self._sealing = sealing
 
     @property
+    def tls(self) -> bool:
+        return True
+
+    @property
     def held(self) -> int:
         return super().held + self._sealing.half
 

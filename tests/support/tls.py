@@ -1,0 +1,65 @@
+"""Servers and clients that speak TLS, with the certificates of ``certificates``."""
+
+import shutil
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import make_certificates, sign
+from tests.support.harness import HANG_SECONDS, Wire
+
+HOST = "127.0.0.1"
+
+
+def all_certificates(directory: Path) -> Path:
+    """Certificates of two authorities, ours and foreign: a server ``ours``, and clients ``client``,
+    ``expired`` and ``foreign``; ``next`` is for the server as well."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make certificates with")
+    make_certificates(directory, "ours")
+    make_certificates(directory, "foreign")
+    for name in ("client", "next"):
+        sign(directory, "ours", name)
+    sign(directory, "ours", "expired", expired=True)
+    return directory
+
+
+def tls_options(certificates: Path, port: int, auth: str = "yes", own: str = "ours") -> list[str]:
+    """The options of a server that listens for TLS on ``port``."""
+    return [
+        "--tls-port", str(port),
+        "--tls-cert-file", str(certificates / f"{own}.pem"),
+        "--tls-key-file", str(certificates / f"{own}.key"),
+        "--tls-ca-cert-file", str(certificates / "ours-ca.pem"),
+        "--tls-auth-clients", auth,
+    ]  # fmt: skip
+
+
+def client_context(certificates: Path, own: str | None = "client") -> ssl.SSLContext:
+    """For a client that has the certificate ``own``, or none."""
+    context = ssl.create_default_context(cafile=str(certificates / "ours-ca.pem"))
+    if own is not None:
+        context.load_cert_chain(certificates / f"{own}.pem", certificates / f"{own}.key")
+    return context
+
+
+class TlsWire(Wire):
+    """A connection by TLS. Raises OSError: the handshake failed, as far as the client sees it; with
+    TLS 1.3 that may be later."""
+
+    sock: ssl.SSLSocket
+
+    def __init__(self, port: int, context: ssl.SSLContext) -> None:
+        sock = socket.create_connection((HOST, port), HANG_SECONDS)
+        try:
+            super().__init__(context.wrap_socket(sock, server_hostname=HOST))
+        except BaseException:
+            sock.close()
+            raise
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the server has shown."""
+        return self.sock.getpeercert(True)

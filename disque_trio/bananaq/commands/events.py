@@ -108,14 +108,15 @@ def qflush(broker: Broker, client: Client, args: list[bytes]) -> None:
 
 def qstatus(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QSTATUS [queue ...] [GROUPS group ...]."""
-    broker.ask(client, _status(args), STATUS)
+    broker.ask(client, read_status(args), STATUS)
 
 
 def qinfo(broker: Broker, client: Client, args: list[bytes]) -> None:
     """QINFO [queue ...] [GROUPS group ...]: the same for people."""
-    broker.ask(client, _status(args), INFO)
+    broker.ask(client, read_status(args), INFO)
 
 
-def _status(args: list[bytes]) -> Status:
+def read_status(args: list[bytes]) -> Status:
+    """What QSTATUS and QINFO ask for."""
     end = next((i for i in range(1, len(args)) if args[i].lower() == b"groups"), len(args))
     return Status(list(dict.fromkeys(args[1:end])), list(dict.fromkeys(args[end + 1 :])))

@@ -1,6 +1,6 @@
 """bananaq's command table: declares every command once, with its documentation."""
 
-from disque_trio.bananaq.commands import events, okq
+from disque_trio.bananaq.commands import accesses, events, okq
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import connection
@@ -26,45 +26,50 @@ def _of_events() -> list[Command[Broker]]:
     return [
         Command("qadd", -4, "write denyoom fast overlaps", events.qadd,
                 "queue expire-seconds contents [NOBLOCK]",
-                "Add an event to a queue; answers its id.", "events"),
+                "Add an event to a queue; answers its id.", "events", accesses=accesses.adds),
         Command("qget", -3, "write fast overlaps", events.qget,
                 "queue group [EX seconds] [BLOCK seconds]",
-                "Take the next event for a group: id and contents, or null.", "events"),
+                "Take the next event for a group: id and contents, or null.", "events",
+                accesses=accesses.takes),
         Command("qack", -3, "write fast overlaps", events.qack,
                 "queue group id [REDO]  (okq: queue id [REDO])",
                 "Say that an event was processed (REDO: that it was not, so that it is given "
                 "again at once); answers 1, or 0 if the consumer does not have it any more.",
-                "events"),
+                "events", accesses=accesses.takes),
         Command("qworking", -4, "write fast overlaps", events.qworking,
                 "queue group id [EX seconds]",
-                "Keep an event for so much longer; answers 1, or 0 if it is too late.", "events"),
+                "Keep an event for so much longer; answers 1, or 0 if it is too late.", "events",
+                accesses=accesses.takes),
         Command("qnotify", -2, "readonly", events.qnotify,
                 "group timeout [queue ...]  (okq: timeout)",
                 "Wait until a queue has an event for a group; answers its name, or null.",
-                "events"),
+                "events", accesses=accesses.qnotify),
         Command("qflush", 2, "write", events.qflush, "queue",
-                "Remove all events of a queue.", "events"),
+                "Remove all events of a queue.", "events", accesses=accesses.takes),
         Command("qstatus", -1, "readonly", events.qstatus, "[queue ...] [GROUPS group ...]",
-                "Counts for each queue and group.", "events"),
+                "Counts for each queue and group.", "events", accesses=accesses.status),
         Command("qinfo", -1, "readonly", events.qinfo, "[queue ...] [GROUPS group ...]",
-                "The same as lines for people.", "events"),
+                "The same as lines for people.", "events", accesses=accesses.status),
     ]  # fmt: skip
 
 
 def _of_okq() -> list[Command[Broker]]:
     return [
         Command("qregister", -1, "readonly fast", okq.qregister, "[queue ...]",
-                "Be a consumer of these queues, for QNOTIFY.", "okq"),
+                "Be a consumer of these queues, for QNOTIFY.", "okq",
+                accesses=accesses.takes_of_all),
         Command("qlpush", -4, "write denyoom fast overlaps", okq.qlpush,
-                "queue id contents [NOBLOCK]", "Add an event with an id of one's own.", "okq"),
+                "queue id contents [NOBLOCK]", "Add an event with an id of one's own.", "okq",
+                accesses=accesses.adds),
         Command("qrpush", -4, "write denyoom fast overlaps", okq.qrpush,
-                "queue id contents [NOBLOCK]", "The same, as the next one to be taken.", "okq"),
+                "queue id contents [NOBLOCK]", "The same, as the next one to be taken.", "okq",
+                accesses=accesses.adds),
         Command("qrpop", -2, "write fast overlaps", okq.qrpop, "queue [EX seconds]",
-                "Take the next event: id and contents, or null.", "okq"),
+                "Take the next event: id and contents, or null.", "okq", accesses=accesses.takes),
         Command("qlpeek", 2, "readonly fast overlaps", okq.qlpeek, "queue",
-                "Look at the newest event.", "okq"),
+                "Look at the newest event.", "okq", accesses=accesses.takes),
         Command("qrpeek", 2, "readonly fast overlaps", okq.qrpeek, "queue",
-                "Look at the event that QRPOP would take.", "okq"),
+                "Look at the event that QRPOP would take.", "okq", accesses=accesses.takes),
     ]  # fmt: skip
 
 

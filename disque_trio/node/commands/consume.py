@@ -14,47 +14,69 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 MAX_QUEUES: Final = 1_000  # of a client
 
 
+class ConsumeOptions:
+    """What CONSUME says.
+
+    Attributes:
+        names: of the queues. credit: jobs that may be unacknowledged.
+        details: what is wanted besides the jobs. loss: ``requeue``, ``retry`` or empty.
+
+    Raises:
+        CommandError: it is wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        end = len(args)
+        self.credit = -1
+        self.details = 0
+        self.loss = b""
+        while True:  # from the end, for queues may be called as the options
+            last = args[end - 1].lower()
+            before = args[end - 2].lower()
+            if last == b"withcounters" and not self.details & WITH_COUNTERS:
+                self.details |= WITH_COUNTERS
+                end -= 1
+            elif last == b"withheaders" and not self.details & WITH_HEADERS:
+                self.details |= WITH_HEADERS
+                end -= 1
+            elif before == b"credit" and self.credit < 0:
+                self.credit = _credit(args[end - 1], 1)
+                end -= 2
+            elif before == b"onloss" and not self.loss:
+                self.loss = last
+                end -= 2
+            else:
+                break
+            if end < 2:
+                raise CommandError(SYNTAX)
+        self.names = args[1:end]
+        if not self.names or self.credit < 0 or self.loss not in (b"", b"requeue", b"retry"):
+            raise CommandError(SYNTAX)
+        if len(self.names) > MAX_QUEUES:
+            raise CommandError(f"ERR a client may consume {MAX_QUEUES} queues")
+
+
+def is_stop(args: list[bytes]) -> bool:
+    """Whether it is CONSUME STOP."""
+    return len(args) == 2 and args[1].lower() == b"stop"
+
+
 def consume(node: Node, client: Client, args: list[bytes]) -> None:
     """CONSUME queue [queue ...] CREDIT n [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry], or
     CONSUME STOP, which answers how many of the jobs are not acknowledged."""
-    if len(args) == 2 and args[1].lower() == b"stop":
+    if is_stop(args):
         client.out.append(integer(node.consumers.stop(client)))
         return
-    end = len(args)
-    credit = -1
-    details = 0
-    loss = b""
-    while True:  # from the end, for queues may be called as the options
-        last = args[end - 1].lower()
-        before = args[end - 2].lower()
-        if last == b"withcounters" and not details & WITH_COUNTERS:
-            details |= WITH_COUNTERS
-            end -= 1
-        elif last == b"withheaders" and not details & WITH_HEADERS:
-            details |= WITH_HEADERS
-            end -= 1
-        elif before == b"credit" and credit < 0:
-            credit = _credit(args[end - 1], 1)
-            end -= 2
-        elif before == b"onloss" and not loss:
-            loss = last
-            end -= 2
-        else:
-            break
-        if end < 2:
-            raise CommandError(SYNTAX)
-    names = args[1:end]
-    if not names or credit < 0 or loss not in (b"", b"requeue", b"retry"):
-        raise CommandError(SYNTAX)
-    if len(names) > MAX_QUEUES:
-        raise CommandError(f"ERR a client may consume {MAX_QUEUES} queues")
+    options = ConsumeOptions(args)
     if client.resp != 3:
         raise CommandError("ERR CONSUME pushes jobs, which needs RESP3: send HELLO 3 first")
     if node.peers.leaving:
         client.out.append(LEAVING)
         return
     client.out.append(OK)
-    node.consumers.consume(client, names, credit, details, loss != b"retry")
+    node.consumers.consume(
+        client, options.names, options.credit, options.details, options.loss != b"retry"
+    )
 
 
 def credit(node: Node, client: Client, args: list[bytes]) -> None:

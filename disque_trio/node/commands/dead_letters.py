@@ -71,13 +71,17 @@ class NackOptions:
 def nack(node: Node, client: Client, args: list[bytes]) -> None:
     """NACK id [id ...] [DELAY seconds] [REASON text] [DEAD]: queue again what could not be
     processed, at once, after a pause, or, if it is given up, as a dead letter."""
-    end = len(args)
-    for i in range(2, len(args)):
-        if args[i].lower() in (b"delay", b"reason", b"dead"):
-            end = i
-            break
+    end = end_of_nacked(args)
     options = NackOptions(args[end:])
     answer_count(node, client, args[:end], 1, partial(_nack, options))
+
+
+def end_of_nacked(args: list[bytes]) -> int:
+    """Where the ids of a NACK end."""
+    for i in range(2, len(args)):
+        if args[i].lower() in (b"delay", b"reason", b"dead"):
+            return i
+    return len(args)
 
 
 def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
@@ -101,36 +105,53 @@ def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
     return handed_back
 
 
+class RedriveOptions:
+    """What stands behind the queue of a REDRIVE.
+
+    Attributes:
+        to: the queue that all go to; empty: where they came from. most: how many may go.
+        ids: of the letters; empty: all.
+
+    Raises:
+        CommandError: they are wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        self.to = b""
+        self.most = INT64_MAX
+        self.ids: list[bytes] = []
+        given: set[bytes] = set()
+        i = 2
+        while i < len(args):
+            option = args[i].lower()
+            if option in given or i + 1 == len(args):
+                raise CommandError(SYNTAX)
+            given.add(option)
+            i += 1
+            if option == b"to":
+                self.to = args[i]
+                if not self.to or self.to == args[1]:
+                    raise CommandError("ERR TO must be another queue")
+            elif option == b"count":
+                problem = "ERR COUNT must be a number greater than zero"
+                self.most = at_least(1, parse_int(args[i]), problem)
+            elif option == b"match":
+                self.ids = args[i:]
+                if len(self.ids) > MAX_MATCHES:
+                    raise CommandError(f"ERR MATCH takes up to {MAX_MATCHES} ids")
+                check_ids(self.ids)
+                i = len(args)
+            else:
+                raise CommandError(SYNTAX)
+            i += 1
+        if len(args[1]) + len(self.to) > MAX_NAME_IN_FIELDS:
+            raise CommandError(
+                f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes"
+            )
+
+
 def redrive(node: Node, client: Client, args: list[bytes]) -> None:
     """REDRIVE queue [TO queue] [COUNT n] [MATCH id [id ...]]: send dead letters back, on all nodes
     that can be reached; answers how many went."""
-    to = b""
-    most = INT64_MAX
-    ids: list[bytes] = []
-    given: set[bytes] = set()
-    i = 2
-    while i < len(args):
-        option = args[i].lower()
-        if option in given or i + 1 == len(args):
-            raise CommandError(SYNTAX)
-        given.add(option)
-        i += 1
-        if option == b"to":
-            to = args[i]
-            if not to or to == args[1]:
-                raise CommandError("ERR TO must be another queue")
-        elif option == b"count":
-            problem = "ERR COUNT must be a number greater than zero"
-            most = at_least(1, parse_int(args[i]), problem)
-        elif option == b"match":
-            ids = args[i:]
-            if len(ids) > MAX_MATCHES:
-                raise CommandError(f"ERR MATCH takes up to {MAX_MATCHES} ids")
-            check_ids(ids)
-            i = len(args)
-        else:
-            raise CommandError(SYNTAX)
-        i += 1
-    if len(args[1]) + len(to) > MAX_NAME_IN_FIELDS:
-        raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
-    node.sweeps.begin(client, REDRIVE, [args[1], to, *ids], most)
+    options = RedriveOptions(args)
+    node.sweeps.begin(client, REDRIVE, [args[1], options.to, *options.ids], options.most)

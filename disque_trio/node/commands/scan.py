@@ -4,7 +4,6 @@ The cursor may stand anywhere among the options. 0 begins and 0 ends; what is th
 the walk comes exactly once.
 """
 
-import re
 from typing import Final
 
 from disque_trio.glob import compile_glob
@@ -81,39 +80,57 @@ class _Options:
         return value
 
 
+class QueueScan:
+    """What QSCAN says.
+
+    Attributes:
+        options: those that it shares with JSCAN.
+        minlen: least length. maxlen: greatest, -1: any. import_rate: least, not above 0: any.
+        maxidle: s, -1: any.
+        pattern: that names match; None: any.
+
+    Raises:
+        CommandError: it is wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        options = self.options = _Options(args)
+        self.pattern: bytes | None = None
+        self.minlen = -1
+        self.maxlen = -1
+        self.import_rate = -1
+        self.maxidle = -1
+        not_a_number = "ERR value is not an integer or out of range"
+        while (option := options.option()) is not None:
+            if option == b"minlen":
+                self.minlen = options.number(not_a_number)
+            elif option == b"maxlen":
+                self.maxlen = options.number(not_a_number)
+            elif option == b"importrate":
+                self.import_rate = options.number(not_a_number)
+            elif option == b"maxidle":
+                self.maxidle = options.number(not_a_number)
+            elif option == b"match":
+                self.pattern = options.word()
+                if len(self.pattern) > MAX_PATTERN:
+                    raise CommandError(f"ERR MATCH pattern may have {MAX_PATTERN} bytes")
+            else:
+                raise CommandError(_BAD_OPTION)
+
+
 def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n] [MAXIDLE s]
     [MATCH pattern]."""
-    options = _Options(args)
-    match: re.Pattern[bytes] | None = None
-    minlen = -1
-    maxlen = -1
-    import_rate = -1
-    maxidle = -1
-    not_a_number = "ERR value is not an integer or out of range"
-    while (option := options.option()) is not None:
-        if option == b"minlen":
-            minlen = options.number(not_a_number)
-        elif option == b"maxlen":
-            maxlen = options.number(not_a_number)
-        elif option == b"importrate":
-            import_rate = options.number(not_a_number)
-        elif option == b"maxidle":
-            maxidle = options.number(not_a_number)
-        elif option == b"match":
-            pattern = options.word()
-            if len(pattern) > MAX_PATTERN:
-                raise CommandError(f"ERR MATCH pattern may have {MAX_PATTERN} bytes")
-            match = compile_glob(pattern)
-        else:
-            raise CommandError(_BAD_OPTION)
+    scan = QueueScan(args)
+    options = scan.options
+    match = None if scan.pattern is None else compile_glob(scan.pattern)
 
     def wanted(queue: Queue) -> bool:
         return (
-            queue.length >= minlen
-            and (maxlen < 0 or queue.length <= maxlen)
-            and (import_rate <= 0 or node.federation.import_rate(queue) >= import_rate)
-            and (maxidle < 0 or node.now - queue.atime <= maxidle * 1000)
+            queue.length >= scan.minlen
+            and (scan.maxlen < 0 or queue.length <= scan.maxlen)
+            and (scan.import_rate <= 0 or node.federation.import_rate(queue) >= scan.import_rate)
+            and (scan.maxidle < 0 or node.now - queue.atime <= scan.maxidle * 1000)
             and (match is None or match.fullmatch(queue.name) is not None)
         )
 
@@ -194,26 +211,44 @@ class _JobFilter:
         return all(header in there for header in self.headers)
 
 
+class JobScan:
+    """What JSCAN says.
+
+    Attributes:
+        options: those that it shares with QSCAN. wanted: the jobs that it is about.
+        whole: all fields of these are answered, not just their ids.
+
+    Raises:
+        CommandError: it is wrong.
+    """
+
+    def __init__(self, args: list[bytes]) -> None:
+        options = self.options = _Options(args)
+        self.wanted = _JobFilter()
+        self.whole = False
+        while (option := options.option()) is not None:
+            if option == b"reply":
+                reply = options.word().lower()
+                if reply not in (b"all", b"id"):
+                    raise CommandError("ERR Invalid REPLY type, try ID or ALL")
+                self.whole = reply == b"all"
+            elif not self.wanted.read(option, options):
+                raise CommandError(_BAD_OPTION)
+
+
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] ... [STATE s] ... [MINAGE s] [MAXAGE s]
     [MINRETURNS n] [GROUP name] [HEADER name value] ... [REPLY all|id]."""
-    options = _Options(args)
-    wanted = _JobFilter()
-    whole = False
-    while (option := options.option()) is not None:
-        if option == b"reply":
-            reply = options.word().lower()
-            if reply not in (b"all", b"id"):
-                raise CommandError("ERR Invalid REPLY type, try ID or ALL")
-            whole = reply == b"all"
-        elif not wanted.read(option, options):
-            raise CommandError(_BAD_OPTION)
+    scan = JobScan(args)
+    options = scan.options
     if options.busyloop:
         cursor, jobs = 0, node.store.jobs.values()
     else:
-        most = MAX_WHOLE_JOBS if whole else MAX_IDS
+        most = MAX_WHOLE_JOBS if scan.whole else MAX_IDS
         cursor, jobs = node.store.jobs.scan(options.cursor, min(options.count, most))
     found: list[Value] = [
-        describe(node, job) if whole else Simple(job.id) for job in jobs if wanted.takes(node, job)
+        describe(node, job) if scan.whole else Simple(job.id)
+        for job in jobs
+        if scan.wanted.takes(node, job)
     ]
     client.out.append(encode([b"%d" % cursor, found], client.resp))

@@ -1,0 +1,212 @@
+"""Which queues a request is about, command by command (see ``respserver.access``).
+
+What is malformed is about no queue: the handlers read it in the same way, and refuse it before they
+do anything. Ids are about the queues that this node knows their jobs to be in; what becomes of
+others is in ``known_ids``.
+"""
+
+from typing import Final
+
+from disque_trio.glob import glob_prefix, is_glob
+from disque_trio.node.commands.consume import ConsumeOptions, is_stop
+from disque_trio.node.commands.dead_letters import RedriveOptions, end_of_nacked
+from disque_trio.node.commands.endings import has_result
+from disque_trio.node.commands.scan import JobScan, QueueScan
+from disque_trio.node.core.bindings import TOPIC
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.schedule_words import read_schedule
+from disque_trio.node.core.versions import SharedError
+from disque_trio.respserver.access import ADD, EVERY, KNOW, PATTERN, TAKE, Access
+from disque_trio.respserver.command import CommandError
+
+BOTH: Final = TAKE | ADD  # to say what holds for a queue
+
+
+def adds(node: Node, args: list[bytes]) -> list[Access]:
+    """ADDJOB. A topic is named with its @; which queues it has is the matter of who binds them."""
+    return [(args[1], ADD)]
+
+
+def takes(node: Node, args: list[bytes]) -> list[Access]:
+    """Commands that read or remove jobs of the queue behind their name."""
+    return [(args[1], TAKE)]
+
+
+def knows(node: Node, args: list[bytes]) -> list[Access]:
+    """Commands that tell of the queue behind their name what is in no job."""
+    return [(args[1], KNOW)]
+
+
+def getjob(node: Node, args: list[bytes]) -> list[Access]:
+    """GETJOB: the queues, or the patterns."""
+    need = TAKE
+    i = 1
+    while i < len(args):
+        option = args[i].lower()
+        i += 1
+        if option == b"from":
+            return [(name, need) for name in args[i:]]
+        if option == b"pattern":
+            need = TAKE | PATTERN
+        elif option in (b"timeout", b"count"):
+            i += 1
+    return []
+
+
+def consume(node: Node, args: list[bytes]) -> list[Access]:
+    """CONSUME."""
+    try:
+        return [] if is_stop(args) else [(name, TAKE) for name in ConsumeOptions(args).names]
+    except CommandError:
+        return []
+
+
+def ends(node: Node, args: list[bytes]) -> list[Access]:
+    """ACKJOB: the queues of its jobs. Its result may be an id itself, and is none of them."""
+    try:
+        return _of_jobs(node, args[1:-2] if has_result(args) else args[1:])
+    except CommandError:
+        return []
+
+
+def nack(node: Node, args: list[bytes]) -> list[Access]:
+    """NACK. Where dead letters go to was decided by who said QSET."""
+    return _of_jobs(node, args[1 : end_of_nacked(args)])
+
+
+def jobs(node: Node, args: list[bytes]) -> list[Access]:
+    """Commands about ids and nothing else but some words."""
+    return _of_jobs(node, args[1:])
+
+
+def waitjob(node: Node, args: list[bytes]) -> list[Access]:
+    """WAITJOB: who adds a job may wait for its end."""
+    return [(name, KNOW) for name, _ in _of_jobs(node, args[2:])]
+
+
+def updatejob(node: Node, args: list[bytes]) -> list[Access]:
+    """UPDATEJOB: as if the job was taken, and another one added."""
+    found = _of_jobs(node, args[1:2])
+    new = [args[i + 1] for i in range(2, len(args) - 1, 2) if args[i].lower() == b"queue"]
+    return found + [(name, ADD) for name in new or [name for name, _ in found]]
+
+
+def _of_jobs(node: Node, ids: list[bytes]) -> list[Access]:
+    """The queues of those of the jobs ``ids`` that this node has."""
+    names: dict[bytes, None] = {}
+    for id in ids:
+        job = node.store.jobs.get(id)
+        if job is not None and job.body is not None:
+            names[job.queue] = None
+    return [(name, TAKE) for name in names]
+
+
+def jscan(node: Node, args: list[bytes]) -> list[Access]:
+    """JSCAN: its queues, or all."""
+    try:
+        names = JobScan(args).wanted.queues
+    except CommandError:
+        return []
+    return [(name, TAKE) for name in names] or [(EVERY, TAKE | PATTERN)]
+
+
+def redrive(node: Node, args: list[bytes]) -> list[Access]:
+    """REDRIVE: dead letters may have come from any queue, on any node."""
+    try:
+        to = RedriveOptions(args).to
+    except CommandError:
+        return []
+    return [(args[1], TAKE), (to, ADD) if to else (EVERY, ADD | PATTERN)]
+
+
+def qmove(node: Node, args: list[bytes]) -> list[Access]:
+    """QMOVE."""
+    return [(args[1], TAKE), (args[2], ADD)]
+
+
+def qscan(node: Node, args: list[bytes]) -> list[Access]:
+    """QSCAN: the queues that match, or all."""
+    try:
+        pattern = QueueScan(args).pattern
+    except CommandError:
+        return []
+    return [(EVERY if pattern is None else pattern, KNOW | PATTERN)]
+
+
+def pause(node: Node, args: list[bytes]) -> list[Access]:
+    """PAUSE: a pause is a matter of those who take as of those who add."""
+    if all(arg.lower() == b"state" for arg in args[2:]):
+        return knows(node, args)
+    return _rules(args[1], 0)
+
+
+def qset(node: Node, args: list[bytes]) -> list[Access]:
+    """QSET, which lets jobs be added to the queue of dead letters."""
+    found = qdel(node, args)
+    at = 2
+    while at + 1 < len(args):
+        option = args[at].upper()
+        if option == b"DEAD" and args[at + 1]:
+            found.append((args[at + 1], ADD))
+        at += 3 if option == b"BACKOFF" else 2
+    return found
+
+
+def qdel(node: Node, args: list[bytes]) -> list[Access]:
+    """QDEL: the policy of a queue, or of a pattern."""
+    return _rules(args[1], PATTERN if is_glob(args[1]) else 0)
+
+
+def _rules(name: bytes, kind: int) -> list[Access]:
+    return [(name, TAKE | kind), (name, ADD | kind)]
+
+
+def qget(node: Node, args: list[bytes]) -> list[Access]:
+    """QGET: the policy of a queue, or all of them."""
+    return knows(node, args) if len(args) > 1 else [(EVERY, KNOW | PATTERN)]
+
+
+def cron(node: Node, args: list[bytes]) -> list[Access]:
+    """CRON: who may add to the queue may have it done at certain times, and end what others have
+    done there."""
+    word = args[1].lower()
+    if word == b"list":
+        return [(EVERY, KNOW | PATTERN)]
+    if len(args) < 3:
+        return []
+    found: list[Access] = []
+    schedule = node.ticks.schedules.named(args[2])
+    if schedule is not None:
+        found.append((schedule.queue, KNOW if word == b"get" else ADD))
+    if word == b"set" and len(args) > 3:
+        try:
+            found.append((read_schedule(args[2], args[3:]).queue, ADD))
+        except SharedError:
+            pass  # the handler says what is wrong
+    return found
+
+
+def bind(node: Node, args: list[bytes]) -> list[Access]:
+    """BIND and UNBIND: jobs of the topic are read, and added to the queue."""
+    return [topic_access(args[1]), (args[2], ADD)]
+
+
+def topic_access(topic: bytes) -> Access:
+    """To read what is added to ``topic``. For a pattern by AMQP's rules this is a glob that matches
+    no less: what stands before its first joker, and anything behind that."""
+    words = topic.split(b".")
+    for at, word in enumerate(words):
+        if word in (b"*", b"#"):
+            start = b"".join([TOPIC, *[before + b"." for before in words[:at]]])
+            if word == b"#":
+                start = start.removesuffix(b".")  # it may stand for no word
+            return glob_prefix(start) + b"*", TAKE | PATTERN
+    return TOPIC + topic, TAKE
+
+
+def bindings(node: Node, args: list[bytes]) -> list[Access]:
+    """BINDINGS: those of a queue, or all."""
+    for at in range(1, len(args) - 1, 2):
+        if args[at].lower() == b"queue":
+            return [(args[at + 1], KNOW)]
+    return [(EVERY, KNOW | PATTERN)]

@@ -1,0 +1,95 @@
+"""The tables of what each command needs of its queues, held against the functions that say so."""
+
+import re
+from typing import Any
+
+from disque_trio.bananaq.commands.table import build_table as bananaq_table
+from disque_trio.bananaq.core.broker import Broker
+from disque_trio.bananaq.core.embedded import EmbeddedStore
+from disque_trio.node.commands.table import build_table
+from disque_trio.respserver.access import ADD, PATTERN, TAKE
+from disque_trio.respserver.command import AnyCommand
+from disque_trio.respserver.host import Host
+from tests.support import ROOT
+from tests.support.node_bench import Bench
+
+Row = tuple[list[bytes], dict[int, set[str]]]
+
+# Commands that are about no queue: rules about commands say who may run them.
+CONNECTION = {
+    "auth", "client", "discard", "echo", "exec", "hello", "multi", "ping", "quit", "reset",
+    "select", "unwatch", "watch",
+}  # fmt: skip
+SERVER = {"acl", "command", "info", "latency", "time"}
+ADMINISTRATION = {  # of all queues at once, or of none
+    "bgrewriteaof", "cluster", "config", "debug", "monitor", "restart", "shutdown", "slowlog",
+}  # fmt: skip
+ITSELF = {
+    "credit",  # how much of what CONSUME was allowed to push
+    "loadjob",  # refused to everybody
+}
+ABOUT_NO_QUEUE = CONNECTION | SERVER | ADMINISTRATION | ITSELF
+
+
+def rows(page: str) -> list[Row]:
+    """The requests of the table, and what it says that they need."""
+    found = re.findall(
+        r"^\| `([A-Z]+(?: [^`]*)?)` \|([^|]*)\|([^|]*)\|([^|]*)\|$",
+        (ROOT / "docs" / page).read_text(),
+        re.MULTILINE,
+    )
+    return [
+        (request.encode().split(), {
+            need: {name.strip() for name in cell.split(",") if name.strip()}
+            for need, cell in zip((TAKE, ADD, 0), cells, strict=True)
+        })
+        for request, *cells in found
+    ]  # fmt: skip
+
+
+def said(command: AnyCommand, machine: object, request: list[bytes]) -> dict[int, set[str]]:
+    """What the function of ``command`` says that ``request`` needs."""
+    assert command.accesses is not None, command.name
+    needs: dict[int, set[str]] = {TAKE: set(), ADD: set(), 0: set()}
+    for name, need in command.accesses(machine, request):
+        needs[need & (TAKE | ADD)].add(name.decode())
+        assert bool(need & PATTERN) == (b"*" in name), name
+    return needs
+
+
+def check(page: str, table: dict[bytes, Any], machine: object, words: dict[bytes, bytes]) -> None:
+    """The page tells the truth about each command of the table that is about queues."""
+    told = set()
+    for request, needs in rows(page):
+        command = table[request[0].lower()]
+        told.add(command.name)
+        args = [words.get(word, word) for word in request]
+        assert said(command, machine, args) == needs, request
+    about_queues = {
+        command.name for command in table.values() if command.accesses and not command.alias_of
+    }
+    assert told == about_queues
+
+
+def test_the_table_of_the_node_is_right(bench: Bench) -> None:
+    id = bench.add("its-queue")
+    bench("CRON", "SET", "schedule", "@daily", "its-queue", "job")
+    check("commands.md", build_table(), bench.node, {b"id": id})
+
+
+def test_the_table_of_bananaq_is_right() -> None:
+    broker = Broker(EmbeddedStore(), bananaq_table(), Host(), lambda: 0)
+    check("bananaq.md", bananaq_table(), broker, {})
+
+
+def test_what_is_about_no_queue_is_listed_here() -> None:
+    for table in (build_table(), bananaq_table()):
+        for command in table.values():
+            assert (command.accesses is None) == (command.name in ABOUT_NO_QUEUE), command.name
+
+
+def test_other_names_of_a_command_need_the_same() -> None:
+    table = build_table()
+    for command in table.values():
+        if command.alias_of:
+            assert command.accesses is table[command.alias_of.encode()].accesses

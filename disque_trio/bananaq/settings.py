@@ -207,6 +207,7 @@ TABLE = make_table(
             Text("text of at most 512 bytes", 512),
             "",
             "Password of the Redis; empty gives none.",
+            secret=True,
         ),
         _redis(
             "redis-db",

@@ -27,6 +27,7 @@ from disque_trio.protocol.bus import (
     packet_type,
 )
 from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.protocol.seal import SealError
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.stats import Stats
 
@@ -84,10 +85,10 @@ class Bus(Links):
         """Accept a connection from ``ip``. ``exposed``: the node listens on all addresses because
         none was configured."""
         links = self.links
-        if exposed and links.tls is None and self._config.protected_mode and not is_local(ip):
+        if exposed and not links.guarded and self._config.protected_mode and not is_local(ip):
             links.tell_once(
                 "a node of another machine was refused (protected-mode). To let it in, name the "
-                "addresses to listen on with bind, or use tls-cluster",
+                "addresses to listen on with bind, or use tls-cluster or cluster-secret",
                 ip,
             )
             sock.close()
@@ -95,11 +96,15 @@ class Bus(Links):
         if len(links.unproven) >= MOST_UNPROVEN:
             # Whoever is slow makes room: a node needs a moment only.
             links.break_off(next(iter(links.unproven)), "too many connections of strangers")
-        link = links.take_in(sock, self._clock.now() + PATIENCE)
+        now = self._clock.now()
+        link = links.take_in(sock, now + PATIENCE)
         try:
             links.prepare(link, self._parser())
         except OSError as failure:
             links.break_off(link, str(failure))
+            return
+        if not link.up:
+            self._shake_hands(link, now)
 
     def _parser(self) -> PacketParser:
         return PacketParser(self._large.wants)
@@ -126,12 +131,15 @@ class Bus(Links):
             self._shake_hands(link, now)
 
     def _shake_hands(self, link: BusLink, now: int) -> None:
-        """Go on with the TLS handshake of ``link``."""
+        """Go on with the handshakes of ``link``: TLS, cluster-secret."""
         try:
             wants = link.shake_hands()
         except OSError as failure:
             self.links.tell_once(f"no TLS on the cluster bus: {failure}", link.remote_ip)
             self.links.break_off(link, str(failure))
+            return
+        except SealError as problem:
+            self._refuse(link, problem)
             return
         if not link.up:
             self.links.wait_for(link, wants)
@@ -140,6 +148,14 @@ class Bus(Links):
         if link.outgoing:
             del self.links.unproven[link]
             self._membership.opened(link, now)
+        if link.early and not link.closed:
+            self._read(link, now)
+
+    def _refuse(self, link: BusLink, problem: SealError) -> None:
+        """Close ``link``: the other side is no node with the same secret."""
+        self._stats.cluster_links_refused += 1
+        self.links.tell_once(f"a node was refused: {problem}", link.remote_ip)
+        self.links.break_off(link, str(problem))
 
     # ---- turns -------------------------------------------------------------------------------
 
@@ -179,6 +195,9 @@ class Bus(Links):
             data = link.receive()
         except OSError as failure:
             links.break_off(link, str(failure))
+            return
+        except SealError as problem:
+            self._refuse(link, problem)
             return
         if data is None:
             return
@@ -276,6 +295,8 @@ class Bus(Links):
                 continue
             data = queue[0] if len(queue) == 1 else b"".join(queue)
             queue.clear()
+            if link.seal is not None:
+                data = link.seal.close(data)
             if link.unsent:
                 self._keep(link, data)
                 continue

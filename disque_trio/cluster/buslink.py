@@ -1,4 +1,4 @@
-"""One connection of the cluster bus, as bytes: plain or TLS.
+"""One connection of the cluster bus, as bytes: plain, sealed, over TLS, or both.
 
 Owns the socket and what is on its way; when it is read and written is the ``bus``'s. A TLS socket
 says that it would have to wait with exceptions of its own, and gives one record at a time.
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from disque_trio.cluster.links import Link
 from disque_trio.cluster.tls import BusTls
 from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.protocol.seal import Seal, SealError
 
 # Bytes a turn. More would not come from the heap: the memory would be mapped anew for each read.
 READ_SIZE = 64 * 1024
@@ -33,7 +34,8 @@ class BusLink(Link):
 
     Attributes:
         fd: of the socket, -1: there is none.
-        connected: the TCP connection is there; it is ``up`` when TLS is, too.
+        connected: the TCP connection is there; it is ``up`` when TLS is, too, and the other side
+            has shown that it knows the secret.
         closed: it is over.
         given_up: it was the membership that closed it.
         heard: a packet came.
@@ -41,6 +43,8 @@ class BusLink(Link):
         queue: packets of this turn.
         unsent: what the socket did not take.
         largest: bytes of the largest piece in ``unsent``.
+        seal: of what is sent and received, or None.
+        early: came with the end of the handshake; the next ``receive`` gives it.
     """
 
     def __init__(
@@ -60,7 +64,11 @@ class BusLink(Link):
         self.largest = 0
         self._dirty = dirty
         self._drop = drop
+        self.seal: Seal | None = None
+        self.early = b""
         self._tls: ssl.SSLSocket | None = None
+        self._encrypted = False  # the TLS handshake is done
+        self._bare = True  # neither TLS nor seal
 
     def send(self, packet: bytes) -> None:
         if self.up:
@@ -81,8 +89,13 @@ class BusLink(Link):
         self.sock = sock
         self.fd = sock.fileno()
 
-    def secure(self, tls: BusTls) -> None:
-        """Begin with TLS on the connection. Raises OSError."""
+    def secure(self, tls: BusTls | None, seal: Seal | None) -> None:
+        """Begin to protect the connection by what there is of these; without any it is ``up``.
+        Raises OSError."""
+        self.seal = seal
+        self._bare = self.up = tls is None and seal is None
+        if tls is None:
+            return
         context = tls.client if self.outgoing else tls.server
         self._tls = context.wrap_socket(
             self.sock, server_side=not self.outgoing, do_handshake_on_connect=False
@@ -90,22 +103,69 @@ class BusLink(Link):
         self.sock = self._tls
 
     def shake_hands(self) -> int:
-        """Go on with the handshake as far as that is possible now; it is ``up`` when it is done.
+        """Go on with the handshakes as far as possible now; when they are done it is ``up``.
 
-        Returns the events to wait for. Raises OSError: the other side is refused, or refuses.
+        Returns the events to wait for.
+
+        Raises:
+            OSError: there is no TLS with the other side.
+            SealError: it does not know the secret, or says that this side does not.
         """
-        assert self._tls is not None
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return _READ
-        except ssl.SSLWantWriteError:
-            return _WRITE
+        tls, seal = self._tls, self.seal
+        if tls is not None and not self._encrypted:
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                return _READ
+            except ssl.SSLWantWriteError:
+                return _WRITE
+            self._encrypted = True
+        if seal is not None and not seal.ready:
+            self._say(seal, seal.greeting)
+            seal.greeting = b""
+            data = self._read_raw(seal)
+            if data is None:
+                return _READ
+            self.early = seal.open(data)
+            self._say(seal, seal.answer())
+            if not seal.ready:
+                return _READ
         self.up = True
         return _READ
 
+    def _read_raw(self, seal: Seal) -> bytes | None:
+        """What has come of the other side's handshake; None: nothing. Raises SealError."""
+        try:
+            data = self._receive()
+        except OSError:
+            data = b""
+        if data == b"":
+            raise SealError(seal.ended)
+        return data
+
+    def _say(self, seal: Seal, data: bytes) -> None:
+        """Send ``data``, a part of the handshake, to an empty socket. Raises SealError."""
+        if data and self.write(data) != len(data):
+            raise SealError(seal.ended)
+
     def receive(self) -> bytes | None:
-        """What has come; None: nothing, b"": the other side has closed. Raises OSError."""
+        """What has come; None: nothing that is complete, b"": the other side has closed. Raises
+        OSError, SealError."""
+        if self._bare:
+            try:
+                return self.sock.recv(READ_SIZE)
+            except (BlockingIOError, InterruptedError):
+                return None
+        if self.early:
+            data, self.early = self.early, b""
+            return data
+        received = self._receive()
+        if received and self.seal is not None:
+            return self.seal.open(received) or None
+        return received
+
+    def _receive(self) -> bytes | None:
+        """As ``receive``, before it is opened."""
         try:
             if self._tls is None:
                 return self.sock.recv(READ_SIZE)

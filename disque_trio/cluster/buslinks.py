@@ -4,9 +4,10 @@ The links live in the epoll descriptor of the engine. The membership learns of w
 at the beginning of a turn, never from within a call that it makes itself.
 """
 
+import os
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.halfpackets import HalfPackets
@@ -18,9 +19,11 @@ from disque_trio.process.addresses import is_loopback, plain_ip
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import keep_alive
 from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.protocol.seal import NONCE_SIZE, Seal, master_key
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 
+MOST_TOLD = 100  # lines about strangers, and about nodes that do not fit
 KEEPALIVE = 30  # s until the kernel asks whether a silent node is still there
 
 _READ = select.EPOLLIN
@@ -51,6 +54,7 @@ class BusLinks:
 
     def __init__(self, config: Config, stats: Stats, log: Log, poller: Poller) -> None:
         self.tls: BusTls | None = None
+        self._masters: list[bytes] = []  # keys of the secrets that nodes may know
         self.sources: list[str] = []
         self.enabled = True
         self.by_fd: dict[int, BusLink] = {}
@@ -65,12 +69,29 @@ class BusLinks:
         self._log = log
         self._poller = poller
         self._epoll = poller.epoll
-        self._told: set[str] = set()  # what was said in the log once
+        self._told: set[tuple[str, str]] = set()  # what was said in the log once, of whom
 
     @property
     def count(self) -> int:
         """The number of connections."""
         return len(self.by_fd)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether strangers who reach the bus are kept out, by TLS or a secret."""
+        return self.tls is not None or len(self._masters) > 0
+
+    def use_secrets(self, secrets: Sequence[str]) -> None:
+        """Take only nodes that know one of ``secrets``, and show them that this one knows the
+        first; empty: any node. Links that do not fit are closed, to be opened again."""
+        masters = [master_key(secret.encode("utf-8", "surrogateescape")) for secret in secrets]
+        if masters == self._masters:
+            return
+        self._masters = masters
+        for link in list(self.by_fd.values()):
+            fits = not masters if link.seal is None else link.seal.holds_with(masters)
+            if link.connected and not fits:
+                self.break_off(link, "cluster-secret was changed")
 
     @property
     def memory(self) -> int:
@@ -141,10 +162,9 @@ class BusLinks:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         keep_alive(sock, KEEPALIVE)
         link.connected = True
-        if self.tls is None:
-            link.up = True
-        else:
-            link.secure(self.tls)
+        masters = self._masters
+        seal = Seal(masters, os.urandom(NONCE_SIZE), link.outgoing) if masters else None
+        link.secure(self.tls, seal)
 
     # ---- what is waited for ------------------------------------------------------------------
 
@@ -229,9 +249,9 @@ class BusLinks:
             self.drop(link)
 
     def tell_once(self, text: str, ip: str) -> None:
-        """Whatever it is comes again each second: say it once."""
-        if text not in self._told and len(self._told) < 100:
-            self._told.add(text)
+        """Whatever it is comes again each second: say it once of each."""
+        if (text, ip) not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add((text, ip))
             self._log.warning(text, address=ip)
 
 

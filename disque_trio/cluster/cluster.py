@@ -112,7 +112,7 @@ class Cluster:
             listener.getsockname()[0] for listener in named if listener.family not in families
         ]
         self.apply()
-        if families and self._config.protected_mode and self.links.tls is None:
+        if families and self._config.protected_mode and not self.links.guarded:
             self._log.notice("the cluster bus serves nodes of this machine only (protected-mode)")
 
     def apply(self) -> None:
@@ -126,6 +126,7 @@ class Cluster:
         packets.tls_port = config.cluster_announce_tls_port or config.tls_port
         self.membership.set_extensions(config.cluster_extensions)
         self.links.halves.apply()
+        self.links.use_secrets(config.cluster_secret)
         self._hurry()
         self.membership.spread(domain == "host" or (domain == "auto" and config.processes > 1))
 

@@ -71,6 +71,7 @@ class Config(Settings):
     cluster_announce_tls_port: int
     cluster_link_sendbuf_limit: int
     maxmemory_bus: MemoryLimit
+    cluster_secret: tuple[str, ...]
     tls_port: int
     tls_cert_file: str
     tls_key_file: str

@@ -215,8 +215,11 @@ def parse_arguments(table: Table, argv: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _bad_value(table: Table, setting: Setting, error: BadValue) -> ConfigError:
-    expected = table[setting.name].type.expected
+    param = table[setting.name]
+    expected = param.type.expected
     got = repr(" ".join(setting.words)) if setting.words else "nothing"
+    if setting.words:
+        got = param.got(got)
     because = f" ({error.reason})" if error.reason else ""
     if any(word.startswith("#") for word in setting.words[1:]):
         because = " (a comment needs a line of its own)"

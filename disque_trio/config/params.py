@@ -31,6 +31,8 @@ class Param:
         immutable: CONFIG SET refuses it in Redis's words; to other names that it does not take
             it says that it does not know them, as Disque does.
         file_only: CONFIG GET does not show it.
+        secret: no error and no log shows its value.
+        masked: nor does CONFIG GET, which says only whether it is set.
         always_rewritten: REWRITE writes it whether it is the default or not.
         attribute: its name on the configuration object; made from the name when empty.
     """
@@ -45,6 +47,8 @@ class Param:
     protected: bool = False
     immutable: bool = False
     file_only: bool = False
+    secret: bool = False
+    masked: bool = False
     always_rewritten: bool = False
     attribute: str = ""
 
@@ -72,6 +76,15 @@ class Param:
     def default_value(self) -> Any:
         """Give the default as a value (``dir`` depends on the current directory)."""
         return self.parse_text(self.default)
+
+    def got(self, text: str) -> str:
+        """Give ``text``, which it does not take, for an error."""
+        return "(redacted)" if self.secret else text
+
+    def told(self, value: Any) -> str:
+        """Give the text that CONFIG GET answers with."""
+        text = self.type.show(value)
+        return "(redacted)" if self.masked and text else text
 
     @property
     def stored(self) -> bool:

@@ -16,8 +16,6 @@ from disque_trio.config.params import Param, Table
 from disque_trio.config.words import to_bytes, to_text
 from disque_trio.glob import glob_match
 
-_SECRETS = ("requirepass", "tls-key-file-pass")
-
 
 class Settings:
     """Holds one attribute per parameter of ``table``, with the value in its own type.
@@ -59,7 +57,7 @@ class Settings:
         changed = {
             param.name: self.get(param.name)
             for param in self.stored()
-            if param.name not in _SECRETS and self.get(param.name) != param.default_value()
+            if not param.secret and self.get(param.name) != param.default_value()
         }
         return f"<{type(self).__name__} file={self.file!r} {changed}>"
 
@@ -79,7 +77,7 @@ class Settings:
     def config_get(self, patterns: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """Answer CONFIG GET: names that match any of the globs, each once, with their texts."""
         return [
-            (name.encode(), to_bytes(param.type.show(self.get(name))))
+            (name.encode(), to_bytes(param.told(self.get(name))))
             for name, param in self.table.items()
             if not param.file_only
             and any(glob_match(glob, name.encode(), ignore_case=True) for glob in patterns)
@@ -132,7 +130,8 @@ class Settings:
             except BadValue as error:
                 because = f" - {error.reason}" if error.reason else ""
                 raise ConfigError(
-                    f"ERR Invalid argument '{text}' for CONFIG SET '{to_text(raw_name)}'{because}",
+                    f"ERR Invalid argument '{param.got(text)}' for CONFIG SET "
+                    f"'{to_text(raw_name)}'{because}",
                     setting=to_text(raw_name),
                     expected=param.type.expected,
                 ) from error

@@ -25,6 +25,7 @@ from disque_trio.config.types import (
     Memory,
     OutputLimit,
     Renames,
+    Secrets,
     Text,
     TlsProtocols,
     YesNo,
@@ -224,15 +225,16 @@ TABLE = make_table(
             "",
             "Password that clients give with AUTH; empty asks for none.",
             settable=True,
+            secret=True,
         ),
         _security(
             "protected-mode",
             YesNo(),
             "yes",
             "Without a password and without `bind`, serve only clients on this machine. Without "
-            "`bind` and without `tls-cluster`, take only nodes on this machine into the cluster, "
-            "password or not: the bus asks for none. To let others in name addresses with `bind`, "
-            "or use `tls-cluster`. Not in Disque.",
+            "`bind`, `tls-cluster` and `cluster-secret`, take only nodes on this machine into the "
+            "cluster, password or not: the bus asks for none. To let others in name addresses with "
+            "`bind`, or use `cluster-secret` or `tls-cluster`. Not in Disque.",
             settable=True,
         ),
         _security(
@@ -513,6 +515,19 @@ TABLE = make_table(
             unit="bytes",
             settable=True,
         ),
+        _cluster(
+            "cluster-secret",
+            Secrets(),
+            "",
+            "A secret that all nodes of the cluster have, and nobody else: packets of others are "
+            "then worthless. It encrypts nothing. All nodes have to agree on it; a node without "
+            "one is refused. With two, the node shows that it knows the first, and takes nodes "
+            "that know either, so that it can be changed node by node: docs/cluster.md. CONFIG "
+            "GET does not show it. Not in Disque.",
+            settable=True,
+            secret=True,
+            masked=True,
+        ),
         _tls(
             "tls-port",
             Int(0, 65535),
@@ -545,6 +560,7 @@ TABLE = make_table(
             "",
             "What the private key is encrypted with; empty if it is not.",
             settable=True,
+            secret=True,
             protected=True,
         ),
         _tls(
@@ -620,7 +636,8 @@ TABLE = make_table(
             "no",
             "Encrypt the cluster bus. Both sides have to show a certificate of an authority in "
             "`tls-ca-cert-file` or `tls-ca-cert-dir`, so all nodes of a cluster have to agree on "
-            "this. Without it whoever reaches the bus is taken for a node.",
+            "this. Without it, and without `cluster-secret`, whoever reaches the bus is taken for a "
+            "node.",
         ),
         _events(
             "event-log",

@@ -301,6 +301,34 @@ class Addresses(ParamType[tuple[str, ...]]):
         return list(value) or [""]
 
 
+class Secrets(ParamType[tuple[str, ...]]):
+    """A secret, maybe with another one that is good as well; a single empty word means none."""
+
+    several = True
+    listed = True
+    quoted = True
+    shortest: ClassVar[int] = 16  # bytes
+    longest: ClassVar[int] = 512
+    expected = f"one or two secrets of {shortest} to {longest} bytes, or an empty text for none"
+
+    def parse(self, words: Sequence[str]) -> tuple[str, ...]:
+        if list(words) in ([], [""]):
+            return ()
+        if len(words) > 2:
+            raise BadValue("one with spaces needs quotes")
+        for word in words:
+            size = len(word.encode("utf-8", "surrogateescape"))
+            if not self.shortest <= size <= self.longest or "\0" in word:
+                raise BadValue(f"make one with: openssl rand -hex {self.shortest}")
+        return tuple(dict.fromkeys(words))
+
+    def show(self, value: tuple[str, ...]) -> str:
+        return join_words(value) if value else ""
+
+    def words(self, value: tuple[str, ...]) -> list[str]:
+        return list(value) or [""]
+
+
 class IpAddress(Word[str]):
     """An IPv4 or IPv6 address, or nothing."""
 

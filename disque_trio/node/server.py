@@ -188,8 +188,14 @@ class Server(Product):
         self._host.listens(listeners)
         self.cluster.listens(listeners, bus)
         self._say_hello(listeners)
-        tls = self.cluster.links.tls is not None
-        doors = Doors(tcp_endpoints(listeners), tcp_endpoints(bus), self.config, self.log, tls=tls)
+        links = self.cluster.links
+        doors = Doors(
+            tcp_endpoints(listeners),
+            tcp_endpoints(bus),
+            self.config,
+            self.log,
+            guarded=lambda: links.guarded,
+        )
         doors.look_first(self.config.processes, self._worker.number if self._worker else 0)
         return doors
 

@@ -15,6 +15,7 @@ from disque_trio.protocol.bus import (
     PacketError,
     read_u32,
 )
+from disque_trio.protocol.seal import MAGIC
 
 _SIGNATURE: Final = read_u32(SIGNATURE, 0)
 
@@ -60,7 +61,12 @@ class PacketParser:
         begun = self._wanted > 0  # the first packet was found to be wanted
         while size - at >= 8:
             if read_u32(data, at) != _SIGNATURE:
-                raise PacketError("not the signature of the bus")
+                sealed = data[at : at + 8] == MAGIC
+                raise PacketError(
+                    "it has a cluster-secret, this node has none"
+                    if sealed
+                    else "not the signature of the bus"
+                )
             wanted = read_u32(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:
                 raise PacketError(f"a packet cannot have {wanted} bytes")

@@ -1,11 +1,12 @@
 """Finds out whether strangers can reach the client port or the cluster bus, and logs it.
 
 Strangers are all who reach an address that is not a loopback one. They are kept from the ports for
-clients by a password, or by TLS with certificates, from the cluster bus by TLS, and from both by
-protected-mode where no address to listen on was named; a firewall is not seen from here.
+clients by a password, or by TLS with certificates, from the cluster bus by TLS or a secret, and
+from both by protected-mode where no address to listen on was named; a firewall is not seen from
+here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import WILDCARDS, is_local
@@ -20,7 +21,7 @@ class Doors:
     Args:
         clients, bus: where clients and other nodes are listened for.
         config: the settings that can change.
-        tls: nodes have to show a certificate.
+        guarded: whether nodes have to show that they are no strangers.
         holds: what is kept.
         setting: the one that names addresses to listen on.
     """
@@ -32,7 +33,7 @@ class Doors:
         config: Limits,
         log: Log,
         *,
-        tls: bool = False,
+        guarded: Callable[[], bool] = lambda: False,
         holds: str = "jobs",
         setting: str = "bind",
     ) -> None:
@@ -40,7 +41,7 @@ class Doors:
         self._bus = bus
         self._config = config
         self._log = log
-        self._tls = tls
+        self._guarded = guarded
         self._holds = holds
         self._setting = setting
         self._said: list[str] = []
@@ -58,13 +59,14 @@ class Doors:
                 f"{holds} and change settings. Set requirepass, name other addresses with "
                 f"{setting}, or keep strangers out with a firewall"
             )
-        at = "" if self._tls else _reached(self._bus, protected, processes)
+        at = "" if self._guarded() else _reached(self._bus, protected, processes)
         if at:
             lines.append(
                 f"the cluster bus at {at} asks for no password, whatever requirepass is: whoever "
                 f"reaches that can join the cluster, and then read and remove {holds}. Set "
-                "tls-cluster yes with tls-cert-file, tls-key-file and tls-ca-cert-file, name other "
-                f"addresses with {setting}, or let a firewall keep all but the other nodes out"
+                "cluster-secret, or tls-cluster yes with tls-cert-file, tls-key-file and "
+                f"tls-ca-cert-file, name other addresses with {setting}, or let a firewall keep "
+                "all but the other nodes out"
             )
         return lines
 

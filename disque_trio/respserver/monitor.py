@@ -1,7 +1,12 @@
 """Formats commands for MONITOR and SLOWLOG."""
 
+from typing import Final
+
 from disque_trio.resp.inline import quote
 from disque_trio.respserver.command import AnyCommand
+
+# Settings whose values nobody is to see.
+SECRETS: Final = (b"requirepass", b"cluster-secret", b"tls-key-file-pass")
 
 
 def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
@@ -11,7 +16,7 @@ def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
     if command.name == "config":
         shown = list(args)
         for i in range(2, len(args) - 1):
-            if args[i].lower() == b"requirepass":
+            if args[i].lower() in SECRETS:
                 shown[i + 1] = b"(redacted)"
         return shown
     return args

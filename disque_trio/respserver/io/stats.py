@@ -50,6 +50,8 @@ class Stats:
         cluster_overruns: connections to nodes dropped because too much waited for them.
         evicted_cluster_links: connections to nodes dropped because of what all of them held of
             packets that were not whole.
+        cluster_links_refused: connections that were closed as the other side has another
+            cluster-secret, or none.
         cluster_packets_refused: large packets of nodes that were passed over.
     """
 
@@ -69,6 +71,7 @@ class Stats:
         self.cluster_sends = 0
         self.cluster_overruns = 0
         self.evicted_cluster_links = 0
+        self.cluster_links_refused = 0
         self.cluster_packets_refused = 0
         self._commands = _Rate()
         self._input = _Rate()
@@ -104,6 +107,7 @@ class Stats:
             "total_cluster_sends": self.cluster_sends,
             "cluster_links_buffer_limit_exceeded": self.cluster_overruns,
             "evicted_cluster_links": self.evicted_cluster_links,
+            "cluster_links_refused": self.cluster_links_refused,
             "cluster_packets_refused": self.cluster_packets_refused,
             "rejected_connections": self.rejected,
             "evicted_clients": self.evicted_clients,

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disque_trio.config import TABLE, Config
+from disque_trio.bananaq.settings import TABLE as BANANAQ
+from disque_trio.config import TABLE, Config, ConfigError
 from disque_trio.config.errors import BadValue
+from disque_trio.config.load import load_settings_text
 from disque_trio.config.words import join_words, split_words, to_text
+from disque_trio.respserver.monitor import SECRETS
 
 
 @pytest.mark.parametrize(
@@ -147,3 +150,32 @@ def test_every_default_is_a_value_that_reads_back() -> None:
         if not param.type.adds_up:
             assert param.parse(param.type.words(value)) == value, param.name
             assert param.parse_text(param.type.show(value)) == value, param.name
+
+
+@pytest.mark.parametrize("text", ["short", "x" * 15, "x" * 513, "a b c", "x" * 16 + " short"])
+def test_a_secret_that_is_no_good_is_refused_and_not_repeated(text: str) -> None:
+    config = Config()
+    with pytest.raises(ConfigError) as refused:
+        config.config_set([(b"cluster-secret", text.encode())])
+    assert text not in str(refused.value)
+    with pytest.raises(ConfigError) as refused:
+        load_settings_text(Config, f"cluster-secret {text}")
+    assert text not in str(refused.value)
+    assert config.cluster_secret == ()
+
+
+def test_a_secret_is_kept_and_not_shown() -> None:
+    config = Config()
+    new, old = "n" * 16, "o" * 16
+    config.config_set([(b"cluster-secret", f"{new} {old}".encode())])
+    assert config.cluster_secret == (new, old)
+    assert config.config_get([b"*secret"]) == [(b"cluster-secret", b"(redacted)")]
+    assert new not in repr(config)
+    config.config_set([(b"cluster-secret", b"")])
+    assert config.config_get([b"*secret"]) == [(b"cluster-secret", b"")]
+
+
+def test_what_no_log_shows_is_known_where_commands_are_shown() -> None:
+    params = [*TABLE.values(), *BANANAQ.values()]
+    secret = {param.name.encode() for param in params if param.secret and param.settable}
+    assert secret == set(SECRETS)

@@ -26,7 +26,8 @@ ADDRESSES = {  # that are listened on, and which of them a stranger reaches
     "mixed": (["0.0.0.0", "192.0.2.2"], ["0.0.0.0", "192.0.2.2"]),
     "no port": ([], []),
 }
-CASES = list(product(ADDRESSES, [False, True], [False, True], [False, True]))
+CASES = list(product(ADDRESSES, [False, True], [False, True], ["", "tls", "secret"]))
+SECRET = "a-secret-of-all-nodes"
 
 
 class Log:
@@ -64,8 +65,8 @@ def is_client_let_in(config: Config, exposed: bool) -> bool:
 
 
 def is_node_let_in(config: Config, exposed: bool) -> bool:
-    """Whether a stranger can speak to the cluster without a certificate."""
-    if config.tls_cluster:
+    """Whether a stranger can speak to the cluster without a certificate or a secret."""
+    if config.tls_cluster or config.cluster_secret:
         return False
     poller, clock, stats, log = Poller(), Clock(), Stats(), Log()
     links = BusLinks(config, stats, log, poller)  # type: ignore[arg-type]
@@ -89,15 +90,16 @@ def is_node_let_in(config: Config, exposed: bool) -> bool:
     return let_in > 0
 
 
-@pytest.mark.parametrize(("bind", "password", "protected", "tls"), CASES)
+@pytest.mark.parametrize(("bind", "password", "protected", "guard"), CASES)
 def test_there_is_one_line_for_each_door_that_strangers_find_open(
-    bind: str, password: bool, protected: bool, tls: bool
+    bind: str, password: bool, protected: bool, guard: str
 ) -> None:
     config = Config(
         {
             "requirepass": "secret" if password else "",
             "protected-mode": protected,
-            "tls-cluster": tls,
+            "tls-cluster": guard == "tls",
+            "cluster-secret": (SECRET,) if guard == "secret" else (),
         }
     )
     listened, reached = ADDRESSES[bind]
@@ -106,7 +108,8 @@ def test_there_is_one_line_for_each_door_that_strangers_find_open(
         for door, let_in in (("clients", is_client_let_in), ("bus", is_node_let_in))
     }
     places = ([(ip, 7711) for ip in listened], [(ip, 17711) for ip in listened])
-    lines = Doors(*places, config, Log(), tls=tls).lines()  # type: ignore[arg-type]
+    doors = Doors(*places, config, Log(), guarded=lambda: guard != "")  # type: ignore[arg-type]
+    lines = doors.lines()
     wanted = [door for door, addresses in open_to.items() if addresses]
     assert [("bus" if "cluster bus" in line else "clients") for line in lines] == wanted
     for door, line in zip(wanted, lines, strict=True):
@@ -114,8 +117,11 @@ def test_there_is_one_line_for_each_door_that_strangers_find_open(
         for ip in listened:
             place = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
             assert (f" {place}" in line) == (ip in open_to[door]), line
-        advice = ["tls-cluster yes", "tls-ca-cert-file"] if door == "bus" else ["requirepass"]
-        for word in [*advice, "bind", "firewall"]:
+        advice = {
+            "bus": ["cluster-secret", "tls-cluster yes", "tls-ca-cert-file"],
+            "clients": ["requirepass"],
+        }
+        for word in [*advice[door], "bind", "firewall"]:
             assert word in line
 
 
@@ -136,7 +142,12 @@ def told(doors: Doors, config: Config, log: Log, *pairs: tuple[str, str]) -> lis
 def test_what_is_opened_while_the_process_runs_is_told_when_it_is_opened() -> None:
     config, log = Config(), Log()
     places = ([("0.0.0.0", 7711)], [("0.0.0.0", 17711)])
-    doors = Doors(*places, config, log)  # type: ignore[arg-type]
+    doors = Doors(
+        *places,
+        config,
+        log,  # type: ignore[arg-type]
+        guarded=lambda: config.cluster_secret != (),
+    )
     doors.look_first()
     assert log.lines == []
     assert told(doors, config, log, ("protected-mode", "no")) == ["clients", "bus"]
@@ -145,6 +156,8 @@ def test_what_is_opened_while_the_process_runs_is_told_when_it_is_opened() -> No
     assert told(doors, config, log, ("requirepass", "")) == ["clients"]
     assert told(doors, config, log, ("protected-mode", "yes")) == []
     assert told(doors, config, log, ("protected-mode", "no"), ("requirepass", "x")) == ["bus"]
+    assert told(doors, config, log, ("cluster-secret", SECRET)) == []
+    assert told(doors, config, log, ("cluster-secret", "")) == ["bus"]
 
 
 def test_one_of_several_processes_speaks_for_all_at_the_start_and_each_for_itself_later() -> None:

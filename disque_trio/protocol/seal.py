@@ -1,0 +1,189 @@
+"""Seals what two nodes with a common secret send each other: nobody else can add to it, change it,
+repeat it, or send it back.
+
+Each side greets with ``MAGIC`` and a nonce. From the secret and both nonces follows a key for each
+direction, so nothing of another connection, or of the other direction, is worth anything here.
+Then everything goes in records: length, MAC over a counter and the data, data. The first record is
+empty: it proves that its sender knows the secret. The side that was connected to proves it second,
+so whoever connects to a node learns nothing that a secret could be guessed with.
+
+Nothing is encrypted. Records can be held back, and the connection cut: then packets are lost, as
+with any connection that breaks.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final
+
+MAGIC: Final = b"DTseal1\n"  # differs from the signature of packets in its first bytes
+NONCE_SIZE: Final = 32
+LONGEST: Final = 64 * 1024  # bytes of data in a record
+_GREETING_SIZE: Final = len(MAGIC) + NONCE_SIZE
+_MAC_SIZE: Final = 16
+_HEAD: Final = 4 + _MAC_SIZE
+# What a key is for: its personalization in BLAKE2, 16 bytes at most.
+_MASTER: Final = b"disque secret"
+_FROM_OPENER: Final = b"disque opener"
+_FROM_OTHER: Final = b"disque other"
+
+
+class SealError(Exception):
+    """The other side does not know the secret, or what came is not what it sent; the connection has
+    to be closed."""
+
+
+def master_key(secret: bytes) -> bytes:
+    """The key, 64 bytes, that ``secret`` of any length stands for."""
+    return blake2b(secret, person=_MASTER).digest()
+
+
+class _Direction:
+    """The records of one direction of one connection.
+
+    Args:
+        master: of the secret.
+        nonces: of the side that opened the connection, then of the other one.
+    """
+
+    def __init__(self, master: bytes, nonces: bytes, opener: bool) -> None:
+        self.master = master
+        person = _FROM_OPENER if opener else _FROM_OTHER
+        self._key = blake2b(nonces, key=master, person=person, digest_size=32).digest()
+        self._records = 0
+
+    def mac(self, data: bytes | memoryview) -> bytes:
+        """The MAC of ``data`` as the next record."""
+        mac = blake2b(self._records.to_bytes(8, "big"), digest_size=_MAC_SIZE, key=self._key)
+        mac.update(data)
+        return mac.digest()
+
+    def count(self) -> None:
+        """A record is done."""
+        self._records += 1
+
+
+class Seal:
+    """One side of a sealed connection.
+
+    Args:
+        masters: keys of the secrets that are good, at least one. This side uses the first one.
+        nonce: ``NONCE_SIZE`` random bytes that were never used before.
+        opener: this side opened the connection.
+
+    Attributes:
+        greeting: to be sent before anything else.
+        ready: the other side knows one of the secrets; ``close`` may be used.
+    """
+
+    def __init__(self, masters: Sequence[bytes], nonce: bytes, opener: bool) -> None:
+        self.greeting = MAGIC + nonce
+        self.ready = False
+        self._masters = masters
+        self._nonce = nonce
+        self._opener = opener
+        self._nonces = b""  # of both sides, once the other one has greeted
+        self._outgoing: _Direction | None = None
+        self._incoming: _Direction | None = None
+        self._rest = b""  # of what came, not a whole record
+        self._to_answer = b""
+
+    @property
+    def ended(self) -> str:
+        """What it may mean that the other side has closed the connection before it is ``ready``."""
+        if self._nonces:
+            return "it closed the connection: its cluster-secret may be another than this node's"
+        return "it closed the connection: it may have no cluster-secret, while this node has one"
+
+    def holds_with(self, masters: Sequence[bytes]) -> bool:
+        """Whether both sides use secrets that are good when those of ``masters`` are."""
+        if self._outgoing is None or self._incoming is None:
+            return False
+        return self._outgoing.master in masters and self._incoming.master in masters
+
+    def answer(self) -> bytes:
+        """What has to be sent to the other side now, of ``open``'s making; may be empty."""
+        answer, self._to_answer = self._to_answer, b""
+        return answer
+
+    def close(self, data: bytes) -> bytes:
+        """Put ``data``, which is not empty, into records."""
+        if len(data) <= LONGEST:
+            return self._record(data)
+        view = memoryview(data)
+        return b"".join(
+            [self._record(view[at : at + LONGEST]) for at in range(0, len(view), LONGEST)]
+        )
+
+    def _record(self, data: bytes | memoryview) -> bytes:
+        outgoing = self._outgoing
+        assert outgoing is not None
+        mac = outgoing.mac(data)
+        outgoing.count()
+        return b"".join([len(data).to_bytes(4, "big"), mac, data])
+
+    def open(self, data: bytes) -> bytes:
+        """The data in the records that ``data``, which came, completes.
+
+        Raises:
+            SealError: nothing that comes after it may be looked at.
+        """
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        at = 0
+        if not self._nonces:
+            at = self._hear_greeting(data)
+            if not at:
+                self._rest = data
+                return b""
+        size = len(data)
+        opened: list[memoryview] = []
+        view = memoryview(data)
+        while size - at >= _HEAD:
+            length = int.from_bytes(view[at : at + 4], "big")
+            if length > LONGEST or (length > 0) != self.ready:
+                raise SealError("what came is no record of a node with this cluster-secret")
+            end = at + _HEAD + length
+            if end > size:
+                break
+            record = view[at + _HEAD : end]
+            self._check(view[at + 4 : at + _HEAD], record)
+            opened.append(record)
+            at = end
+        self._rest = data[at:]
+        return b"".join(opened)
+
+    def _hear_greeting(self, data: bytes) -> int:
+        """Return how many bytes of ``data`` the greeting takes, 0: it is not all there."""
+        if data[: len(MAGIC)] != MAGIC[: len(data)]:
+            raise SealError("it has no cluster-secret, this node has one")
+        if len(data) < _GREETING_SIZE:
+            return 0
+        other = data[len(MAGIC) : _GREETING_SIZE]
+        if other == self._nonce:
+            raise SealError("it sent this node's greeting back")
+        opener = self._opener
+        self._nonces = self._nonce + other if opener else other + self._nonce
+        self._outgoing = _Direction(self._masters[0], self._nonces, opener)
+        if opener:
+            self._to_answer += self._record(b"")
+        return _GREETING_SIZE
+
+    def _check(self, mac: memoryview, data: memoryview) -> None:
+        """Check the next record."""
+        incoming = self._incoming
+        if incoming is None:
+            for master in self._masters:
+                incoming = _Direction(master, self._nonces, not self._opener)
+                if compare_digest(incoming.mac(data), mac):
+                    break
+            else:
+                raise SealError("its cluster-secret is another one than this node's")
+            self._incoming = incoming
+            self.ready = True
+            if not self._opener:
+                self._to_answer += self._record(b"")
+        elif not compare_digest(incoming.mac(data), mac):
+            raise SealError("what came was changed on the way, or is not from that node")
+        incoming.count()

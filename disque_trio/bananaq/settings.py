@@ -86,6 +86,7 @@ TABLE = make_table(
         ),
         _same("tcp-keepalive", NETWORK),
         _same("maxclients", NETWORK),
+        _same("maxclients-per-ip", NETWORK),
         _same(
             "tls-port",
             TLS,
@@ -305,6 +306,7 @@ class BananaSettings(Settings):
     timeout: int
     tcp_keepalive: int
     maxclients: int
+    maxclients_per_ip: int
     tls_port: int
     tls_cert_file: str
     tls_key_file: str

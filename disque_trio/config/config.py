@@ -27,6 +27,7 @@ class Config(Settings):
     timeout: int
     tcp_keepalive: int
     maxclients: int
+    maxclients_per_ip: int
     dir: str
     daemonize: bool
     processes: int

@@ -139,6 +139,15 @@ TABLE = make_table(
             "Clients connected at the same time; one more gets an error and is closed.",
             settable=True,
         ),
+        _network(
+            "maxclients-per-ip",
+            Int(0),
+            "0",
+            "Clients connected at the same time from one IP address; one more gets an error and is "
+            "closed. Of an IPv6 address the first 64 bits count. Clients of the unix socket are "
+            "not limited; 0 limits nobody. Not in Disque.",
+            settable=True,
+        ),
         _general(
             "dir",
             Directory(),

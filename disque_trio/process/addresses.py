@@ -50,6 +50,15 @@ def _plain_ip(text: str) -> str:
     return str(address)
 
 
+def network(ip: str) -> str:
+    """Whose ``ip`` is, as far as it shows: an IPv4 address is one host's, of an IPv6 one the first
+    64 bits, since a host has all that begin with them. A link-local one is a host's again."""
+    plain = plain_ip(ip)
+    if ":" not in plain or plain.startswith("fe80:"):
+        return plain or ip
+    return str(IPv6Address(int(IPv6Address(plain)) >> 64 << 64)) + "/64"
+
+
 def told_ip(text: str) -> str:
     """As ``plain_ip`` for what another node says: only addresses that one can connect to from
     another machine count, so none with a zone, no multicast and no "any" address."""

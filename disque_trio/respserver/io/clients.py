@@ -23,6 +23,7 @@ from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tls_connection import TlsConnection
 from disque_trio.respserver.machine import LONGEST_REST, Machine
+from disque_trio.respserver.origins import Origins
 
 CLIENTS_LOOK: Final = 500  # ms between looks at clients that may have to be dropped
 HALF_CLOSED: Final = 30_000  # ms that a client waits for its replies that sends nothing any more
@@ -39,6 +40,7 @@ class Clients:
         behind: those with a backlog that can be served.
         dirty: those with replies to send.
         serving: the one whose requests are being served, or None.
+        origins: how many come from which address.
         departures: who is to go, and what each of them makes the process hold.
         lingering: connections of clients that broke the protocol, until these have read why.
         handshakes: connections over TLS that are not those of clients yet.
@@ -63,6 +65,7 @@ class Clients:
         self.by_id: dict[int, Connection] = {}
         self.now = clock.now()
         self.departures = Departures(stats, log)
+        self.origins = Origins()
         self._epoll = poller.epoll
         self.beside: dict[int, Beside] = {}
         self.lingering = Lingering(self._epoll, self.beside)
@@ -112,6 +115,7 @@ class Clients:
         connection.client.close = True
         self._epoll.unregister(connection.fd)
         connection.say_end()
+        self.origins.leave(connection.fd)
         connection.fd = -1
         if connection.parser.error is None:
             connection.sock.close()

@@ -20,6 +20,7 @@ from disque_trio.respserver.io.poller import READ, WRITE
 from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.sparse_log import SparseLog
 from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.origins import Origins
 
 MOST: Final = 256  # handshakes at a time; one more, and the oldest makes room
 PATIENCE: Final = 10_000  # ms that one may take
@@ -116,6 +117,7 @@ class Handshakes:
 
     Attributes:
         context: the certificates for connections that come from now on; None: there is no TLS.
+        origins: where those come from that ``enter`` there, until they end.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Handshakes:
         log: Log,
     ) -> None:
         self.context: ssl.SSLContext | None = None
+        self.origins = Origins()
         self._epoll = epoll
         self._beside = beside
         self._lingering = lingering
@@ -155,6 +158,7 @@ class Handshakes:
         """Let the socket of ``handshake`` go."""
         del self._all[handshake]
         del self._beside[handshake.sock.fileno()]
+        self.origins.leave(handshake.sock.fileno())
         self._epoll.unregister(handshake.sock.fileno())
 
     def failed(self, handshake: Handshake, reason: str, now: int) -> None:

@@ -24,6 +24,7 @@ class Limits(Protocol):
     timeout: int
     tcp_keepalive: int
     maxclients: int
+    maxclients_per_ip: int
     hz: int
     tls_port: int
     tls_auth_clients: str

@@ -1,7 +1,7 @@
 """Listens on TCP and unix sockets for clients, and decides which of them may connect.
 
-Owns the listening sockets and the limits on the connecting of clients: maxclients and the protected
-mode.
+Owns the listening sockets and the limits on the connecting of clients: maxclients,
+maxclients-per-ip and the protected mode.
 """
 
 import errno
@@ -22,6 +22,7 @@ from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.sealing import Sealing
 
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
+_TOO_MANY_THERE = b"-ERR max number of clients of one address reached\r\n"
 _PROTECTED = (
     b"-DENIED this node runs in protected mode: it is bound to all interfaces and has no "
     b"password, so it serves clients of its own machine only. Set a password (requirepass), "
@@ -222,11 +223,18 @@ def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exp
         if connection is not None:
             engine.read(connection)
 
+    handshakes = engine.clients.handshakes
+    if 0 < engine.config.maxclients_per_ip <= handshakes.origins.count(ip):
+        # No words: they would have to be encrypted.
+        engine.stats.rejected += 1
+        sock.close()
+        return
     sock.setblocking(False)
     try:
         # Its answers are small, and each waits for one.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        engine.clients.handshakes.begin(sock, address, engine.clock.now(), admit)
+        handshakes.begin(sock, address, engine.clock.now(), admit)
+        handshakes.origins.enter(sock.fileno(), ip)
     except OSError:
         sock.close()  # it is gone already
 
@@ -302,6 +310,8 @@ def admit_client(
         refusal = _TOO_MANY
     elif exposed and config.protected_mode and not config.requirepass and not is_local(ip):
         refusal = _PROTECTED
+    elif 0 < config.maxclients_per_ip <= engine.clients.origins.count(ip):
+        refusal = _TOO_MANY_THERE
     if refusal:
         stats.rejected += 1
         if sealing is not None:
@@ -316,7 +326,9 @@ def admit_client(
         if ip:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock, config.tcp_keepalive)
-        return engine.clients.add(sock, address, not ip, sealing)
+        connection = engine.clients.add(sock, address, not ip, sealing)
+        engine.clients.origins.enter(sock.fileno(), ip)
+        return connection
     except OSError:
         sock.close()  # it is gone already
         return None

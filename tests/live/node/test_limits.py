@@ -58,6 +58,34 @@ def test_one_client_too_many_is_refused_with_a_reason(disque_server: NodeFactory
     assert node.wire()("PING") == b"PONG"
 
 
+def test_one_address_has_a_limit_of_its_own(disque_server: NodeFactory) -> None:
+    node = disque_server("--maxclients-per-ip", "2", "--unixsocket", "socket")
+    first = alone(node)
+    second = node.wire()
+    assert second("PING") == b"PONG"
+    refused = node.wire()
+    assert receive_all(refused.sock) == b"-ERR max number of clients of one address reached\r\n"
+    stats = first("INFO", "stats")
+    assert isinstance(stats, bytes)
+    assert b"rejected_connections:1\r\n" in stats
+    with socket.socket(socket.AF_UNIX) as beside:
+        beside.settimeout(HANG_SECONDS)
+        beside.connect(str(node.directory / "socket"))
+        beside.sendall(b"PING\r\n")
+        assert beside.recv(100) == b"+PONG\r\n"
+    second.close()
+    wait_until(lambda: len(client_lines(first)) == 1)
+    third = node.wire()
+    assert third("PING") == b"PONG"
+    assert first("CONFIG", "SET", "maxclients-per-ip", "3") == b"OK"
+    assert node.wire()("PING") == b"PONG"
+    assert first("CONFIG", "SET", "maxclients-per-ip", "1") == b"OK"
+    assert third("PING") == b"PONG"
+    assert receive_all(node.wire().sock).startswith(b"-ERR max number of clients of one address")
+    assert first("CONFIG", "SET", "maxclients-per-ip", "0") == b"OK"
+    assert node.wire()("PING") == b"PONG"
+
+
 def test_maxclients_can_be_lowered_and_raised_at_runtime(disque_server: NodeFactory) -> None:
     node = disque_server("--maxclients", "3")
     wire = alone(node)

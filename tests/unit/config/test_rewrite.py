@@ -343,3 +343,12 @@ def test_a_relative_dir_is_still_found_when_the_process_has_gone_there(
     again = load_settings(Config, name)
     assert again.hz == 44
     assert Path(again.dir).resolve() == tmp_path / "data"
+
+
+@pytest.mark.parametrize("name", ["a.conf", "a.yaml"])
+def test_secrets_of_any_text_are_written_so_that_they_are_read_back(
+    tmp_path: Path, name: str
+) -> None:
+    path = write(tmp_path / name, "")
+    for text in (r'"it\'s \"one\" with: # and é"', "x" * 16 + ' "- a second one\\\\ "', '""'):
+        changed(path, ("cluster-secret", text))

@@ -69,7 +69,7 @@ def texts(name: str) -> st.SearchStrategy[list[str]]:
         characters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
         words = BYTES | SPECIAL | st.text(characters, max_size=9)
     elif isinstance(kind, Secrets):
-        secret = st.text(st.sampled_from("aé \"'#:\\"), min_size=16, max_size=20)
+        secret = st.text(st.sampled_from("aé#:-~"), min_size=16, max_size=20)
         return st.lists(secret, max_size=2, unique=True).map(lambda found: found or [""])
     elif isinstance(kind, OutputLimit):
         return st.tuples(SIZES, SIZES, NUMBERS).map(lambda t: ["normal", t[0], t[1], str(t[2])])

@@ -14,6 +14,7 @@ from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.listeners import admit_client
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
+from disque_trio.respserver.origins import Origins
 from tests.support.bus_bench import Notes
 
 STRANGER = "192.0.2.77"
@@ -57,7 +58,11 @@ def is_client_let_in(config: Config, exposed: bool) -> bool:
     engine = SimpleNamespace(
         config=config,
         stats=Stats(),
-        clients=SimpleNamespace(connections=[], add=lambda *connection: taken.append(connection)),
+        clients=SimpleNamespace(
+            connections=[],
+            origins=Origins(),
+            add=lambda *connection: taken.append(connection),
+        ),
     )
     with ours, theirs:
         admit_client(engine, ours, "", STRANGER, exposed)  # type: ignore[arg-type]

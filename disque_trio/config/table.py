@@ -323,11 +323,12 @@ TABLE = make_table(
         _limits(
             "maxmemory-clients",
             MemoryOrPercent(),
-            "0",
+            "100%",
             "What all clients together may make the node hold beside jobs: requests that are not "
             "complete or not served yet, and replies that are not read. Above that, the clients "
             "that hold the most are disconnected, unless they said CLIENT NO-EVICT ON. A "
-            "percentage is one of `maxmemory`; 0 sets no limit. Not in Disque.",
+            "percentage is one of `maxmemory`, and 100% lets any job through that fits into it; 0 "
+            "sets no limit. Not in Disque; Redis has 0 by default.",
             unit="bytes",
             settable=True,
         ),

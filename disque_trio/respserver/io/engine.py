@@ -28,6 +28,9 @@ from disque_trio.respserver.slices import do_slice
 
 OTHERS_WAIT: Final = 4  # ms of turns in a row before other tasks (timers, new clients) get theirs
 EVENTS_A_TURN: Final = 512
+# Bytes of long replies after which a turn serves nobody else: they are sent, and who holds too much
+# is dropped, before more are made.
+REPLIES_A_TURN: Final = 32 * 1024 * 1024
 EVENTS_A_BATCH: Final = 256  # of the event log; fewer wait for its own clock
 LINGER: Final = 0.001  # s; a busy client's next request usually comes sooner than a wait costs
 
@@ -179,8 +182,11 @@ class Engine:
         if bus.broken:
             bus.tell_broken(now)
         if self._behind:
-            for behind in list(self._behind):
-                serving.serve_backlog(behind)
+            self._serve_behind()
+        if serving.cut_short:
+            # Or the same ones were served in each turn.
+            first = self.turns % max(len(events), 1)
+            events = events[first:] + events[:first]
         for fd, mask in events:
             connection = clients.connections.get(fd)
             if connection is None:
@@ -197,17 +203,29 @@ class Engine:
                 continue
             self.stirred = True
             if mask & READ and not connection.reading_paused:
-                serving.read(connection)
+                if serving.made <= REPLIES_A_TURN:  # else it is ready in the next turn, too
+                    serving.read(connection)
             elif mask & GONE:
                 serving.gone(connection, mask)
             if mask & WRITE and not connection.closed:
                 clients.write_rest(connection)
+        if serving.made:
+            serving.cut_short = serving.made > REPLIES_A_TURN
+            serving.made = 0
         if self.node.batches.waiting and not (serving.halted or self.hold.on):
             self._do_slice()
         if bus.stirred:
             bus.stirred = False
             self.stirred = True
         self.after_node()
+
+    def _serve_behind(self) -> None:
+        """Serve those with a backlog, as far as a turn goes."""
+        serving = self._serving
+        for behind in list(self._behind):
+            if serving.made > REPLIES_A_TURN:
+                break
+            serving.serve_backlog(behind)
 
     def _do_slice(self) -> None:
         """Run a slice of one of the commands about many ids."""
@@ -313,8 +331,8 @@ class Engine:
         # All that waited for it leaves before another large write can begin.
         self.after_node()
         serving.look_behind()
-        for behind in list(self._behind):
-            serving.serve_backlog(behind)
+        self._serve_behind()
+        serving.made = 0
         if not self.hold.on and not serving.halted:
             if node.batches.waiting:
                 self._do_slice()

@@ -29,6 +29,7 @@ BACKLOG_LIMIT: Final = 1024 * 1024  # bytes read ahead of a client that is block
 # (and the client dropped, if it is too much) before more is made.
 LONG_REPLY: Final = 64 * 1024  # bytes
 MANY_REPLIES: Final = 1024
+SOME_REPLIES: Final = 32  # so many are looked at, since they may be long together
 MOST_IN_FLIGHT: Final = (
     1024  # jobs of one client that wait for their copies; the next are not begun
 )
@@ -46,6 +47,8 @@ class Serving:
         behind: the clients with a backlog that can be served.
         paused_until: ms; CLIENT PAUSE.
         halted: no command is served any more.
+        made: bytes of long replies in this turn.
+        cut_short: for these not all were served in the turn before.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class Serving:
         self.behind = clients.behind
         self.paused_until = 0
         self.halted = False
+        self.made = 0
+        self.cut_short = False
         self._node = node
         self._clients = clients
         self._departures = clients.departures
@@ -169,6 +174,10 @@ class Serving:
             self._departures.count(connection)
         if out or client.close:
             self._dirty.append(connection)
+            if served > SOME_REPLIES:
+                self.made += sum(map(len, out))
+            elif out and len(out[-1]) > LONG_REPLY:
+                self.made += len(out[-1])
         return served
 
     def _keep(self, connection: Connection, requests: list[list[bytes]]) -> None:

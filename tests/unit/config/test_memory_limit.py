@@ -42,9 +42,9 @@ def test_a_part_of_no_limit_is_no_limit() -> None:
     assert MemoryLimit(percent=1).of(10) == 1  # 0 would be none
 
 
-def test_by_default_clients_have_no_limit_and_half_packets_that_of_the_jobs() -> None:
+def test_by_default_clients_and_half_packets_have_the_limit_of_the_jobs() -> None:
     config = Config()
-    assert config.maxmemory_clients.of(config.maxmemory) == 0
+    assert config.maxmemory_clients.of(config.maxmemory) == config.maxmemory
     assert config.maxmemory_bus.of(config.maxmemory) == config.maxmemory
 
 

@@ -274,3 +274,51 @@ def test_what_follows_a_group_in_one_piece_is_served_behind_it(node_desk: Desk) 
     say(node_desk, 0, b"PING\r\nMULTI\r\nECHO a\r\nECHO b\r\nEXEC\r\nECHO c\r\n")
     answer = b"+PONG\r\n+OK\r\n" + 2 * b"+QUEUED\r\n" + b"*2\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"
     assert drain(node_desk.socks[0]) == answer
+
+
+def long_replies(size: int, clients: int, commands: int) -> tuple[Desk, list[int]]:
+    """``clients`` that ask for replies of ``size`` bytes, each ``commands`` of them at once, and
+    how much was made in each turn until all are served."""
+    desk = Desk(make_node(), clients=clients)
+    desk.engine.config.proto_max_bulk_len = 100 * MB
+    ask = request(b"ADDJOB", b"q", bytes(size), b"0")
+    for at in range(0, len(ask), 60_000):
+        desk.socks[0].send(ask[at : at + 60_000])
+        turn(desk, 0)
+        turn(desk, 0)
+    job = drain(desk.socks[0]).removeprefix(b"+").strip()
+    for sock in desk.socks:
+        sock.send(request(b"SHOW", job) * commands)
+    made: list[int] = []
+    stats = desk.engine.stats
+    while len(made) < 1000:
+        before = stats.output_bytes
+        turn(desk, *range(clients))
+        made.append(stats.output_bytes - before)
+        if sum(made) >= size * clients * commands:
+            return desk, made
+    raise AssertionError(made)
+
+
+@pytest.mark.parametrize(("size", "commands"), [(10 * MB, 1), (60_000, 60)], ids=["long", "many"])
+def test_a_turn_makes_no_more_replies_than_can_be_looked_at(size: int, commands: int) -> None:
+    desk, made = long_replies(size, 16, commands)
+    try:
+        largest = max(size * commands, MB)
+        assert max(made) < 32 * MB + 2 * largest
+        # Everybody had a turn, though the first ones go on asking.
+        assert all(connection.unsent for connection in desk.connections)
+    finally:
+        desk.close()
+
+
+def test_all_get_their_turn_while_some_ask_for_much(node_desk: Desk) -> None:
+    desk = node_desk
+    serving = desk.engine._serving
+    desk.socks[2].send(request(b"PING"))
+    for _ in range(4):
+        serving.made = 1 << 30  # as if others had had their replies in this turn
+        turn(desk, 0, 1, 2)
+        assert desk.socks[2] not in select.select([desk.socks[2]], [], [], 0)[0]
+    turn(desk, 2)
+    assert drain(desk.socks[2]) == b"+PONG\r\n"

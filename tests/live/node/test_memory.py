@@ -1,0 +1,121 @@
+"""What clients and other nodes can make a process of the machine hold, by the memory it takes."""
+
+import os
+import signal
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from disque_trio.protocol.bus import PING, REPLJOB
+from tests.support.fake_peer import FakePeer, bus_wire
+from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
+from tests.support.live_helpers import add_job, info_value, packed
+
+MB = 1024 * 1024
+MAXMEMORY = 50  # MB
+# The process may take that for clients, what is in hand in a turn, and what the allocator keeps.
+MOST = MAXMEMORY + 100  # MB
+
+
+def half_request(size: int) -> bytes:
+    """An ADDJOB of a job that is a little longer, as far as its first ``size`` bytes."""
+    return b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$%d\r\n" % (size + 100) + bytes(size)
+
+
+def peak(node: LiveNode) -> int:
+    """The most memory that the process has ever taken, MB."""
+    for line in Path(f"/proc/{node.process.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) // 1024
+    raise AssertionError("no VmHWM")
+
+
+def small_node(disque_server: NodeFactory) -> LiveNode:
+    return disque_server("--maxmemory", f"{MAXMEMORY}mb")
+
+
+def grows(node: LiveNode, load: Callable[[], object]) -> int:
+    """By how much the memory of ``node`` grows while ``load`` is called, MB."""
+    before = peak(node)
+    load()
+    return peak(node) - before
+
+
+def send(wire: Wire, data: bytes) -> None:
+    """Send ``data``, or as much as the node takes."""
+    try:
+        wire.raw(data)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def test_twenty_clients_with_half_requests_are_bounded_by_default(
+    disque_server: NodeFactory,
+) -> None:
+    node = small_node(disque_server)
+    wires = [node.wire() for _ in range(20)]
+    half = half_request(20 * MB)
+    assert grows(node, lambda: [send(wire, half) for wire in wires]) < MOST
+    wait_until(lambda: info_value(node, "stats", "evicted_clients") >= 17)
+    assert info_value(node, "memory", "mem_clients_normal") <= MAXMEMORY * MB
+
+
+def test_many_clients_with_a_little_each_are_bounded(disque_server: NodeFactory) -> None:
+    node = small_node(disque_server)
+    wires = [node.wire() for _ in range(300)]
+    half = half_request(MB)
+    assert grows(node, lambda: [send(wire, half) for wire in wires]) < MOST
+    wait_until(lambda: info_value(node, "stats", "evicted_clients") >= 240)
+
+
+def test_replies_that_are_not_read_are_bounded_within_a_turn(disque_server: NodeFactory) -> None:
+    node = small_node(disque_server)
+    ask = packed("SHOW", add_job(node.wire(), "q", bytes(20 * MB)))
+    wires = [node.wire() for _ in range(50)]
+
+    def all_at_once() -> None:
+        os.kill(node.process.pid, signal.SIGSTOP)
+        for wire in wires:
+            wire.raw(ask)
+        os.kill(node.process.pid, signal.SIGCONT)
+        wait_until(lambda: info_value(node, "stats", "evicted_clients") >= 45)
+
+    assert grows(node, all_at_once) < MOST + 100
+
+
+def test_queued_and_blocked_requests_are_bounded(disque_server: NodeFactory) -> None:
+    node = small_node(disque_server)
+    wires = [node.wire() for _ in range(40)]
+    command = packed("ADDJOB", "q", bytes(MB), 0)
+
+    def load() -> None:
+        for number, wire in enumerate(wires):
+            blocked = number % 2 == 0  # then no more is read than that
+            send(wire, packed("GETJOB", "FROM", "empty") if blocked else packed("MULTI"))
+            for _ in range(1 if blocked else 10):
+                send(wire, command)
+
+    assert grows(node, load) < MOST
+    wait_until(lambda: info_value(node, "memory", "mem_clients_normal") <= MAXMEMORY * MB)
+    assert node.wire()("QLEN", "q") == 0
+
+
+def test_half_packets_of_other_nodes_are_bounded_by_default(disque_server: NodeFactory) -> None:
+    node = small_node(disque_server)
+    with FakePeer(node) as peer:
+        peer.join()
+        size = 40 * MB
+        start = peer.packets.packet(REPLJOB, struct.pack(">II", 1, size) + bytes(44))
+        packet = start[:4] + struct.pack(">I", size) + start[8:] + bytes(size * 3 // 4)
+        wires = [bus_wire(node) for _ in range(8)]
+
+        def load() -> None:
+            for wire in wires:
+                wire.send(peer.packets.gossip(PING, []))
+                wire.read()
+                wire.send(packet)
+            wait_until(lambda: node.info("stats")["evicted_cluster_links"] == "7")
+
+        assert grows(node, load) < MOST
+        for wire in wires:
+            wire.close()

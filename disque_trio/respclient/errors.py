@@ -116,6 +116,10 @@ class AuthError(ReplyError):
     """The password is missing or wrong, or the node has none."""
 
 
+class NoPermError(ReplyError):
+    """NOPERM: the user may not do this, or not with this queue."""
+
+
 _BY_CODE: dict[str, type[ReplyError]] = {
     "NOREPL": NoReplError,
     "NOJOB": NoJobError,
@@ -134,6 +138,7 @@ _BY_CODE: dict[str, type[ReplyError]] = {
     "CANCELLED": JobCancelledError,
     "NOAUTH": AuthError,
     "WRONGPASS": AuthError,
+    "NOPERM": NoPermError,
 }
 
 # Disque answers a failing AUTH with the general code.

@@ -39,6 +39,10 @@ class CannotStart(Exception):
     """It cannot start; the text says why, in a line."""
 
 
+class Refused(CannotStart):
+    """Another process would not get any jobs either."""
+
+
 def memory() -> int:
     """What this process has of the memory of the machine, in bytes."""
     with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - each second
@@ -89,7 +93,7 @@ class Child:
         return, but ends the process.
 
         Raises:
-            CannotStart: there is no node, say.
+            CannotStart: there is no node, say, or no job may be taken.
         """
         async with background() as nursery:
             await nursery.start(self._watch_signals)
@@ -149,6 +153,8 @@ class Child:
             await self._retire_if_due(memory())
             nursery.cancel_scope.cancel()
         await self._tell(slots, None)
+        if slots.refusal is not None:
+            raise Refused(f"the node gives this user no jobs: {slots.refusal}")
 
     # ---- the end ------------------------------------------------------------------------------
 
@@ -319,7 +325,8 @@ def main() -> int:
             print(failure.details, file=sys.stderr, end="", flush=True)
         sock.setblocking(True)
         with suppress(OSError):
-            sock.sendall(line("failed", text=str(failure), files=seen))
+            final = isinstance(failure, Refused)
+            sock.sendall(line("failed", text=str(failure), files=seen, final=final))
         return 1
     return 0
 

@@ -40,7 +40,8 @@ class Member:
             ``Fleet.tick``.
         limit: when it is killed.
         reason: why it was retired, or killed by us; empty: it was not.
-        failure: what it said why it cannot start. old: whom it is to replace once it serves.
+        failure: what it said why it cannot start. final: nor could another one.
+        old: whom it is to replace once it serves.
         stale: it may have read code that has changed since.
         warned: that it is silent was said.
     """
@@ -56,6 +57,7 @@ class Member:
         self.deadline = self.limit = math.inf
         self.reason = ""
         self.failure = ""
+        self.final = False
         self.old = old
         self.stale = False
         self.warned = False
@@ -175,9 +177,10 @@ class Fleet:
             self._newcomer = None
         self._roll(now)
 
-    def failed(self, member: Member, text: str) -> None:
-        """It cannot start, and will end."""
+    def failed(self, member: Member, text: str, final: bool = False) -> None:
+        """It cannot start, and will end. ``final``: trying again would mend nothing."""
         member.failure = text
+        member.final = final
 
     def wants_to_end(self, member: Member, why: str, within: float | None, now: float) -> None:
         """It is to be replaced, and takes no more jobs."""
@@ -215,7 +218,7 @@ class Fleet:
         elif member.reason:  # killed by us
             self._replaced(member.reason)
             self._start(member.place, now)
-        elif member.first and member.state is State.STARTING:
+        elif member.final or (member.first and member.state is State.STARTING):
             # Trying again would mend nothing.
             self._give_up(member.failure or f"a process ended: {_how(status)}", now)
         else:

@@ -234,7 +234,7 @@ class Parent:
             case "retire":
                 self._fleet.wants_to_end(member, message["why"], message["within"], now)
             case "failed":
-                self._fleet.failed(member, message["text"])
+                self._fleet.failed(member, message["text"], message["final"])
 
     # ---- what comes from outside ----------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from disque_trio.client import Client, DisqueError, HeldJob, Jobs
+from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import Page
@@ -33,6 +33,7 @@ class Slots:
 
     Attributes:
         in_hand: the jobs whose tasks run, with what cancels them.
+        refusal: why no more jobs are taken: the user may not. None: it may.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Slots:
         log: Log,
     ) -> None:
         self.in_hand: dict[HeldJob, trio.CancelScope] = {}
+        self.refusal: NoPermError | None = None
         self._runner = runner
         self._rota = rota
         self._tally = tally
@@ -62,7 +64,8 @@ class Slots:
         self._loops = [list(of_one_slot) for of_one_slot in zip(*orders, strict=True)]
 
     async def run(self) -> None:
-        """Run jobs until ``stop`` was called, and the tasks that ran then have ended."""
+        """Run jobs until ``stop`` was called, or they are refused, and the tasks that ran then
+        have ended."""
         async with trio.open_nursery() as nursery:
             for loops in self._loops:
                 nursery.start_soon(self._serve, loops)
@@ -87,6 +90,10 @@ class Slots:
             try:
                 job = await anext(loops[order])
             except StopAsyncIteration:
+                return
+            except NoPermError as error:
+                self.refusal = error  # until somebody changes its rules
+                await self.stop()
                 return
             except DisqueError as error:
                 self._log.warning("no job can be taken", error=str(error))

@@ -153,6 +153,16 @@ def test_what_never_served_is_given_up_at_once_with_its_own_words() -> None:
     assert world.fleet.problem == "there is no module 'shop'"
 
 
+def test_what_nobody_could_do_better_is_not_tried_again() -> None:
+    world = served(2)
+    world.fleet.failed(world.fleet.members[0], "the node gives this user no jobs", True)
+    world.ended(0, 1)
+    assert world.told() == [("finish", 1, GRACE)]
+    world.ended(1, 0)
+    assert world.fleet.over
+    assert world.fleet.problem == "the node gives this user no jobs"
+
+
 def test_an_end_without_a_word_is_a_death_whatever_its_status() -> None:
     world = served()
     world.ended(0, 0)

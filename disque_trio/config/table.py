@@ -646,8 +646,8 @@ TABLE = make_table(
             "no",
             "Encrypt the cluster bus. Both sides have to show a certificate of an authority in "
             "`tls-ca-cert-file` or `tls-ca-cert-dir`, so all nodes of a cluster have to agree on "
-            "this. Without it, and without `cluster-secret`, whoever reaches the bus is taken for a "
-            "node.",
+            "this. Without it, and without `cluster-secret`, whoever reaches the bus is taken for "
+            "a node.",
         ),
         _events(
             "event-log",

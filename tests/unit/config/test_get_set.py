@@ -21,7 +21,8 @@ appendfsync syslog-facility appendonly dir client-output-buffer-limit unixsocket
 OURS_GET = """
 proto-max-bulk-len client-query-buffer-limit proto-inline-max-size protected-mode log-format
 max-commands-per-turn cluster-announce-ip cluster-announce-port cluster-announce-tls-port
-cluster-link-sendbuf-limit cluster-secret maxclients-per-ip tls-cluster tls-port event-log event-log-dir
+cluster-link-sendbuf-limit cluster-secret maxclients-per-ip tls-cluster tls-port event-log
+event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
 event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
 enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl

@@ -74,6 +74,16 @@ class Settings:
         """Give all values by parameter name."""
         return {param.name: self.get(param.name) for param in self.stored()}
 
+    def secrets(self) -> set[str]:
+        """Give the passwords and the like that are set, as they may stand on a command line."""
+        return {
+            word
+            for param in self.stored()
+            if param.secret
+            for word in param.type.words(self.get(param.name))
+            if word
+        }
+
     def config_get(self, patterns: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
         """Answer CONFIG GET: names that match any of the globs, each once, with their texts."""
         return [

@@ -21,6 +21,7 @@ from disque_trio.config import (
 from disque_trio.node.server import Server
 from disque_trio.node.texts import INSTALL_HINTS, USAGE
 from disque_trio.node.worker import Worker, WorkerError, check_workers, take_worker
+from disque_trio.process.arguments import hide
 from disque_trio.process.logs import Logging
 from disque_trio.process.restart import (
     Handover,
@@ -55,6 +56,8 @@ def main(args: list[str]) -> int:
     except OSError as problem:
         print(f"disque-server: dir {config.dir}: {problem.strerror}", file=sys.stderr)
         return 1
+    if not config.secrets().isdisjoint(" ".join(args).split()):
+        hide(config.secrets())
     handover = take_handover(os.environ)
     several = worker is None and config.processes > 1
     if several and args[:1] == ["-"]:

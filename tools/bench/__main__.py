@@ -31,6 +31,7 @@ RUNS: Final = {
     "trailers": "what jobs take of memory that have more than C Disque has fields for",
     "cores": "what two nodes gain on the cores of one machine",
     "cluster": "what a job with copies costs a whole cluster",
+    "bus": "what a cluster costs whose bus has a secret, or TLS",
     "beside-c": "what the same work costs C Disque",
     "compare": "a job's life beside Redis, beanstalkd, RabbitMQ and NATS",
     "persistence": "memory and latencies during a rewrite of the AOF, the rate of loading",

@@ -1,0 +1,40 @@
+"""Clients that speak TLS with bananaq."""
+
+import ssl
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.banana_fixtures import DaemonFactory
+from tests.support.harness import free_port
+from tests.support.tls import TlsWire, all_certificates, client_context, tls_options
+
+
+def test_clients_are_served_over_tls_and_certificates_can_be_changed(
+    run_bananaq: DaemonFactory, tmp_path: Path
+) -> None:
+    certificates = all_certificates(tmp_path)
+    port = free_port()
+    options = [*tls_options(certificates, port), "--enable-protected-configs", "local"]
+    daemon = run_bananaq("embedded", *options)
+    with closing(TlsWire(port, client_context(certificates))) as wire:
+        assert wire("PING") == b"PONG"
+        pair = ["tls-cert-file", str(certificates / "next.pem")]
+        assert "Unable to update TLS" in wire.error("CONFIG", "SET", *pair)
+        pair += ["tls-key-file", str(certificates / "next.key")]
+        assert wire("CONFIG", "SET", *pair) == b"OK"
+        with closing(TlsWire(port, client_context(certificates))) as other:
+            assert other("PING") == b"PONG"
+            assert other.certificate != wire.certificate
+    with (
+        pytest.raises((ssl.SSLError, EOFError)),
+        closing(TlsWire(port, client_context(certificates, None))) as wire,
+    ):
+        wire("PING")
+    assert daemon.ask("PING") == b"PONG"
+
+
+def test_no_certificate_no_start(run_bananaq: DaemonFactory) -> None:
+    with pytest.raises((RuntimeError, pytest.fail.Exception, AssertionError)):
+        run_bananaq("embedded", "--tls-port", str(free_port()))

@@ -26,7 +26,14 @@ from disque_trio.process.systemd import (
     adopt_sockets,
     hand_over,
 )
-from disque_trio.respserver.io.listeners import close_listeners, open_listeners, tcp_endpoints
+from disque_trio.respserver.io.listeners import (
+    ListenError,
+    close_listeners,
+    is_tls,
+    known_listeners,
+    open_listeners,
+    tcp_endpoints,
+)
 from disque_trio.respserver.io.tasks import REPORT_SECONDS, feed_watchdog, report, serve
 from disque_trio.respserver.reload import differences
 from tests.support import ROOT
@@ -315,6 +322,28 @@ def test_passed_sockets_replace_those_of_their_kind_only(tmp_path: Path, server:
     assert not own.exists()
     close_listeners(listeners, [unix])
     assert given.exists()  # systemd still listens there
+
+
+def test_a_passed_socket_with_the_number_of_tls_port_is_for_tls(server: Server) -> None:
+    plain, tls = (listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
+    number = tls.getsockname()[1]
+    overrides = [("port", "0"), ("tls-port", str(number)), ("bind", "203.0.113.7")]
+    config = load_settings(Config, None, overrides)
+    assert open_listeners(config, server.log, [plain, tls]) == [plain, tls]
+    assert [is_tls(listener, number) for listener in (plain, tls)] == [False, True]
+    assert known_listeners([tls, plain], number) == [plain]
+    assert known_listeners([tls], number) == [tls]
+    # The other one is to be opened here, and cannot be.
+    config = load_settings(Config, None, [*overrides, ("port", "1")])
+    with pytest.raises(ListenError):
+        open_listeners(config, server.log, [tls])
+    close_listeners([plain])
+
+
+def test_one_number_cannot_be_both_ports(server: Server) -> None:
+    config = load_settings(Config, None, [("port", "7711"), ("tls-port", "7711")])
+    with pytest.raises(ListenError, match="7711"):
+        open_listeners(config, server.log)
 
 
 def test_sockets_handed_over_are_adopted_by_the_program_that_follows() -> None:

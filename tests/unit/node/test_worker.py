@@ -125,3 +125,19 @@ def test_what_differs_does_not_get_into_the_file(tmp_path: Path) -> None:
     own.config_set([(b"hz", b"20")])
     rewrite(place.shared(own))
     assert file.read_text() == text.replace("hz 10", "hz 20")
+
+
+def test_ports_for_tls_follow_each_other_as_well() -> None:
+    first = configured(port=7711, tls_port=8711, cluster_announce_tls_port=9711)
+    second = Worker(1).settings(first)
+    assert (second.port, second.tls_port, second.cluster_announce_tls_port) == (7712, 8712, 9712)
+    only = Worker(1).settings(configured(port=0, tls_port=8711))
+    assert (only.port, only.tls_port, only.known_port) == (0, 8712, 8712)
+    assert Worker(0).other_workers(configured(port=0, tls_port=8711))[0][0][1] == 8712
+
+
+def test_ports_of_both_kinds_must_not_overlap() -> None:
+    check_workers(configured(port=7711, tls_port=7721))
+    for tls_port in (7710, 7712, 65_535):
+        with pytest.raises(WorkerError):
+            check_workers(configured(port=7711, tls_port=tls_port))

@@ -186,3 +186,12 @@ def test_a_door_of_bananaq_is_one_to_events() -> None:
     assert "listen-addr" in line
     assert "jobs" not in line
     assert "bind" not in line
+
+
+@pytest.mark.parametrize(("auth", "said"), [("yes", 0), ("optional", 1), ("no", 1)])
+def test_where_clients_have_to_show_a_certificate_the_door_is_closed(auth: str, said: int) -> None:
+    config = Config({"tls-port": 7712, "tls-auth-clients": auth})
+    places = [("192.0.2.2", 7711), ("192.0.2.2", 7712)]
+    (line,) = Doors(places, [], config, Log()).lines()  # type: ignore[arg-type]
+    assert "192.0.2.2:7711" in line
+    assert line.count("192.0.2.2:7712") == said

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from disque_trio.client import requests
+from disque_trio.client.adding import add_all
 from disque_trio.client.client import Client
 from disque_trio.client.errors import AddManyError
 from disque_trio.client.replies import ids
@@ -61,7 +62,7 @@ async def add_each(
         )
         for job in jobs
     ]
-    return [_result(reply) for reply in await client._router.run("adds", commands, repeat=True)]
+    return [_result(reply) for reply in await add_all(client._router, commands, repeat=True)]
 
 
 def _result(reply: Reply) -> str | DisqueError:

@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import Final
 
-from disque_trio.client import replies
+from disque_trio.client import replies, tracing
 from disque_trio.client.errors import CallError
 from disque_trio.client.messages import Answer, read_answer, request
 from disque_trio.client.requests import Headers, new_key
@@ -20,7 +20,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import fail_after, library
 from disque_trio.respclient.connection import Connection, Reply
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, LeavingError, NoExtError
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, LeavingError, NoExtError
 from disque_trio.respclient.values import Name, text
 
 _ANSWERS: Final = 1000
@@ -75,6 +75,17 @@ class _Line:
             self.connection.submit([["ACKJOB", job.id]])
         elif message[0] == b"stopped":
             self.retire()
+
+    async def add(self, command: list[Argument]) -> Reply:
+        """Add a request; returns the reply. Raises ReplyError, ConnectionLost."""
+        tracer = tracing.tracer
+        if tracer is None:
+            return await self.connection.execute(*command)
+        run = self.connection.execute_many
+        [reply] = await tracing.send(tracer, run, [command], self.session.address)
+        if isinstance(reply, DisqueError):
+            raise reply
+        return reply
 
     def retire(self) -> None:
         """No more answers come here: those on their way come again, at another node."""
@@ -137,7 +148,7 @@ class Calls:
                 if call.node != session.node_id:
                     left = max(deadline - library().current_time(), 0.001)
                     command = add(left, time.time())
-                    call.jobs.append(text(await line.connection.execute(*command)))
+                    call.jobs.append(text(await line.add(command)))
                     call.node = session.node_id
                 return await _answered(call, line)
             except LeavingError:

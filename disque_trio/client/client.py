@@ -5,9 +5,11 @@ from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
+from disque_trio.client import tracing
+from disque_trio.client.adding import add_all, add_one
 from disque_trio.client.calls import Calls
 from disque_trio.client.commands import Commands
-from disque_trio.client.fetch import fetch
+from disque_trio.client.fetch import fetch, fetch_traced
 from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.replies import ids
@@ -116,7 +118,7 @@ class Client(Commands):
             kept=kept,
         )
         repeat = retry_lost or key is not None
-        return text(await self._router.run_one("adds", command, repeat=repeat))
+        return text(await add_one(self._router, command, repeat=repeat))
 
     async def publish(
         self,
@@ -159,7 +161,8 @@ class Client(Commands):
             kept=kept,
         )
         repeat = retry_lost or key is not None
-        return ids(elements(await self._router.run_one("adds", command, repeat=repeat)))
+        added = await add_one(self._router, command, repeat=repeat)
+        return ids(elements(added))
 
     def _key(
         self, unique: Name | bool, unique_for: float | None, timeout: float | None
@@ -223,7 +226,7 @@ class Client(Commands):
             for body, key in zip(bodies, keys, strict=True)
         ]
         repeat = retry_lost or unique is not False
-        return ids(await self._router.run("adds", commands, repeat=repeat))
+        return ids(await add_all(self._router, commands, repeat=repeat))
 
     # Consuming
 
@@ -257,7 +260,8 @@ class Client(Commands):
         Returns:
             The jobs, none when there was none in time. The caller must ``ack`` each.
         """
-        _, jobs = await fetch(
+        fetching = partial(
+            fetch,
             self._router,
             queues,
             timeout=timeout,
@@ -267,6 +271,10 @@ class Client(Commands):
             withheaders=withheaders,
             pattern=pattern,
         )
+        tracer = tracing.seeing()
+        if tracer is not None:
+            return await fetch_traced(tracer, queues, fetching)
+        _, jobs = await fetching()
         return jobs
 
     def jobs(self, *queues: Name, withheaders: bool = False, pattern: bool = False) -> Jobs:

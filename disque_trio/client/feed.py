@@ -12,7 +12,7 @@ ENQUEUE.
 from collections import deque
 from collections.abc import Callable
 
-from disque_trio.client import replies
+from disque_trio.client import replies, tracing
 from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
@@ -89,7 +89,7 @@ class Feed:
             ConnectionLost, ReplyError: see ``Session.asks``.
         """
         command = ["CONSUME", *self._queues, "CREDIT", self._credit, "WITHCOUNTERS"]
-        if withheaders:
+        if withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
         try:
             begun = await self.session.asks(self._connection, *command)

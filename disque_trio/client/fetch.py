@@ -4,9 +4,11 @@ A job that is on its way when the caller is cancelled is put back with ENQUEUE, 
 has seen it.
 """
 
+import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-from disque_trio.client import replies
+from disque_trio.client import replies, tracing
 from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.requests import milliseconds
 from disque_trio.client.router import Router
@@ -15,7 +17,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.delivery import InFlight
-from disque_trio.respclient.errors import ConnectionLost, LeavingError
+from disque_trio.respclient.errors import ConnectionLost, LeavingError, ReplyError
 from disque_trio.respclient.values import Name
 
 
@@ -49,7 +51,8 @@ async def fetch(
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")
-        if withheaders:
+        traced = tracing.tracer is not None and session.knows_headers
+        if withheaders or traced:
             command.append("WITHHEADERS")
         if pattern:
             command.append("PATTERN")
@@ -59,11 +62,32 @@ async def fetch(
         except LeavingError:
             router.leave(session)
             raise
+        except ReplyError as error:
+            if withheaders or not traced or error.code != "ERR":
+                raise
+            session.knows_headers = False
+            return await attempt()
         return session, replies.jobs(reply)
 
     return await retry.run(
         attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
     )
+
+
+async def fetch_traced(
+    tracer: tracing.Tracer,
+    queues: tuple[Name, ...],
+    fetching: Callable[[], Awaitable[tuple[Session, list[Job]]]],
+) -> list[Job]:
+    """Fetch jobs, and tell the tracer."""
+    began = time.time_ns()
+    try:
+        session, jobs = await fetching()
+    except Exception as error:
+        tracer.received(queues, [], None, began, error)
+        raise
+    tracer.received(queues, jobs, session.address, began)
+    return jobs
 
 
 async def take(

@@ -1,5 +1,6 @@
 """Handlers of jobs, and of calls, whose answers go to the queue that the request names."""
 
+import sys
 import time
 from collections.abc import Awaitable, Callable
 
@@ -40,7 +41,15 @@ async def handle(
 
 async def _failed(job: HeldJob) -> None:
     _log.exception("job failed", job=job.id, queue=job.queue)
+    _trace_failure(job)
     await job.nack()
+
+
+def _trace_failure(job: HeldJob) -> None:
+    """Tell whoever traces the exception that is being handled."""
+    error = sys.exception()
+    if job.processing is not None and error is not None:
+        job.processing.failed(error)
 
 
 async def serve_one(handler: Handler, job: HeldJob) -> None:
@@ -56,6 +65,7 @@ async def serve_one(handler: Handler, job: HeldJob) -> None:
             raise TypeError(f"a handler returns bytes, str or None, not {type(body).__name__}")
     except Exception as error:
         _log.exception("call failed", job=job.id, queue=job.queue)
+        _trace_failure(job)
         status = ERROR
         body = f"{type(error).__name__}: {error}".removesuffix(": ")
     if request.reply_to is not None:

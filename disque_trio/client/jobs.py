@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from disque_trio.client import requests
+from disque_trio.client import requests, tracing
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
@@ -149,6 +149,7 @@ class HeldJob(JobFields, Delivery):
     Attributes:
         goes_on: its task will take the next job from the same loop, and so may have it pushed with
             the answer to what settles this one, a round trip earlier.
+        processing: its span, if somebody traces; None: nobody does.
     """
 
     def __init__(
@@ -165,6 +166,12 @@ class HeldJob(JobFields, Delivery):
         self._job = job
         self._origin = origin
         self.goes_on = False
+        self._outcome = "lost"
+        self._reason: Name | None = None
+        # A job is made by the task that will process it.
+        self.processing: tracing.Processing | None = (
+            None if tracing.tracer is None else tracing.tracer.processing(job, session.address)
+        )
 
     async def ack(self, result: Name | None = None) -> None:
         """Acknowledge it (ACKJOB) and leave ``result`` for who waits for it. Does nothing if it is
@@ -173,6 +180,7 @@ class HeldJob(JobFields, Delivery):
         Raises:
             ConnectionLost: no node took the acknowledgement within ``retry_for``.
         """
+        self._outcome = "ack"
         await self._settle(lambda: self._send(requests.ackjob([self.id], result)))
 
     async def ack_behind(self, addjob: list[Argument]) -> None:
@@ -188,6 +196,7 @@ class HeldJob(JobFields, Delivery):
             added.extend(await self._send(addjob, requests.ackjob([self.id], None)))
 
         self.processed: bool = True
+        self._outcome = "ack"
         try:
             await self._settle(send)
         except BaseException:
@@ -202,6 +211,7 @@ class HeldJob(JobFields, Delivery):
         Raises:
             ConnectionLost: as for ``ack``.
         """
+        self._outcome = "ack"
         await self._settle(lambda: self._send(["FASTACK", self.id]))
 
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None:
@@ -215,6 +225,7 @@ class HeldJob(JobFields, Delivery):
             ConnectionLost: as for ``ack``.
         """
         command = requests.nack([self.id], delay, reason)
+        self._outcome, self._reason = "nack", reason
         await self._settle(lambda: self._send(command), back=True)
 
     async def requeue(self) -> None:
@@ -224,6 +235,7 @@ class HeldJob(JobFields, Delivery):
         Raises:
             ConnectionLost: as for ``ack``.
         """
+        self._outcome = "requeue"
         await self._settle(lambda: self._send(["ENQUEUE", self.id]), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
@@ -236,6 +248,7 @@ class HeldJob(JobFields, Delivery):
             ConnectionLost: as for ``ack``.
         """
         command = requests.dead([self.id], reason)
+        self._outcome, self._reason = "dead", reason
         await self._settle(lambda: self._send(command), back=True)
 
     def release(self) -> None:
@@ -243,7 +256,19 @@ class HeldJob(JobFields, Delivery):
         it again when its time is over."""
         if self._origin is not None and not self.settled:
             self._origin.released()
+        self._outcome = "release"
         super().release()
+
+    def end(self) -> None:
+        """Send nothing more for it: it was settled, or could not be."""
+        super().end()
+        if self.processing is not None:
+            self.processing.end(self._outcome, self._reason)
+
+    def left(self) -> None:
+        """Its loop is left, by the task that has processed it."""
+        if self.processing is not None:
+            self.processing.leave()
 
     async def finish(self) -> None:
         """Settle it as its loop was left: ACKJOB if the body had ended normally, else NACK."""
@@ -275,16 +300,20 @@ class HeldJob(JobFields, Delivery):
     async def _send(self, *commands: list[Argument]) -> list[Reply]:
         """Send commands, of which the last one ends its delivery, and return the replies. The
         others may run on any node."""
-        if self._origin is not None:
-            try:
-                return await self._origin.settle(self, list(commands))
-            except (ConnectionLost, LeavingError):
-                pass  # what was fetched goes another way
-        *before, last = commands
-        answers: list[Reply] = []
-        if before:
-            answers = await self._router.run("control", before, repeat=True)
-        return [*answers, await self._control(last)]
+        try:
+            if self._origin is not None:
+                try:
+                    return await self._origin.settle(self, list(commands))
+                except (ConnectionLost, LeavingError):
+                    pass  # what was fetched goes another way
+            *before, last = commands
+            answers: list[Reply] = []
+            if before:
+                answers = await self._router.run("control", before, repeat=True)
+            return [*answers, await self._control(last)]
+        except BaseException:
+            self._outcome = "lost"
+            raise
 
     async def _control(self, command: list[Argument]) -> Reply:
         return await self._router.run_one("control", command, repeat=True, pinned=self._session)

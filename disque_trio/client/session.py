@@ -34,6 +34,7 @@ class Session:
         node_id, address: of the node.
         blocking: the connections for GETJOB.
         pushes: the node pushes jobs, as far as is known.
+        knows_headers: it knows WITHHEADERS, as far as is known.
     """
 
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
@@ -41,6 +42,7 @@ class Session:
         self.address: Address = control.address
         self.blocking: ConnectionPool = ConnectionPool(self._open, lambda: self.current)
         self.pushes: bool = True
+        self.knows_headers: bool = True
         self._connector = connector
         self._shared: dict[Role, Connection] = {"control": control}
         self._opening = library().Lock()

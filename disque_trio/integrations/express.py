@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import hiredis
 
+from disque_trio.client import tracing
 from disque_trio.client.nodes import parse_address
 from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.sync import Client
@@ -131,7 +132,8 @@ def add_once(
         DisqueError, ValueError: as ``Client.add``.
     """
     key, kept = new_key(), kept_for(retry_for + 2 * ADD_TIMEOUT)
-    reply = express.ask(addjob(queue, body, ADD_TIMEOUT, key=key, kept=kept, **options))
-    if isinstance(reply, bytes):
-        return reply.decode()
+    if tracing.tracer is None:
+        reply = express.ask(addjob(queue, body, ADD_TIMEOUT, key=key, kept=kept, **options))
+        if isinstance(reply, bytes):
+            return reply.decode()
     return client.add(queue, body, timeout=ADD_TIMEOUT, unique=key, unique_for=kept, **options)

@@ -4,6 +4,7 @@ for one waits in GETJOB."""
 
 import math
 
+from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.respclient.values import Name
 
@@ -26,7 +27,8 @@ async def keep(
     ttl = max(1, math.ceil(seconds))
     # RETRY has to be shorter than the life of the job.
     retry = min(RETRY, max(1, ttl // 2))
-    await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
+    with tracing.unseen():
+        await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
 
 
 async def peek(client: Client, queue: str) -> bytes | None:
@@ -50,7 +52,8 @@ async def read(client: Client, queue: str, wait: float) -> bytes | None:
         return here
     if not wait and len((await client.hello()).nodes) > 1:
         wait = NEARBY
-    found = await client.get(queue, timeout=wait, nohang=not wait)
+    with tracing.unseen():
+        found = await client.get(queue, timeout=wait, nohang=not wait)
     if not found:
         return None
     await client.nack(found[0].id, delay=0)

@@ -44,6 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="say whether the table and a node can be reached"
     )
     parser.add_argument(
+        "--otel",
+        action="store_true",
+        help="trace with OpenTelemetry, as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT, ...)",
+    )
+    parser.add_argument(
         "--log-level", choices=("debug", "verbose", "notice", "warning"), default="notice"
     )
     parser.add_argument("--log-format", choices=("auto", "console", "json"), default="auto")

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID, uuid4
 
+from disque_trio.client import tracing
 from disque_trio.client.batch import NewJob
 from disque_trio.client.requests import Headers, pairs_of, unix_ms
 from disque_trio.resp.limits import MAX_BULK
@@ -117,6 +118,9 @@ def columns(
     except OverflowError as error:
         raise ValueError(f"no time: {error}") from error
     _numbers(at=at_ms, priority=priority, retry=retry, ttl=ttl, maxlen=maxlen, replicate=replicate)
+    pairs = pairs_of(headers)
+    if tracing.tracer is not None:
+        pairs += tracing.tracer.creating(queue, pairs)
     group = None if group is None else as_text(group)
     if group is not None and not 0 < len(_bytes(group)) <= MAX_GROUP:
         raise ValueError(f"the name of a group has 1 to {MAX_GROUP} bytes")
@@ -127,7 +131,7 @@ def columns(
         "maxlen": maxlen,
         "priority": priority,
         "group": group,
-        "headers": [(as_text(name), as_text(value)) for name, value in pairs_of(headers)] or None,
+        "headers": [(as_text(name), as_text(value)) for name, value in pairs] or None,
         "replicate": replicate,
     }
     given = {name: value for name, value in options.items() if value is not None}

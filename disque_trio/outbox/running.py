@@ -17,6 +17,9 @@ FAILED = 1
 
 def run(store: Store, options: argparse.Namespace) -> int:
     """Forward as ``options`` say; returns the exit status."""
+    if options.otel and (problem := _trace()):
+        print(problem, file=sys.stderr)
+        return FAILED
     sender = DisqueSender(options.nodes, password(), options.unique_for)
     try:
         if options.check:
@@ -47,6 +50,19 @@ def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, st
         counts = forwarder.counts
         log.notice("ends", forwarded=counts.sent, refused=counts.refused)
     return 0 if empty else FAILED
+
+
+def _trace() -> str:
+    """Trace as the environment says; returns what is in the way."""
+    try:
+        from disque_trio.otel.sdk import SetupError, configure
+    except ImportError as error:
+        return str(error)
+    try:
+        configure()
+    except SetupError as error:
+        return str(error)
+    return ""
 
 
 def _check(store: Store, sender: DisqueSender) -> int:

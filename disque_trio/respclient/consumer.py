@@ -83,12 +83,16 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         if self._leave is not None:
             self._leave()
         given, self._given = self._given, []
+        for delivery in given:
+            delivery.left()
         left = [delivery for delivery in given if not delivery.settled]
         if left:
             await self._in_flight.finish(left)
 
     def __del__(self) -> None:
         # An abandoned loop must not keep its deliveries from everybody else for ever.
+        for delivery in self._given:
+            delivery.left()
         left = [delivery for delivery in self._given if not delivery.settled]
         if left or self._leave is not None:
             self._in_flight.abandon(left, self._leave)

@@ -117,6 +117,9 @@ class Delivery(ABC):
             self._heartbeats.cancel()
             self._on_settled(self)
 
+    def left(self) -> None:  # noqa: B027 - most have nothing to do
+        """Its loop is left, by the task that has processed it; it is settled after that."""
+
     @abstractmethod
     async def finish(self) -> None:
         """Settle it as its loop was left: acknowledged if ``processed``, else given back."""

@@ -90,6 +90,7 @@ class Disque:
         self.core: Core = Core(OwnThread(self._open), serializers, key_for, _known(backend))
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(name)
+        self._starts: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         return f"<Disque {','.join(self.nodes)} with {len(self.core.tasks)} tasks>"
@@ -272,6 +273,17 @@ class Disque:
         for queue, policy in self._policies.items():
             await policy.apply(client, queue)
         await self._schedules.apply(client)
+
+    def worker_start(self, function: Callable[[], R]) -> Callable[[], R]:
+        """Have each process of a worker call a function before it connects: ``@app.worker_start``.
+        A worker that cannot is not started."""
+        self._starts.append(function)
+        return function
+
+    def start_worker(self) -> None:
+        """Call what ``worker_start`` was told. Raises what that raises."""
+        for function in self._starts:
+            function()
 
     def timeout_of(self, job: HeldJob) -> float | None:
         """How long the task of a job may take, s; None: for ever, or the job names none."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-from disque_trio.client import Client, DisqueError, ReplyError
+from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import groups, traces
@@ -144,6 +144,8 @@ class Execution:
         definition = self._core.tasks.get(task)
         kind: Kind = "done"
         error = trace = ""
+        if task and (processing := tracing.current()) is not None:
+            processing.describe("task", task)
         try:
             try:
                 if task == groups.GROUP:
@@ -220,6 +222,8 @@ class Execution:
         except Exception as error:
             raised = error.__cause__ if isinstance(error, Quit) else error
             assert raised is not None
+            if (processing := tracing.current()) is not None:
+                processing.failed(raised)
             # As a text: to make one with all variables takes some a second of the loop.
             trace = "".join(traceback.format_exception(raised))
             raise _Failed(describe(raised), trace=trace) from None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from disque_trio.client import Client, Job, ReplyError
+from disque_trio.client import Client, Job, ReplyError, tracing
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
@@ -98,15 +98,16 @@ async def add_part(client: Client, part: str, result: Result, failed: str) -> No
         part: its header. failed: the id of the job, if it failed.
     """
     queue, number, retry, replicate = part.rsplit(" ", 3)
-    await client.add(
-        queue,
-        result.encode(),
-        headers={PART: number},
-        retry=int(retry),
-        replicate=int(replicate) or None,
-        unique=f"{number} {failed}",
-        unique_for=DAY,
-    )
+    with tracing.unseen():
+        await client.add(
+            queue,
+            result.encode(),
+            headers={PART: number},
+            retry=int(retry),
+            replicate=int(replicate) or None,
+            unique=f"{number} {failed}",
+            unique_for=DAY,
+        )
 
 
 class _Held(Protocol):
@@ -222,6 +223,8 @@ class Collection:
             pass  # somebody has it already
 
     async def _postpone(self) -> None:
+        if (processing := tracing.current()) is not None:
+            processing.end("postponed")
         await self._job.nack(delay=min(10.0, 0.1 * 1.5 ** min(self._job.nacks, 20)))
 
 
@@ -246,9 +249,10 @@ class _Parts:
     async def take(self, wanted: int) -> None:
         """Take all, or what comes in a moment."""
         while len(self.values.keys() | self.failed.keys()) < wanted:
-            jobs = await self._client.get(
-                self._queue, count=_MOST_PARTS, timeout=_MISSING, withheaders=True
-            )
+            with tracing.unseen():
+                jobs = await self._client.get(
+                    self._queue, count=_MOST_PARTS, timeout=_MISSING, withheaders=True
+                )
             if not jobs:
                 return
             for job in jobs:

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
-from disque_trio.client import Client, ConnectionLost
+from disque_trio.client import Client, ConnectionLost, tracing
 from disque_trio.client.sync.portal import Portal
 from disque_trio.respclient.foreign import in_asyncio, in_thread, outcome_of
 
@@ -121,7 +121,8 @@ class OfLoop:
         self, function: Callable[[Client], Awaitable[T]]
     ) -> tuple[Future[T], Callable[[], object]]:
         """Begin ``function(client)`` in the loop; gives its future, and what cancels it."""
-        call = _Call(function, self._client)
+        client = self._client
+        call = _Call(tracing.carried(lambda: function(client)))
         try:
             if self._loop is not None:
                 future = asyncio.run_coroutine_threadsafe(call.run(), self._loop)
@@ -142,18 +143,17 @@ class OfLoop:
 
 
 class _Call(Generic[T]):
-    """A call of a client, whose outcome others wait for."""
+    """A call, whose outcome others wait for."""
 
-    def __init__(self, function: Callable[[Client], Awaitable[T]], client: Client) -> None:
+    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
         self.outcome: Future[T] = Future()
         self.scope = trio.CancelScope()
         self._function = function
-        self._client = client
 
     async def run(self) -> None:
         """Runs in the loop. What it raises goes to who waits."""
         try:
-            self.outcome.set_result(await self._function(self._client))
+            self.outcome.set_result(await self._function())
         except Exception as error:
             self.outcome.set_exception(error)
         finally:

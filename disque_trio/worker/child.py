@@ -10,14 +10,16 @@ import signal
 import socket
 import sys
 import sysconfig
+import traceback
 from contextlib import suppress
 
 import trio
 
-from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, connect
+from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, connect, tracing
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
+from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.fleet import BEAT, MARGIN
 from disque_trio.worker.link import Link, Page, line
@@ -29,6 +31,7 @@ from disque_trio.worker.target import AppError, files, load
 
 _PAUSE = 1.0  # s between two looks for a node
 _LAST_WORDS = MARGIN / 2  # s to hand jobs back
+_FLUSH = MARGIN / 10  # s to send traces
 _PATIENCE = 30.0  # s for which a command is tried again when the node is gone
 _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -278,6 +281,15 @@ def find_app(options: Options) -> Disque:
     return app
 
 
+def start(app: Disque) -> None:
+    """Do what the app wants to be done in each process. Raises AppError."""
+    try:
+        app.start_worker()
+    except Exception as error:
+        details = "".join(traceback.format_exception(error))
+        raise AppError(f"worker_start of the app raised {describe(error)}", details) from error
+
+
 def no_node(app: Disque, error: Exception) -> str:
     """Says in a line why no node can be used."""
     if isinstance(error, ConnectionLost):
@@ -288,8 +300,24 @@ def no_node(app: Disque, error: Exception) -> str:
     return f"the node cannot be used ({nodes}): {error}"
 
 
+def _trace() -> None:
+    """Trace as the environment says. Raises CannotStart."""
+    try:
+        from disque_trio.otel.sdk import SetupError, configure
+    except ImportError as error:
+        raise CannotStart(str(error)) from error
+    try:
+        configure()
+    except SetupError as error:
+        raise CannotStart(str(error)) from error
+
+
 def leave() -> None:
     """End this process at once, whatever threads there are."""
+    if tracing.tracer is not None:
+        from disque_trio.otel.sdk import flush
+
+        flush(_FLUSH)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -307,7 +335,10 @@ def main() -> int:
     log = Logging(options.log_level, options.log_format).log
     try:
         # Not in the loop: the app may run one of its own while it is imported.
+        if options.otel:
+            _trace()
         app = find_app(options)
+        start(app)
         child = Child(
             app,
             Link(sock),

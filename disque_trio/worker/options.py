@@ -88,6 +88,7 @@ class Options:
         check: only look whether all is well, for check_timeout seconds at most.
         log_level, log_format: as of the node.
         quiet: no line with counts.
+        otel: traces go where the environment says.
     """
 
     app: str
@@ -109,6 +110,7 @@ class Options:
     log_level: str
     log_format: str
     quiet: bool
+    otel: bool
 
     def to_json(self) -> dict[str, Any]:
         """For ``from_json``, by way of JSON."""
@@ -182,6 +184,11 @@ def _parser() -> argparse.ArgumentParser:
         help="auto: for people on a terminal, else JSON",
     )
     add("--quiet", action="store_true", help="no line with counts")
+    add(
+        "--otel",
+        action="store_true",
+        help="trace with OpenTelemetry, as the environment says (OTEL_EXPORTER_OTLP_ENDPOINT, ...)",
+    )
     add("--version", action="version", version=f"disque-trio {VERSION}")
     return parser
 

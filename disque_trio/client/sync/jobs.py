@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Self, TypeVar
 
-from disque_trio.client import jobs
+from disque_trio.client import jobs, tracing
 from disque_trio.client.client import Client
 from disque_trio.client.sync.portal import Portal
 from disque_trio.respclient.errors import ConnectionLost
@@ -98,6 +98,7 @@ class Jobs(Iterator[HeldJob]):
         self._portal = portal
         self._loop = portal.loop()
         self._jobs = start(self._loop.value)
+        self._processing: tracing.Processing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -106,11 +107,25 @@ class Jobs(Iterator[HeldJob]):
         self.close()
 
     def __next__(self) -> HeldJob:
+        self._leave()
         try:
             job = self._run(jobs.Jobs.__anext__)
         except StopAsyncIteration:
             raise StopIteration from None
+        if job.processing is not None:
+            # What it did in the loop's thread is not seen in this one.
+            job.processing.activate()
+            self._processing = job.processing
         return HeldJob(self._portal, self._loop, job)
+
+    def _leave(self) -> None:
+        if self._processing is not None:
+            self._processing.leave()
+            self._processing = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "_processing"):  # it began
+            self._leave()
 
     def stop(self) -> None:
         """Take nothing new: the loop ends when it asks for the next one, or at once if it waits.
@@ -122,6 +137,7 @@ class Jobs(Iterator[HeldJob]):
     def close(self) -> None:
         """Give back what is not settled. Errors are not raised: the server delivers it again when
         its time is over."""
+        self._leave()
         try:
             self._run(jobs.Jobs.aclose)
         except ConnectionLost:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TypeVar
 
+from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.respclient.errors import ConnectionLost
 from disque_trio.respclient.foreign import in_thread, outcome_of
@@ -68,7 +69,7 @@ class Portal:
         loop = loop or self.loop()
         client = loop.value
         with _lost_with_its_loop():
-            return loop.run(lambda: function(client), keep)
+            return loop.run(tracing.carried(lambda: function(client)), keep)
 
     async def run_beside(self, function: Callable[[Client], Awaitable[R]]) -> R:
         """``run`` for tasks of other loops, of Trio or asyncio, which it does not block. When such
@@ -83,7 +84,8 @@ class Portal:
             loop = await in_thread(self.loop)
         client = loop.value
         with _lost_with_its_loop():
-            return await outcome_of(*loop.submit(lambda: function(client)))
+            call = tracing.carried(lambda: function(client))
+            return await outcome_of(*loop.submit(call))
 
     def close(self) -> None:
         """Disconnect; what is held is given back. May be called again."""

@@ -14,6 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
+from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect
 from disque_trio.client.jobs import HeldJob
@@ -128,6 +129,8 @@ class Worker:
             except Exception as error:
                 _log.exception("no such task", task=job.id, name=record["task"])
                 return records.failed(record, _error(error), timezone.now())
+            if (processing := tracing.current()) is not None:
+                processing.describe("task", record["task"])
             self._call(result)
             return records.ended(record, result)
         except Exception:
@@ -146,6 +149,8 @@ class Worker:
             records.change(result, _return_value=value, status=TaskResultStatus.SUCCESSFUL)
             records.change(result, finished_at=timezone.now())
         except BaseException as error:
+            if (processing := tracing.current()) is not None:
+                processing.failed(error)
             result.errors.append(_error(error))
             records.change(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
             # Here logging finds the exception.

@@ -16,6 +16,7 @@ from disque_trio.client.sync import Client
 from disque_trio.client.urls import Cluster
 from disque_trio.integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
 from disque_trio.integrations.dramatiq.consumer import DisqueConsumer, DisqueMessage
+from disque_trio.integrations.dramatiq.traces import Traces
 from disque_trio.integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.respclient.errors import DisqueError
 
@@ -56,6 +57,8 @@ class DisqueBroker(Broker):
         unique: bool = True,
     ) -> None:
         super().__init__(middleware=middleware)
+        # The first one: what the others do when a message ends, retries it, say, is in its trace.
+        self.middleware.insert(0, Traces())
         self.queues: set[str] = set()
         self.namespace = namespace
         self.retry_for = retry_for

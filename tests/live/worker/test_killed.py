@@ -66,8 +66,9 @@ class Story:
 
     def kill_parent(self) -> None:
         """Kill the parent, and start another one."""
-        self._kill("parent", lambda: self.worker.signal(signal.SIGKILL))
-        self.worker.ends()
+        worker = self.worker
+        self._kill("parent", lambda: worker.signal(signal.SIGKILL))
+        worker.ends()  # not self.worker: where that has ended already it is another one
 
     def _kill(self, who: str, kill: Callable[[], object]) -> None:
         try:

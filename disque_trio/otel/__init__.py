@@ -24,7 +24,7 @@ from disque_trio.version import VERSION
 __all__ = ["Instrumentor", "Parents", "instrument", "uninstrument"]
 
 _SCOPE: Final = "disque_trio"
-_SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
+_SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 
 
 def instrument(

@@ -1,12 +1,18 @@
-"""docs/web.md shows its programs as they are."""
+"""docs/web.md and docs/tracing.md show their programs as they are."""
 
 import pytest
 
 from tests.support import ROOT
 
-PAGE = (ROOT / "docs" / "web.md").read_text()
+EXAMPLES = [
+    ("web.md", "flask/shop.py"),
+    ("web.md", "fastapi/shop.py"),
+    ("web.md", "fastapi/orders.py"),
+    ("tracing.md", "tracing/shop.py"),
+]
 
 
-@pytest.mark.parametrize("name", ["flask/shop.py", "fastapi/shop.py", "fastapi/orders.py"])
-def test_the_page_shows_the_example(name: str) -> None:
-    assert f"```python\n{(ROOT / 'examples' / name).read_text()}```\n" in PAGE
+@pytest.mark.parametrize(("page", "name"), EXAMPLES)
+def test_the_page_shows_the_example(page: str, name: str) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    assert f"```python\n{(ROOT / 'examples' / name).read_text()}```\n" in text

@@ -166,7 +166,7 @@ class HeldJob(JobFields, Delivery):
         self._job = job
         self._origin = origin
         self.goes_on = False
-        self._outcome = "lost"
+        self._outcome = "release"
         self._reason: Name | None = None
         # A job is made by the task that will process it.
         self.processing: tracing.Processing | None = (
@@ -256,7 +256,6 @@ class HeldJob(JobFields, Delivery):
         it again when its time is over."""
         if self._origin is not None and not self.settled:
             self._origin.released()
-        self._outcome = "release"
         super().release()
 
     def end(self) -> None:

@@ -30,9 +30,11 @@ from disque_trio.respclient.errors import (
     PausedError,
     ProtocolError,
     ReplyError,
+    TlsError,
     TooLateError,
     TooSlowError,
 )
+from disque_trio.respclient.tls import Tls
 
 __all__ = [
     "AckedError",
@@ -67,6 +69,8 @@ __all__ = [
     "ProtocolError",
     "ReplyError",
     "Schedule",
+    "Tls",
+    "TlsError",
     "TooLateError",
     "TooSlowError",
     "connect",

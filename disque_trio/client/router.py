@@ -5,6 +5,7 @@ says -LEAVING, and repeats commands where that is safe, within a time limit.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from disque_trio.client.nodes import Directory, Hello, parse_hello
 from disque_trio.client.session import Role, Session
@@ -17,10 +18,15 @@ from disque_trio.respclient.errors import (
     ConnectionLost,
     DisqueError,
     LeavingError,
+    NoPermError,
     ProtocolError,
+    TlsError,
     TooSlowError,
 )
 from disque_trio.respclient.retry import Retry
+
+REFUSED: Final = (AuthError, NoPermError)
+"""What a node says who does not let us in."""
 
 
 class Router:
@@ -59,8 +65,9 @@ class Router:
         """The session with the current node; finds a node if there is none.
 
         Raises:
-            ConnectionLost: no node could be reached before the time was over.
-            AuthError: the password was refused.
+            ConnectionLost: no node could be reached before the time was over. TlsError, at once:
+                none ever was, as TLS failed with all of them.
+            AuthError, NoPermError: the password was refused, or the user may not say HELLO.
         """
         while True:
             if self._session is not None and self._session.current and not self._closed:
@@ -109,13 +116,13 @@ class Router:
             try:
                 session = session or await self.session(retry)
                 connection = await session.connection(role)
-            except (ConnectionLost, AuthError) as error:
+            except (ConnectionLost, *REFUSED) as error:
                 # The loss of a command that may have run says more than that no node is left.
                 for index in todo:
                     before = results[index]
                     if not (isinstance(before, ConnectionLost) and before.maybe_executed):
                         results[index] = error
-                if isinstance(error, AuthError) or session is None:
+                if isinstance(error, REFUSED) or session is None:
                     return results
                 replies: list[Reply] = [results[index] for index in todo]
             else:
@@ -155,13 +162,15 @@ class Router:
         if self._closed:
             raise ConnectionLost("the client is closed")
         failures: list[str] = []
-        refused: AuthError | None = None
+        lasting = self._session is None  # later certificates may be renewed
+        refused: AuthError | NoPermError | None = None
         for address in self._directory.candidates(library().current_time(), self._prefer):
             try:
                 session = await self._open(address)
-            except AuthError as error:
+            except REFUSED as error:
                 refused = error
             except DisqueError as error:
+                lasting = lasting and isinstance(error, TlsError)
                 failures.append(f"{address}: {error}")
             else:
                 self._session = await self._improve(session)
@@ -171,6 +180,8 @@ class Router:
             raise refused
         self._attempts += 1
         self._failure = "no Disque node can be reached: " + "; ".join(failures)
+        if lasting:
+            raise TlsError(self._failure)
 
     async def _improve(self, session: Session) -> Session:
         for address in self._directory.better_than(session.node_id, library().current_time()):

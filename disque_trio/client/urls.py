@@ -1,15 +1,24 @@
-"""Where a cluster is, as a URL says it: ``disque://:password@host:7711,host2:7711``."""
+"""Where a cluster is, as a URL says it: ``disque://user:password@host:7711,host2:7711``, or
+``disques://`` for TLS."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
-from urllib.parse import unquote
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+from urllib.parse import parse_qsl, unquote
 
 from disque_trio.client.nodes import parse_address
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import Tls, TlsOption
 
 DEFAULT = "disque://127.0.0.1:7711"
 
-_FORM = "the URL of a node has to be like disque://:password@host:7711"
+_FORM = (
+    "the URL of a node has to be like disque://user:password@host:7711, or disques:// for TLS, with"
+    " percent signs for what is special in a password"
+)
+_WORDS: Final = ("cacert", "cacertdir", "cert", "key")
+_TRUTH: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,45 +27,140 @@ class Cluster:
 
     Attributes:
         nodes: addresses as ``connect`` takes them.
-        password: for AUTH; None: there is none.
+        password: for AUTH; None: there is none. username: of it; None: the default user.
+        tls: None: without TLS.
     """
 
     nodes: tuple[str, ...]
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
+    username: str | None = None
+    tls: Tls | ssl.SSLContext | bool | None = None
 
     @classmethod
     def parse(cls, urls: str | Sequence[str]) -> Self:
-        """The cluster behind ``disque://[:PASSWORD@]HOST[:PORT]`` or ``disque://unix:/PATH``.
+        """The cluster behind ``disque://[[USER]:PASSWORD@]HOST[:PORT]`` or
+        ``disque://unix:/PATH``; with ``disques://`` its nodes speak TLS.
 
-        Several nodes have commas or semicolons between them, or are a list; the scheme and the
-        password may be left out but for the first. Percent signs in the password are understood.
+        Several nodes have commas or semicolons between them, or are a list; the scheme, and user
+        and password, may be left out but for the first. Percent signs are understood. The URL for
+        TLS may end in ``?cacert=FILE&cert=FILE&key=FILE&sni=NAME``; see docs/client.md.
 
         Raises:
-            ValueError: there is none, it cannot be read, or there are several passwords. The text
-                does not tell the password.
+            ValueError: there is none, it cannot be read, or the nodes have several passwords. The
+                text does not tell the password.
         """
         if isinstance(urls, str):
             urls = urls.replace(";", ",").split(",")
         nodes: list[str] = []
-        passwords: set[str] = set()
+        logins: set[tuple[str | None, str | None]] = set()
+        schemes: set[str] = set()
+        options: dict[str, str] = {}
         for url in urls:
             scheme, mark, rest = url.strip().rpartition("://")
-            if scheme != "disque" and (mark or not nodes):
+            if scheme not in ("disque", "disques") and (mark or not nodes):
                 raise ValueError(_FORM)
-            secret, at, place = rest.rpartition("@")
+            if mark:
+                schemes.add(scheme)
+            secret, at, rest = rest.rpartition("@")
+            place, question, query = rest.partition("?")
             place = place.rstrip("/")
-            if (at and not secret.startswith(":")) or (
-                not place.startswith("unix:") and any(letter in place for letter in "/?#")
+            if (at and ":" not in secret) or (
+                not place.startswith("unix:") and any(letter in place for letter in "/#")
             ):
                 raise ValueError(_FORM)
             try:
                 nodes.append(str(parse_address(place)))
-            except ValueError as error:
-                raise ValueError(f"{_FORM}: {error}") from None
-            if secret[1:]:
-                passwords.add(unquote(secret[1:]))
+            except ValueError:
+                # Which says the address, and that may be half a password with a comma in it.
+                raise ValueError(_FORM) from None
+            if question:
+                _take_options(options, query, "disques" in schemes)
+            if at and secret != ":":
+                user, _, word = secret.partition(":")
+                logins.add((unquote(user) or None, unquote(word)))
         if not nodes:
             raise ValueError("there is no URL of a node")
-        if len(passwords) > 1:
-            raise ValueError("the nodes of a cluster have one password")
-        return cls(tuple(nodes), next(iter(passwords), None))
+        if len(logins) > 1:
+            raise ValueError("the nodes of a cluster have one user and one password")
+        if len(schemes) > 1:
+            raise ValueError("either all nodes of a cluster speak TLS, or none: disques or disque")
+        encrypted = "disques" in schemes
+        if encrypted and any(node.startswith("unix:") for node in nodes):
+            raise ValueError("a socket of a node knows no TLS: disque://unix:/path")
+        username, password = next(iter(logins), (None, None))
+        return cls(tuple(nodes), password, username, _tls(options) if encrypted else None)
+
+    @classmethod
+    def of(
+        cls,
+        nodes: str | Sequence[str],
+        username: str | None = None,
+        password: str | None = None,
+        tls: TlsOption = None,
+    ) -> Self:
+        """The cluster behind URLs, or behind addresses as ``parse_address`` reads them. What is
+        given beside a URL stands in for what it does not say.
+
+        Raises:
+            ValueError: as ``parse``.
+        """
+        if isinstance(nodes, str):
+            nodes = [nodes]
+        if any("://" in node for node in nodes):
+            said = cls.parse(nodes[0] if len(nodes) == 1 else nodes)
+            if said.password is not None:
+                username, password = said.username, said.password
+            return cls(said.nodes, password, username, said.tls or tls or None)
+        known = [str(parse_address(node)) for node in nodes]
+        return cls(tuple(known), password, username, tls or None)
+
+    @property
+    def login(self) -> Login:
+        """How to get into its nodes."""
+        return Login(self.username, self.password, self.tls)
+
+    def only(self, node: str) -> Self:
+        """One node of it, by its address."""
+        return type(self)((node,), self.password, self.username, self.tls)
+
+    @property
+    def urls(self) -> list[str]:
+        """URLs of its nodes, without what is secret."""
+        scheme = "disques" if self.tls else "disque"
+        return [f"{scheme}://{node}" for node in self.nodes]
+
+
+def _take_options(options: dict[str, str], query: str, encrypted: bool) -> None:
+    """Add what a URL says behind its question mark. Raises ValueError."""
+    try:
+        found = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
+    except ValueError:
+        raise ValueError(_FORM) from None
+    for name, value in found:
+        if name not in (*_WORDS, "sni", "insecure", "check-hostname"):
+            raise ValueError(
+                f"the URL of a node has no option {name!r}; there are {', '.join(_WORDS)}, sni,"
+                " insecure and check-hostname"
+            )
+        if not encrypted:
+            raise ValueError(f"the option {name} is for nodes with TLS: disques://")
+        if not value or options.setdefault(name, value) != value:
+            raise ValueError(f"{name} needs one value in the URL of a cluster")
+
+
+def _tls(options: Mapping[str, str]) -> Tls:
+    def truth(name: str, default: str) -> bool:
+        text = options.get(name, default).lower()
+        if text not in _TRUTH:
+            raise ValueError(f"{name} has to be yes or no, not {text!r}")
+        return _TRUTH[text]
+
+    return Tls(
+        ca_file=options.get("cacert"),
+        ca_dir=options.get("cacertdir"),
+        cert_file=options.get("cert"),
+        key_file=options.get("key"),
+        server_name=options.get("sni"),
+        check_hostname=truth("check-hostname", "yes"),
+        verify=not truth("insecure", "no"),
+    )

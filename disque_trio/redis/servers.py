@@ -3,7 +3,6 @@
 Owns TCP, TLS and unix sockets, the log in, and asking sentinels where the primary is.
 """
 
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -14,8 +13,10 @@ from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import Nursery
-from disque_trio.respclient.connection import Connection, OnPush, Reply, open_stream, why
-from disque_trio.respclient.errors import ConnectionLost, DisqueError
+from disque_trio.respclient.connection import Connection, OnPush, Reply, why
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, TlsError
+from disque_trio.respclient.streams import open_stream
+from disque_trio.respclient.tls import Encryption, TlsOption, refusal
 
 CONNECT_SECONDS = 5.0
 
@@ -29,7 +30,8 @@ class Options:
     Attributes:
         db: number of the database. username, password: to log in with; None or empty: that of the
             default user, no log in. credentials: gives both anew for each connection, instead.
-        tls: by TLS. connect_seconds: in which the server has to take the connection.
+        tls: by TLS; the files of a ``Tls`` are read when it is first used.
+        connect_seconds: in which the server has to take the connection.
         commands: to send first, after the log in. They have to succeed.
     """
 
@@ -37,7 +39,7 @@ class Options:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     credentials: Credentials | None = None
-    tls: ssl.SSLContext | None = None
+    tls: TlsOption = None
     connect_seconds: float = CONNECT_SECONDS
     commands: tuple[tuple[Argument, ...], ...] = ()
 
@@ -145,10 +147,10 @@ async def _connect(
     """A connection that is logged in, and the replies to its first commands."""
     try:
         with trio.fail_after(options.connect_seconds):
-            stream = await _open(address, options.tls)
-    except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            stream = await open_stream(address, Encryption.of(options.tls))
+    except (OSError, ValueError, trio.TooSlowError) as error:
         text = f"Unable to establish a connection to {address} ({why(error)})"
-        raise RedisUnavailable(text, False) from error
+        raise RedisUnavailable(text, False, "refusing" if refusal(error) else "down") from error
     connection = Connection(stream, address, RedisError, on_push)
     nursery.start_soon(connection.run)
     try:
@@ -159,20 +161,6 @@ async def _connect(
         if isinstance(error, trio.TooSlowError):
             raise RedisUnavailable(f"{address} does not answer", False, "hung") from error
         raise
-
-
-async def _open(address: Address, tls: ssl.SSLContext | None) -> trio.abc.Stream:
-    stream = await open_stream(address)
-    if tls is None or address.path:
-        return stream
-    # Redis ends connections without the good-bye of TLS, as servers of HTTP do.
-    secure = trio.SSLStream(stream, tls, server_hostname=address.host, https_compatible=True)
-    try:
-        await secure.do_handshake()
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return secure
 
 
 async def _log_in(options: Options) -> list[tuple[Argument, ...]]:
@@ -196,7 +184,8 @@ async def _replies(connection: Connection, commands: list[tuple[Argument, ...]])
     for reply in replies:
         if isinstance(reply, ConnectionLost):
             text = f"Unable to establish a connection to {reply}"
-            raise RedisUnavailable(text, False) from reply
+            kind = "refusing" if isinstance(reply, TlsError) else "down"
+            raise RedisUnavailable(text, False, kind) from reply
         if isinstance(reply, DisqueError):
             # Who comes when there are too many finds nobody; others are told why they may not.
             full = "max number of clients" in str(reply)

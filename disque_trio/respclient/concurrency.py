@@ -141,6 +141,11 @@ def library() -> Library:
     return cast(Library, on_asyncio)
 
 
+def is_trio(used: Library) -> bool:
+    """Whether what ``library`` gave is Trio itself."""
+    return used is _TRIO
+
+
 @contextmanager
 def fail_after(seconds: float) -> Iterator[None]:
     """Cancel what is in the block when it takes longer.

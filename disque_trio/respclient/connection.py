@@ -25,10 +25,13 @@ from disque_trio.respclient.errors import (
     DisqueError,
     ProtocolError,
     ReplyError,
+    TlsError,
     TooSlowError,
     reply_error,
 )
-from disque_trio.respclient.forks import keep_from_children
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.streams import open_stream
+from disque_trio.respclient.tls import is_alert, refusal
 
 Reply: TypeAlias = "int | bytes | list[Reply] | DisqueError | None"
 OnPush: TypeAlias = Callable[[list[Reply]], None]
@@ -85,6 +88,7 @@ class Connection:
         self._scope = self._library.CancelScope()
         self._hanging_up = False
         self._lost: str | None = None
+        self._refused = False  # by TLS, for good
 
     @property
     def closed(self) -> bool:
@@ -184,7 +188,8 @@ class Connection:
         self._wake.set()
 
     def _loss(self, sent: bool) -> ConnectionLost:
-        return ConnectionLost(f"{self.address}: {self._lost}", maybe_executed=sent)
+        kind = TlsError if self._refused else ConnectionLost
+        return kind(f"{self.address}: {self._lost}", maybe_executed=sent)
 
     async def _write(self) -> None:
         try:
@@ -209,6 +214,7 @@ class Connection:
 
     async def _read(self) -> None:
         reason = "the node closed the connection"
+        data: bytes | bytearray = b""
         try:
             while data := await self._stream.receive_some(_RECEIVE_BYTES):
                 self._reader.feed(bytes(data))
@@ -221,9 +227,12 @@ class Connection:
                         reason = f"a reply that nobody asked for: {reply}"
                         return
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            # With TLS 1.3 servers look at our certificate when the handshake is over, as we see it.
+            self._refused = refusal(error) is not None
             reason = why(error)
         except ProtocolError as error:
-            reason = f"not RESP: {error}"
+            self._refused = is_alert(data)
+            reason = "the server wants TLS" if self._refused else f"not RESP: {error}"
         finally:
             self.close(reason)
 
@@ -240,39 +249,58 @@ class Connector:
 
     Args:
         nursery: where connections are served; it outlives all commands.
-        password: sent with AUTH on every new connection, or None.
+        login: how to get in; None: without a password and without TLS.
         timeout: seconds for one connection to be ready.
+
+    Raises:
+        ValueError: a file of certificates cannot be used.
     """
 
-    def __init__(self, nursery: Nursery, password: str | None, timeout: float) -> None:
+    def __init__(self, nursery: Nursery, login: Login | None, timeout: float) -> None:
+        login = login or Login()
         self.timeout = timeout
         self._nursery = nursery
-        self._password = password
+        self._auth = login.auth
+        self._encryption = login.encryption()
 
     async def open(self, address: Address) -> Connection:
         """Open a connection.
 
         Raises:
             ConnectionLost: the server cannot be reached in time, or hung up; the text is the
-                reason alone.
+                reason alone. TlsError: TLS failed.
             ReplyError: it refused the password or the connection.
         """
         connection: Connection | None = None
         try:
             with fail_after(self.timeout):
-                connection = Connection(await open_stream(address), address)
+                connection = Connection(await open_stream(address, self._encryption), address)
                 self._nursery.start_soon(connection.run)
-                if self._password is not None:
-                    await connection.execute("AUTH", self._password)
+                await self._log_in(connection)
         except BaseException as error:
             reason = why(error)
             if connection is not None:
                 reason = connection.close(reason)
+            elif isinstance(error, TooSlowError) and self._encryption is not None:
+                reason = "timed out; perhaps it does not speak TLS"
+            if isinstance(error, TlsError) or refusal(error):
+                raise TlsError(reason) from error
             if isinstance(error, OSError | TooSlowError | ConnectionLost):
                 # A lost AUTH says nothing of the command that the connection was wanted for.
                 raise ConnectionLost(reason) from error
             raise
         return connection
+
+    async def _log_in(self, connection: Connection) -> None:
+        if self._auth is not None:
+            await connection.execute(*self._auth)
+        elif self._encryption is not None:
+            # A server that does not take our certificate says so only now.
+            try:
+                await connection.execute("PING")
+            except ReplyError as error:
+                if error.code == "ERR":
+                    raise
 
 
 def why(error: BaseException) -> str:
@@ -281,6 +309,8 @@ def why(error: BaseException) -> str:
         return str(error.strerror)
     if isinstance(error, trio.TooSlowError):
         return "timed out"
+    if text := refusal(error):
+        return text
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         return os.strerror(error.errno)
     if isinstance(error, BaseExceptionGroup):
@@ -288,18 +318,3 @@ def why(error: BaseException) -> str:
     if error.__cause__ is not None:
         return why(error.__cause__)
     return str(error) or type(error).__name__
-
-
-async def open_stream(address: Address) -> trio.abc.HalfCloseableStream:
-    """Connect to a node's TCP port or unix socket.
-
-    Raises:
-        OSError: it cannot be reached.
-    """
-    if address.path:
-        stream = await library().open_unix_socket(address.path)
-    else:
-        stream = await library().open_tcp_stream(address.host, address.port)
-    if isinstance(stream, trio.SocketStream):
-        keep_from_children(stream, stream.socket.fileno)
-    return stream

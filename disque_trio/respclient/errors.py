@@ -26,6 +26,12 @@ class ConnectionLost(DisqueError):
         self.maybe_executed = maybe_executed
 
 
+class TlsError(ConnectionLost):
+    """TLS failed in a way that another attempt does not better: a certificate is expired, not
+    trusted, for another host or missing, or the server speaks no TLS. Clients raise it at once
+    when they cannot begin at all; later they go on trying, as certificates are renewed."""
+
+
 class TooSlowError(trio.TooSlowError, TimeoutError):
     """It was not done in time. No ``DisqueError``, but what programs on Trio catch for that, and
     what all others do."""
@@ -113,7 +119,7 @@ class JobCancelledError(ReplyError):
 
 
 class AuthError(ReplyError):
-    """The password is missing or wrong, or the node has none."""
+    """The user or the password is missing or wrong, or the node has none."""
 
 
 class NoPermError(ReplyError):

@@ -5,6 +5,9 @@ and shielded from that; groups of tasks.
 """
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import copy_context
@@ -83,6 +86,14 @@ async def open_tcp_stream(host: str, port: int) -> trio.abc.HalfCloseableStream:
     return _Stream(*await asyncio.open_connection(host, port))
 
 
+async def open_tls_stream(
+    host: str, port: int, context: ssl.SSLContext, name: str
+) -> trio.abc.HalfCloseableStream:
+    """The same by TLS, with the certificate that ``name`` has to have. Raises OSError."""
+    opened = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
+    return _Stream(*opened)
+
+
 async def open_unix_socket(path: str) -> trio.abc.HalfCloseableStream:
     """Connect to a socket in the file system. Raises OSError."""
     return _Stream(*await asyncio.open_unix_connection(path))
@@ -94,8 +105,8 @@ class _Stream(trio.abc.HalfCloseableStream):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        socket = writer.get_extra_info("socket")
-        keep_from_children(self, lambda: -1 if writer.is_closing() else socket.fileno())
+        own = writer.get_extra_info("socket")
+        keep_from_children(self, lambda: -1 if writer.is_closing() else own.fileno())
         with suppress(AttributeError):  # uvloop has another way
             # So little that the allocator has it at hand: the default is mapped for each receive.
             writer.transport.max_size = _RECEIVE_BYTES  # type: ignore[attr-defined]
@@ -117,7 +128,14 @@ class _Stream(trio.abc.HalfCloseableStream):
         await self._writer.drain()
 
     async def send_eof(self) -> None:
-        self._writer.write_eof()
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+            return
+        # TLS has no way to do that which all servers know. The end of the TCP connection they do.
+        number: int = self._writer.get_extra_info("socket").fileno()
+        if number >= 0:
+            with socket.socket(fileno=os.dup(number)) as plain:
+                plain.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
         self._writer.transport.abort()

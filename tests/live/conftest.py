@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.live_helpers import session_node, shared_node, talk
+from tests.support.tls_front import Certificates, all_certificates
 
 __all__ = ["session_node", "shared_node", "talk"]
 
@@ -15,3 +16,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Good and bad ones, that all tests share."""
+    return all_certificates(tmp_path_factory.mktemp("certificates"))

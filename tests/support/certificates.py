@@ -9,6 +9,12 @@ NAMES = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
 
 def make_certificates(directory: Path, name: str) -> None:
     """NAME-ca.pem is an authority that signed NAME.pem, whose key is NAME.key."""
+    make_authority(directory, name)
+    sign(directory, name, name)
+
+
+def make_authority(directory: Path, name: str) -> None:
+    """NAME-ca.pem is an authority, whose key is NAME-ca.key."""
     ca = [f"{name}-ca.key", "-out", f"{name}-ca.pem"]
     openssl(
         directory,
@@ -23,15 +29,16 @@ def make_certificates(directory: Path, name: str) -> None:
         "-keyout",
         *ca,
     )
-    sign(directory, name, name)
 
 
-def sign(directory: Path, authority: str, name: str, *, expired: bool = False) -> None:
+def sign(
+    directory: Path, authority: str, name: str, *, expired: bool = False, names: str = NAMES
+) -> None:
     """NAME.pem, whose key is NAME.key, is signed by the authority AUTHORITY-ca.pem. It is for this
-    machine by its names, and valid until tomorrow, or until yesterday."""
+    machine by its names, or for others, and valid until tomorrow, or until yesterday."""
     request = [f"{name}.key", "-out", f"{name}.csr"]
     openssl(directory, "req", *KEY, "-nodes", "-subj", "/CN=node", "-keyout", *request)
-    Path(directory, "names.ext").write_text(NAMES)
+    Path(directory, "names.ext").write_text(names)
     signed = ["-CA", f"{authority}-ca.pem", "-CAkey", f"{authority}-ca.key", "-CAcreateserial"]
     valid = ["-days", "-1" if expired else "2", "-extfile", "names.ext"]
     openssl(directory, "x509", "-req", *valid, "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")

@@ -19,7 +19,9 @@ from disque_trio.respclient.errors import (
     OOMError,
     ProtocolError,
     ReplyError,
+    TlsError,
 )
+from disque_trio.respclient.tls import Tls
 
 __all__ = [
     "AuthError",
@@ -35,6 +37,8 @@ __all__ = [
     "OOMError",
     "ProtocolError",
     "ReplyError",
+    "Tls",
+    "TlsError",
     "connect",
     "consumer",
     "work",

@@ -15,6 +15,8 @@ from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector, Reply
 from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name, text
 
 
@@ -149,7 +151,9 @@ async def connect(
     server: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     *,
+    username: str | None = None,
     password: str | None = None,
+    tls: TlsOption = None,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> AsyncIterator[BananaClient]:
@@ -160,20 +164,22 @@ async def connect(
     Args:
         server: host name or address, or ``unix:/path``.
         port: its port.
-        password: for AUTH.
+        username, password: for AUTH. Without a name it is the default user.
+        tls: encrypt what goes over the network: a ``Tls``, an ``ssl.SSLContext``, or True for the
+            authorities of the system.
         retry_for: seconds to go on trying to reach it, at the start as well as later.
         connect_timeout: seconds for one attempt to connect.
 
     Raises:
-        ConnectionLost: it could not be reached.
-        AuthError: the password was refused.
+        ConnectionLost: it could not be reached. TlsError, at once: TLS failed.
+        AuthError: the user or the password was refused.
+        ValueError: a file of certificates cannot be used.
     """
     path = server.removeprefix("unix:") if server.startswith("unix:") else ""
     address = Address(path=path) if path else Address(server, port)
     async with background() as nursery:
-        runner = CommandRunner(
-            Connector(nursery, password, connect_timeout), address, retry_for=retry_for
-        )
+        connector = Connector(nursery, Login(username, password, tls), connect_timeout)
+        runner = CommandRunner(connector, address, retry_for=retry_for)
         in_flight = InFlight(nursery, log)
         try:
             await runner.ready()

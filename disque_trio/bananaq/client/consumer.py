@@ -17,6 +17,7 @@ from disque_trio.bananaq.client.client import BananaClient, connect
 from disque_trio.bananaq.client.events import Events, HeldEvent
 from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD
 from disque_trio.respclient.concurrency import library
+from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
@@ -25,7 +26,9 @@ def consumer(
     group: Name,
     server: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
+    username: str | None = None,
     password: str | None = None,
+    tls: TlsOption = None,
     hold: float = HOLD,
     ack: bool = True,
     retry_for: float = 30.0,
@@ -51,7 +54,13 @@ def consumer(
     if not queues:
         raise ValueError("at least one queue is needed")
     connection = connect(
-        server, port, password=password, retry_for=retry_for, connect_timeout=connect_timeout
+        server,
+        port,
+        username=username,
+        password=password,
+        tls=tls,
+        retry_for=retry_for,
+        connect_timeout=connect_timeout,
     )
     return Consumer(
         connection, lambda client: client.events(*queues, group=group, hold=hold, ack=ack)

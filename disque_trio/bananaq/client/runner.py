@@ -16,7 +16,7 @@ from disque_trio.resp.command import Argument
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Connection, Connector, Reply
-from disque_trio.respclient.errors import ConnectionLost, DisqueError, LoadingError
+from disque_trio.respclient.errors import ConnectionLost, DisqueError, LoadingError, TlsError
 from disque_trio.respclient.pool import ConnectionPool
 from disque_trio.respclient.retry import Retry
 
@@ -48,10 +48,14 @@ class CommandRunner:
         """Return when the server can be reached.
 
         Raises:
-            ConnectionLost: it could not be reached in time.
+            ConnectionLost: it could not be reached in time. TlsError, at once: TLS failed.
             ReplyError: it refused the password or the connection.
         """
-        await self.retry().run(self._connection, lambda error: isinstance(error, ConnectionLost))
+
+        def passing(error: DisqueError) -> bool:
+            return isinstance(error, ConnectionLost) and not isinstance(error, TlsError)
+
+        await self.retry().run(self._connection, passing)
 
     async def run(self, *command: Argument, repeat: bool) -> Reply:
         """Run a command that does not wait, and return its reply.
@@ -109,4 +113,4 @@ class CommandRunner:
         try:
             return await self._connector.open(self._address)
         except ConnectionLost as error:
-            raise ConnectionLost(f"{self._address}: {error}") from error
+            raise type(error)(f"{self._address}: {error}") from error

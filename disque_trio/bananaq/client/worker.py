@@ -10,6 +10,7 @@ from disque_trio.bananaq.client.events import Events, HeldEvent, log
 from disque_trio.bananaq.client.requests import DEFAULT_PORT, HOLD
 from disque_trio.respclient.concurrency import CancelScope, TaskStatus, library
 from disque_trio.respclient.consumer import run_handlers
+from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 
@@ -23,7 +24,9 @@ async def work(
     stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
     server: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
+    username: str | None = None,
     password: str | None = None,
+    tls: TlsOption = None,
     hold: float = HOLD,
     retry_for: float = 30.0,
 ) -> None:
@@ -54,7 +57,9 @@ async def work(
         log.exception("event failed", id=event.id, queue=event.queue)
         await event.give_back(again_after)
 
-    async with connect(server, port, password=password, retry_for=retry_for) as client:
+    async with connect(
+        server, port, username=username, password=password, tls=tls, retry_for=retry_for
+    ) as client:
         loops = [client.events(*names, group=group, hold=hold) for _ in range(concurrency)]
         failure = None  # also if the second signal cancels
         async with library().open_nursery() as nursery:

@@ -13,7 +13,9 @@ from disque_trio.client.jobs import Jobs as AsyncJobs
 from disque_trio.client.schedules import Schedules as AsyncSchedules
 from disque_trio.client.sync.jobs import HeldJob, Jobs
 from disque_trio.client.sync.portal import Portal
+from disque_trio.client.urls import Cluster
 from disque_trio.respclient.thread_loop import Blocking, blocking
+from disque_trio.respclient.tls import TlsOption
 from disque_trio.respclient.values import Name
 
 AsyncClient = client.Client
@@ -334,7 +336,9 @@ class Client(Blocking[AsyncClient]):
 def connect(
     nodes: str | Sequence[str] = ("127.0.0.1:7711",),
     *,
+    username: str | None = None,
     password: str | None = None,
+    tls: TlsOption = None,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> Client:
@@ -344,12 +348,9 @@ def connect(
     Arguments, exceptions and the choice of the node are those of ``disque_trio.client.connect``.
     A client that is forgotten is closed at the exit of the program at the latest.
     """
-    if not isinstance(nodes, str):
-        nodes = list(nodes)
-    return Client(
-        Portal(
-            lambda: connecting.connect(
-                nodes, password=password, retry_for=retry_for, connect_timeout=connect_timeout
-            )
-        )
-    )
+    return connect_to(Cluster.of(nodes, username, password, tls), retry_for, connect_timeout)
+
+
+def connect_to(cluster: Cluster, retry_for: float, connect_timeout: float = 5.0) -> Client:
+    """``connect`` to nodes that are known with all that they want to hear."""
+    return Client(Portal(lambda: connecting.connect_to(cluster, retry_for, connect_timeout)))

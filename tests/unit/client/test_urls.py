@@ -3,6 +3,7 @@
 import pytest
 
 from disque_trio.client.urls import Cluster
+from disque_trio.respclient.tls import Tls
 
 
 def test_a_url_names_a_node() -> None:
@@ -51,3 +52,86 @@ def test_what_is_no_url_of_a_cluster_is_refused_without_its_password(url: str) -
 def test_there_must_be_a_node() -> None:
     with pytest.raises(ValueError, match="no URL"):
         Cluster.parse([])
+
+
+def test_a_user_has_a_name() -> None:
+    cluster = Cluster.parse("disque://b%40b:p%3Aw@a")
+    assert (cluster.username, cluster.password) == ("b@b", "p:w")
+    assert Cluster.parse("disque://bob:@a") == Cluster(("a:7711",), "", "bob")
+    assert Cluster.parse("disque://:@a") == Cluster(("a:7711",))
+
+
+def test_tls_has_a_scheme_and_options_of_its_own() -> None:
+    assert Cluster.parse("disques://a").tls == Tls()
+    assert Cluster.parse(
+        "disques://u:p@a,b:1?cacert=/ca%2Cs.pem&cert=c&key=k&sni=name&check-hostname=no"
+    ) == Cluster(
+        ("a:7711", "b:1"),
+        "p",
+        "u",
+        Tls("/ca,s.pem", "c", "k", check_hostname=False, server_name="name"),
+    )
+    assert Cluster.parse(["disques://a?insecure=yes", "disques://b?cacertdir=d"]).tls == Tls(
+        ca_dir="d", verify=False
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "disques://unix:/s",
+        "disque://a?cacert=f",
+        "disques://a?cacert=f,b?cacert=g",
+        "disques://a?cacert=",
+        "disques://a?ca=f",
+        "disques://a?insecure=maybe",
+        "disques://a?x",
+        "disques://a,disque://b",
+    ],
+)
+def test_what_does_not_go_together_with_tls_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"node|cluster|yes or no"):
+        Cluster.parse(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "disque://:SECRET",
+        "disque://user:SECRET",
+        "disque://user:SECRET@a:port",
+        "disque://user:SECRET@a,user:other@b",
+        "disque://:x,SECRET@a",
+        "disque://:SECRET,x@a",
+        "disque://:x@SECRET:y,z@a",
+        "disques://user:SECRET@a?nosuch=1",
+        "disque://user:SECRET@a?cacert=f",
+        "redis://user:SECRET@a",
+    ],
+)
+def test_no_error_tells_a_password(url: str) -> None:
+    with pytest.raises(ValueError, match=r"node|URL") as error:
+        Cluster.parse(url)
+    shown = error.value
+    while shown is not None:
+        assert "SECRET" not in str(shown)
+        shown = shown.__cause__  # type: ignore[assignment]
+    assert "SECRET" not in repr(Cluster(("a",), "SECRET"))
+
+
+def test_addresses_get_what_is_given_beside_them() -> None:
+    assert Cluster.of("a", "u", "p", True) == Cluster(("a:7711",), "p", "u", True)
+    assert Cluster.of(["a:1", "unix:/s"]) == Cluster(("a:1", "unix:/s"))
+    # What a URL says comes first.
+    assert Cluster.of("disque://v:q@a", "u", "p") == Cluster(("a:7711",), "q", "v")
+    assert Cluster.of("disque://a,b", "u", "p") == Cluster(("a:7711", "b:7711"), "p", "u")
+    assert Cluster.of(["disques://a", "b"], tls=True).tls == Tls()
+    with pytest.raises(ValueError, match="port"):
+        Cluster.of("a:b")
+
+
+def test_a_cluster_names_its_nodes_without_its_secrets() -> None:
+    cluster = Cluster.parse("disques://u:SECRET@a,b")
+    assert cluster.urls == ["disques://a:7711", "disques://b:7711"]
+    assert cluster.only("c:1") == Cluster(("c:1",), "SECRET", "u", Tls())
+    assert cluster.login.auth == ["AUTH", "u", "SECRET"]

@@ -1,0 +1,253 @@
+"""The clients by TLS: what works as without it, and what certificates are refused."""
+
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+import pytest
+
+from disque_trio.client import Client, ConnectionLost, Tls, TlsError, connect
+from disque_trio.client.sync import connect as connect_sync
+from disque_trio.respclient.concurrency import library
+from tests.support.harness import HANG_SECONDS, LiveNode, free_port, wait_until
+from tests.support.loops import on_both
+from tests.support.tls_front import Certificates, TlsFront, tls_front
+
+pytestmark = pytest.mark.timeout(HANG_SECONDS)
+
+LONG = 1000.0
+"""Seconds to go on trying, where it is not to be tried again."""
+
+
+@pytest.fixture(scope="module")
+def front(session_node: LiveNode, certificates: Certificates) -> Iterator[TlsFront]:
+    with tls_front(certificates.server(), session_node.port) as front:
+        yield front
+
+
+@pytest.fixture
+def tls(shared_node: LiveNode, certificates: Certificates) -> Tls:
+    return Tls(certificates.ca)
+
+
+def at(front: TlsFront) -> str:
+    return f"127.0.0.1:{front.port}"
+
+
+async def works(client: Client) -> None:
+    id = await client.add("q", b"x" * 300_000, retry=10)
+    [job] = await client.get("q", timeout=HANG_SECONDS)
+    assert (job.id, len(job.body)) == (id, 300_000)
+    assert await client.ack(id) == 1
+
+
+@on_both
+async def test_all_goes_by_tls(front: TlsFront, tls: Tls) -> None:
+    before = front.served
+    async with connect(at(front), tls=tls) as client:
+        await works(client)
+        async with client.jobs("q") as jobs:  # pushed
+            await client.add("q", "pushed")
+            async for job in jobs:
+                assert job.body == b"pushed"
+                break
+    assert front.served > before
+
+
+@on_both
+async def test_a_context_of_ones_own_does_and_so_does_a_url(front: TlsFront, tls: Tls) -> None:
+    async with connect(at(front), tls=tls.context()) as client:
+        await works(client)
+    url = f"disques://127.0.0.1:{front.port}?cacert={tls.ca_file}&sni=localhost"
+    async with connect(url) as client:
+        await works(client)
+
+
+def test_the_client_for_threads_speaks_tls_in_children_too(front: TlsFront, tls: Tls) -> None:
+    with connect_sync(f"disques://{at(front)}?cacert={tls.ca_file}") as client:
+        client.add("q", "parent")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                client.add("q", "child")
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert {job.body for job in client.get("q", count=2)} == {b"parent", b"child"}
+        assert client.qlen("q") == 0
+
+
+@on_both
+async def test_a_call_that_is_cancelled_loses_no_job(front: TlsFront, tls: Tls) -> None:
+    async with connect(at(front), tls=tls) as client:
+        for _ in range(5):
+            with library().move_on_after(0.02):
+                await client.get("q", timeout=HANG_SECONDS)
+        # A server that still waited for those would give them the job.
+        id = await client.add("q", "body", retry=3600)
+        [job] = await client.get("q", timeout=HANG_SECONDS)
+        assert job.id == id
+
+
+@on_both
+async def test_it_connects_again_after_a_loss(front: TlsFront, tls: Tls) -> None:
+    async with connect(at(front), tls=tls) as client:
+        for _ in range(3):
+            await client.add("q", "body", unique=True)
+            front.break_all()
+        assert await client.qlen("q") == 3
+
+
+@contextmanager
+def refused(said: str) -> Iterator[None]:
+    """A connection that is refused at once, for that reason."""
+    began = time.monotonic()
+    with pytest.raises(TlsError, match=said) as error:
+        yield
+    assert time.monotonic() - began < LONG / 2
+    assert not error.value.maybe_executed
+
+
+BAD = [
+    ("expired", {}, "certificate has expired"),
+    ("named", {}, "not valid for '127.0.0.1'"),
+    ("foreign", {}, "unable to get local issuer"),
+    ("good", {"server_name": "disque.example"}, "not valid for 'disque.example'"),
+]
+
+
+@pytest.mark.parametrize(("name", "more", "said"), BAD)
+@on_both
+async def test_a_certificate_that_will_not_do_is_told_at_once(
+    node: LiveNode,
+    certificates: Certificates,
+    name: str,
+    more: dict[str, str],
+    said: str,
+) -> None:
+    with tls_front(certificates.server(name), node.port) as front, refused(said):
+        async with connect(at(front), tls=Tls(certificates.ca, **more), retry_for=LONG):
+            pass
+
+
+@contextmanager
+def refusing(context: ssl.SSLContext) -> Iterator[int]:
+    """The port of a server that refuses all in the handshake, and says why. (Trio's own does
+    not.)"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    accepted, _ = listener.accept()
+                except OSError:
+                    return
+                copy = socket.socket(fileno=os.dup(accepted.fileno()))
+                with copy, accepted:
+                    with suppress(OSError):
+                        context.wrap_socket(accepted, server_side=True)
+                    copy.shutdown(socket.SHUT_WR)
+                    while copy.recv(1000):
+                        pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@on_both
+async def test_a_server_that_wants_our_certificate_is_told_at_once(
+    certificates: Certificates, version: ssl.TLSVersion
+) -> None:
+    context = certificates.server(clients=True)
+    context.maximum_version = version
+    with refusing(context) as port, refused("wants a certificate of ours"):
+        async with connect(f"127.0.0.1:{port}", tls=Tls(certificates.ca), retry_for=LONG):
+            pass
+
+
+@on_both
+async def test_a_server_gets_our_certificate(node: LiveNode, certificates: Certificates) -> None:
+    with tls_front(certificates.server(clients=True), node.port) as front:
+        ours = Tls(certificates.ca, certificates.cert("client"), certificates.key("client"))
+        async with connect(at(front), tls=ours) as client:
+            await works(client)
+
+
+@on_both
+async def test_who_does_not_speak_tls_is_told_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(1000)
+                accepted.sendall(b"\x15\x03\x01\x00\x02\x02\x46")  # protocol version
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with refused("the server wants TLS"):
+            async with connect(f"127.0.0.1:{listener.getsockname()[1]}", retry_for=LONG):
+                pass
+        thread.join()
+
+
+@on_both
+async def test_a_server_that_says_nothing_in_the_handshake_is_given_up(tls: Tls) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ConnectionLost, match="perhaps it does not speak TLS"):
+            async with connect(f"127.0.0.1:{port}", tls=tls, connect_timeout=0.05, retry_for=0.2):
+                pass
+
+
+@on_both
+async def test_once_it_has_worked_a_bad_certificate_may_be_renewed(
+    node: LiveNode, certificates: Certificates
+) -> None:
+    with tls_front(certificates.server(), node.port) as front:
+        async with connect(at(front), tls=Tls(certificates.ca), retry_for=LONG) as client:
+            front.context = certificates.server("expired")
+            front.break_all()
+            async with library().open_nursery() as nursery:
+                nursery.start_soon(partial(client.add, "q", "body", unique=True))
+                await library().sleep(0.2)
+                front.context = certificates.server()
+            assert await client.qlen("q") == 1
+
+
+@on_both
+async def test_one_node_with_a_bad_certificate_is_not_all_of_them(
+    node: LiveNode, certificates: Certificates
+) -> None:
+    with (
+        tls_front(certificates.server("expired"), node.port) as bad,
+        tls_front(certificates.server(), node.port) as good,
+    ):
+        for nodes in ([at(bad), at(good)], [at(good), at(bad)]):
+            async with connect(nodes, tls=Tls(certificates.ca)) as client:
+                assert client.address == at(good)
+        # One that is away may come back.
+        gone = f"127.0.0.1:{free_port()}"
+        with pytest.raises(ConnectionLost, match="expired") as error:
+            async with connect([at(bad), gone], tls=Tls(certificates.ca), retry_for=0.1):
+                pass
+        assert not isinstance(error.value, TlsError)
+
+
+def test_connections_that_are_shut_leave_the_server(front: TlsFront, tls: Tls) -> None:
+    with connect_sync(at(front), tls=tls) as client:
+        client.qlen("q")
+    wait_until(lambda: not front._connections)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import make_certificates, sign
+from tests.support.certificates import make_authority, make_certificates, sign
 from tests.support.harness import HANG_SECONDS, Wire
 
 HOST = "127.0.0.1"
@@ -18,9 +18,9 @@ def all_certificates(directory: Path) -> Path:
     ``expired`` and ``foreign``; ``next`` is for the server as well."""
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make certificates with")
-    make_certificates(directory, "ours")
     make_certificates(directory, "foreign")
-    for name in ("client", "next"):
+    make_authority(directory, "ours")
+    for name in ("ours", "next", "client"):
         sign(directory, "ours", name)
     sign(directory, "ours", "expired", expired=True)
     return directory

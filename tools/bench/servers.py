@@ -193,13 +193,16 @@ class Server:
         return ServerError(f"{self.name}: {what}{state}" + (f"; its log ends:{log}" if log else ""))
 
 
-def redis_server(name: str = "redis", appendonly: str = "no") -> AbstractContextManager[Server]:
+def redis_server(
+    name: str = "redis", appendonly: str = "no", options: Sequence[str] = ()
+) -> AbstractContextManager[Server]:
     """Runs Debian's redis-server, without any persistence as our node runs without an AOF, or with
-    an AOF that is synced every second."""
+    an AOF that is synced every second; with more ``options``."""
     program = shutil.which("redis-server")
     if program is None:
         raise ServerError("redis-server is not installed: apt-get install redis-server")
-    options = ("--save", "", "--appendonly", appendonly, "--maxclients", str(MAX_CLIENTS))
+    usual = ("--save", "", "--appendonly", appendonly, "--maxclients", str(MAX_CLIENTS))
+    options = (*usual, *options)
     return _resp(name, "redis", (program, "--bind", HOST, *NO_REWRITE, *options))
 
 

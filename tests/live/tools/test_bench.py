@@ -103,6 +103,7 @@ def test_memory_is_measured_with_few_jobs() -> None:
         # Of one way only: each is a program that has to start in valgrind.
         ("client --ways asyncio", ["qlen, asyncio", "add, asyncio", "a turn of the loop"]),
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
+        ("tls", ["PING |", "PING, pipelined by 16 |", "ECHO of 100 KB |", "a connection"]),
         ("trailers", ["plain |", "`HEADERS 2", "`UNIQUE key", "delivered once, in a queue"]),
         (
             "bananaq --consumers 2 --pipelines 16",

@@ -4,7 +4,7 @@
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import parse_qsl, unquote
 
 from disque_trio.client.nodes import parse_address
@@ -17,8 +17,17 @@ _FORM = (
     "the URL of a node has to be like disque://user:password@host:7711, or disques:// for TLS, with"
     " percent signs for what is special in a password"
 )
-_WORDS: Final = ("cacert", "cacertdir", "cert", "key")
-_TRUTH: Final = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_TRUTH: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_CHECKS: Final = {"required": True, "none": False}
+_OPTIONS: Final = {  # what they are for ``Tls``; named as in the URLs of redis-py and kombu
+    "ssl_ca_certs": "ca_file",
+    "ssl_ca_path": "ca_dir",
+    "ssl_certfile": "cert_file",
+    "ssl_keyfile": "key_file",
+    "ssl_server_name": "server_name",
+    "ssl_check_hostname": "check_hostname",
+    "ssl_cert_reqs": "verify",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ class Cluster:
 
         Several nodes have commas or semicolons between them, or are a list; the scheme, and user
         and password, may be left out but for the first. Percent signs are understood. The URL for
-        TLS may end in ``?cacert=FILE&cert=FILE&key=FILE&sni=NAME``; see docs/client.md.
+        TLS may end in options such as ``?ssl_ca_certs=FILE``; see docs/client.md.
 
         Raises:
             ValueError: there is none, it cannot be read, or the nodes have several passwords. The
@@ -137,11 +146,9 @@ def _take_options(options: dict[str, str], query: str, encrypted: bool) -> None:
     except ValueError:
         raise ValueError(_FORM) from None
     for name, value in found:
-        if name not in (*_WORDS, "sni", "insecure", "check-hostname"):
-            raise ValueError(
-                f"the URL of a node has no option {name!r}; there are {', '.join(_WORDS)}, sni,"
-                " insecure and check-hostname"
-            )
+        if name not in _OPTIONS:
+            known = ", ".join(_OPTIONS)
+            raise ValueError(f"the URL of a node has no option {name!r}; there are {known}")
         if not encrypted:
             raise ValueError(f"the option {name} is for nodes with TLS: disques://")
         if not value or options.setdefault(name, value) != value:
@@ -149,18 +156,13 @@ def _take_options(options: dict[str, str], query: str, encrypted: bool) -> None:
 
 
 def _tls(options: Mapping[str, str]) -> Tls:
-    def truth(name: str, default: str) -> bool:
-        text = options.get(name, default).lower()
-        if text not in _TRUTH:
-            raise ValueError(f"{name} has to be yes or no, not {text!r}")
-        return _TRUTH[text]
-
-    return Tls(
-        ca_file=options.get("cacert"),
-        ca_dir=options.get("cacertdir"),
-        cert_file=options.get("cert"),
-        key_file=options.get("key"),
-        server_name=options.get("sni"),
-        check_hostname=truth("check-hostname", "yes"),
-        verify=not truth("insecure", "no"),
-    )
+    values: dict[str, Any] = {}
+    for name, text in options.items():
+        words = {"ssl_check_hostname": _TRUTH, "ssl_cert_reqs": _CHECKS}.get(name)
+        if words is None:
+            values[_OPTIONS[name]] = text
+        elif text.lower() in words:
+            values[_OPTIONS[name]] = words[text.lower()]
+        else:
+            raise ValueError(f"{name} in the URL of a node is one of {', '.join(words)}")
+    return Tls(**values)

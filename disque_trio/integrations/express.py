@@ -18,6 +18,7 @@ from disque_trio.client.nodes import parse_address
 from disque_trio.client.requests import addjob, kept_for, new_key
 from disque_trio.client.sync import Client
 from disque_trio.resp.command import Argument, encode_command
+from disque_trio.respclient.login import Login
 from disque_trio.respclient.values import Name
 
 ADD_TIMEOUT: Final = 5.0
@@ -33,12 +34,12 @@ class Express:
 
     Args:
         find: gives the client.
-        password: for AUTH. timeout: seconds that a command may take.
+        login: as the client's. timeout: seconds that a command may take.
     """
 
-    def __init__(self, find: Callable[[], Client], password: str | None, timeout: float) -> None:
+    def __init__(self, find: Callable[[], Client], login: Login, timeout: float) -> None:
         self._find = find
-        self._password = password
+        self._login = login
         self._timeout = timeout + _MARGIN
         self._busy = threading.Lock()
         self._pid = os.getpid()
@@ -77,8 +78,8 @@ class Express:
             self._socket = connected = self._open(address)
             self._address = address
             self._reader = hiredis.Reader()
-            if self._password is not None:
-                connected.sendall(encode_command(["AUTH", self._password]))
+            if (command := self._login.auth) is not None:
+                connected.sendall(encode_command(command))
                 if isinstance(self._receive(connected), hiredis.ReplyError):
                     self._close()
         return self._socket
@@ -92,6 +93,8 @@ class Express:
         else:
             connected = socket.create_connection((node.host, node.port), self._timeout)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if (encryption := self._login.encryption()) is not None:
+                return encryption.wrap(connected, node.host)
         return connected
 
     def _receive(self, connected: socket.socket) -> object:

@@ -4,6 +4,8 @@ import argparse
 import math
 import os
 
+from disque_trio.respclient.tls import Tls
+
 UNIQUE_FOR = 86400  # s
 # s: twice the longest time after which a row whose fate is unknown is sent again.
 LEAST_UNIQUE_FOR = 600
@@ -17,8 +19,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["127.0.0.1:7711"],
         metavar="HOST:PORT",
-        help="some nodes of the cluster (default: 127.0.0.1:7711)",
+        help="some nodes of the cluster, or their URLs, such as disques://user:password@host:7711"
+        " for TLS (default: 127.0.0.1:7711)",
     )
+    parser.add_argument("--user", metavar="NAME", help="whose password that of the nodes is")
+    parser.add_argument("--tls", action="store_true", help="connect to the nodes by TLS")
+    parser.add_argument("--cacert", metavar="FILE", help="authorities to trust (PEM)")
+    parser.add_argument("--cert", metavar="FILE", help="our certificate (PEM)")
+    parser.add_argument("--key", metavar="FILE", help="its key, if it is not in the same file")
+    parser.add_argument("--sni", metavar="NAME", help="the name that certificates have to have")
+    parser.add_argument("--insecure", action="store_true", help="trust any certificate")
     parser.add_argument(
         "--batch", type=_count, default=100, metavar="N", help="rows at a time (default: 100)"
     )
@@ -57,6 +67,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def password() -> str | None:
     """That of the nodes."""
     return os.environ.get("DISQUECLI_AUTH")
+
+
+def tls_of(options: argparse.Namespace) -> Tls | None:
+    """What they say of TLS; None: nothing.
+
+    Raises:
+        ValueError: one of them needs --tls.
+    """
+    tls = Tls(
+        ca_file=options.cacert,
+        cert_file=options.cert,
+        key_file=options.key,
+        server_name=options.sni,
+        verify=not options.insecure,
+    )
+    if not options.tls and tls != Tls():
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
+    return tls if options.tls else None
 
 
 def _count(text: str) -> int:

@@ -5,7 +5,7 @@ import sys
 import time
 
 from disque_trio.outbox.forwarder import Forwarder, NodesAway
-from disque_trio.outbox.options import password
+from disque_trio.outbox.options import password, tls_of
 from disque_trio.outbox.sender import DisqueSender
 from disque_trio.outbox.stop import Stop, stopped_by_signals
 from disque_trio.outbox.store import Store
@@ -20,7 +20,13 @@ def run(store: Store, options: argparse.Namespace) -> int:
     if options.otel and (problem := _trace()):
         print(problem, file=sys.stderr)
         return FAILED
-    sender = DisqueSender(options.nodes, password(), options.unique_for)
+    try:
+        sender = DisqueSender(
+            options.nodes, password(), options.unique_for, options.user, tls_of(options)
+        )
+    except ValueError as error:
+        print(f"the nodes: {error}", file=sys.stderr)
+        return FAILED
     try:
         if options.check:
             return _check(store, sender)
@@ -41,7 +47,7 @@ def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, st
         if options.once:
             empty = forwarder.once(stop)
         else:
-            log.notice("forwards", nodes=" ".join(options.nodes))
+            log.notice("forwards", nodes=" ".join(sender.nodes))
             forwarder.run(stop)
     except failures as error:
         log.warning("failed", error=str(error))

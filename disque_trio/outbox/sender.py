@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from disque_trio.client.batch import NewJob, add_each
-from disque_trio.client.sync import Client, connect
+from disque_trio.client.sync import Client
+from disque_trio.client.sync.client import connect_to
+from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.tls import Tls
 
 COPIES_WITHIN = 5.0  # s that a node may take for the copies of a job
 # s that a batch, and its transaction, waits for another node; the forwarder tries again anyway.
@@ -16,13 +19,25 @@ class DisqueSender:
     """A client of a cluster, which connects when it is first needed; see ``Sender``.
 
     Args:
-        nodes: ``host:port`` of some.
+        nodes: ``host:port`` of some, or their URLs.
         unique_for: seconds for which the keys of jobs are kept.
+        password, username, tls: where the URLs say nothing of them.
+
+    Raises:
+        ValueError: an address makes no sense, or a file of certificates cannot be used.
     """
 
-    def __init__(self, nodes: Sequence[str], password: str | None, unique_for: float) -> None:
-        self._nodes = nodes
-        self._password = password
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        password: str | None,
+        unique_for: float,
+        username: str | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        self._cluster = Cluster.of(nodes, username, password, tls)
+        self._cluster.login.encryption()  # reads the files
+        self.nodes = self._cluster.nodes
         self._unique_for = unique_for
         self._client: Client | None = None
 
@@ -57,5 +72,5 @@ class DisqueSender:
 
     def _connected(self) -> Client:
         if self._client is None:
-            self._client = connect(self._nodes, password=self._password, retry_for=RETRY_FOR)
+            self._client = connect_to(self._cluster, RETRY_FOR)
         return self._client

@@ -3,9 +3,10 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
-from disque_trio.client import Client, HeldJob, connect
+from disque_trio.client import Client, HeldJob
+from disque_trio.client.connecting import connect_to
 from disque_trio.client.urls import DEFAULT, Cluster
 from disque_trio.tasks import groups
 from disque_trio.tasks.calling import Backend
@@ -42,8 +43,8 @@ class Disque:
     """The tasks of a program, and the cluster that their jobs go to. Making it connects to nothing.
 
     Args:
-        url: ``disque://:password@host:7711,host2:7711``; None: what the environment variable
-            DISQUE_URL says, or else ``disque://127.0.0.1:7711``.
+        url: ``disque://user:password@host:7711,host2:7711``, or ``disques://`` for TLS; None: what
+            the environment variable DISQUE_URL says, or else ``disque://127.0.0.1:7711``.
         name: of the program, among those that use the cluster. Its schedules begin with it, so
             that those which the program no longer has can be deleted; without one they stay.
         queue: of tasks that name none.
@@ -60,7 +61,7 @@ class Disque:
         ValueError: the URL, or the serializer, makes no sense.
 
     Attributes:
-        nodes: addresses, as ``connect`` takes them.
+        cluster: what the URL says. nodes: addresses, as ``connect`` takes them.
         password: for these; None: none.
     """
 
@@ -78,9 +79,9 @@ class Disque:
     ) -> None:
         if url is None:
             url = os.environ.get("DISQUE_URL") or DEFAULT
-        cluster = Cluster.parse(url)
-        self.nodes: list[str] = list(cluster.nodes)
-        self.password: str | None = cluster.password
+        self.cluster: Final = Cluster.parse(url)
+        self.nodes: list[str] = list(self.cluster.nodes)
+        self.password: str | None = self.cluster.password
         self._queue = queue
         self._retry_for = retry_for
         self._connect_timeout = connect_timeout
@@ -320,12 +321,7 @@ class Disque:
         self.close()
 
     def _open(self) -> AbstractAsyncContextManager[Client]:
-        return connect(
-            self.nodes,
-            password=self.password,
-            retry_for=self._retry_for,
-            connect_timeout=self._connect_timeout,
-        )
+        return connect_to(self.cluster, self._retry_for, self._connect_timeout)
 
     # Tests
 

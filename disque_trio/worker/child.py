@@ -15,7 +15,8 @@ from contextlib import suppress
 
 import trio
 
-from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, connect, tracing
+from disque_trio.client import AuthError, Client, ConnectionLost, DisqueError, tracing
+from disque_trio.client.connecting import connect_to
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
@@ -111,7 +112,7 @@ class Child:
             await self._wait_for_node()
         if self._ending.is_set():
             return
-        async with connect(app.nodes, password=app.password, retry_for=_PATIENCE) as client:
+        async with connect_to(app.cluster, _PATIENCE) as client:
             with app.using(client):
                 try:
                     await app.setup()
@@ -124,7 +125,7 @@ class Child:
         app = self._app
         while True:
             try:
-                async with connect(app.nodes, password=app.password, retry_for=self._options.wait):
+                async with connect_to(app.cluster, self._options.wait):
                     return
             except (DisqueError, ValueError) as error:
                 if self._first:

@@ -6,7 +6,8 @@ import sys
 
 import trio
 
-from disque_trio.client import DisqueError, connect
+from disque_trio.client import DisqueError
+from disque_trio.client.connecting import connect_to
 from disque_trio.tasks import Disque
 from disque_trio.worker.child import find_app, no_node
 from disque_trio.worker.options import Options
@@ -14,7 +15,7 @@ from disque_trio.worker.target import AppError
 
 
 async def _ask(app: Disque) -> str:
-    async with connect(app.nodes, password=app.password, retry_for=0) as client:
+    async with connect_to(app.cluster, 0) as client:
         return f"the app imports, node {client.address} answers"
 
 

@@ -1,7 +1,7 @@
 """Disque under Celery: a transport for its tasks, and a backend for their results.
 
-Importing this makes ``disque://`` known to Celery, for ``broker_url`` and ``result_backend``; see
-docs/celery.md.
+Importing this makes ``disque://`` and ``disques://`` known to Celery, for ``broker_url`` and
+``result_backend``; see docs/celery.md.
 """
 
 from disque_trio.extras import how_to_install
@@ -14,5 +14,6 @@ except ImportError as error:
         f"Celery is needed: pip install 'disque-trio[celery]', or {how_to_install('celery')}"
     ) from error
 
-TRANSPORT_ALIASES["disque"] = f"{__name__}.transport:Transport"
-BACKEND_ALIASES["disque"] = f"{__name__}.backend:Backend"
+for scheme in ("disque", "disques"):
+    TRANSPORT_ALIASES[scheme] = f"{__name__}.transport:Transport"
+    BACKEND_ALIASES[scheme] = f"{__name__}.backend:Backend"

@@ -39,10 +39,11 @@ class Backend(KeyValueStoreBackend):
         super().__init__(app, url=url, **kwargs)
         conf = app.conf
         options = Options.of(conf.get("result_backend_transport_options") or {})
+        ssl = None
         if not url or not url.partition("://")[2]:
-            url = conf.broker_read_url or conf.broker_url
-        cluster = cluster_of(url.split(";") if isinstance(url, str) else url)
-        self._nodes = cluster.nodes
+            url, ssl = conf.broker_read_url or conf.broker_url, conf.broker_use_ssl
+        cluster = cluster_of(url.split(";") if isinstance(url, str) else url, ssl)
+        self._uri = ";".join(cluster.urls)
         access = Access(cluster, options.retry_for, conf.broker_connection_timeout)
         self._store = Store(access, options, self.expires)
         self._returned: dict[bytes, int] = {}
@@ -50,7 +51,7 @@ class Backend(KeyValueStoreBackend):
     def as_uri(self, include_password: bool = False) -> str:
         if include_password:
             return self.url or ""
-        return ";".join(f"disque://{node}" for node in self._nodes)
+        return self._uri
 
     def exception_safe_to_retry(self, exc: BaseException) -> bool:
         return isinstance(exc, (ConnectionLost, *Transport.recoverable_channel_errors))

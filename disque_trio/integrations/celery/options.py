@@ -3,14 +3,28 @@
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from ssl import CERT_NONE, SSLContext
 from typing import Any, Final, Self
 
 from disque_trio.client.requests import kept_for
-from disque_trio.client.sync import Client, connect
+from disque_trio.client.sync import Client
+from disque_trio.client.sync.client import connect_to
 from disque_trio.client.urls import Cluster
+from disque_trio.respclient.tls import Tls
 
 DAY: Final = 86_400
+_SSL: Final = {
+    "ca_certs": "ca_file",
+    "ca_path": "ca_dir",
+    "certfile": "cert_file",
+    "keyfile": "key_file",
+    "server_name": "server_name",
+    "server_hostname": "server_name",
+    "check_hostname": "check_hostname",
+    "cert_reqs": "verify",
+}
+"""What ``broker_use_ssl`` may say, as for AMQP or, with ``ssl_`` in front, for Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +97,7 @@ class Clients:
         with self._lock:
             client, users = self._clients.get(access, (None, 0))
             if client is None:
-                client = connect(
-                    access.cluster.nodes,
-                    password=access.cluster.password,
-                    retry_for=access.retry_for,
-                    connect_timeout=access.connect_timeout,
-                )
+                client = connect_to(access.cluster, access.retry_for, access.connect_timeout)
             else:
                 client.execute("PING")
             self._clients[access] = client, users + 1
@@ -110,10 +119,32 @@ class Clients:
 CLIENTS: Final = Clients()
 
 
-def cluster_of(urls: Iterable[str]) -> Cluster:
+def cluster_of(urls: Iterable[str], ssl: Any = None) -> Cluster:
     """The cluster behind URLs, of which the password of one is that of all.
 
+    Args:
+        ssl: what Celery has in ``broker_use_ssl``, or kombu has taken out of a URL.
+
     Raises:
-        ValueError: there is none, or one cannot be read.
+        ValueError: there is none, or one cannot be read; ``ssl`` cannot be understood.
     """
-    return Cluster.parse([url if url.partition("://")[2] else f"{url}localhost" for url in urls])
+    found = Cluster.parse([url if url.partition("://")[2] else f"{url}localhost" for url in urls])
+    return replace(found, tls=_tls(ssl)) if ssl else found
+
+
+def _tls(ssl: Any) -> Tls | SSLContext:
+    if ssl is True:
+        return Tls()
+    if isinstance(ssl, Tls | SSLContext):
+        return ssl
+    if not isinstance(ssl, Mapping):
+        raise ValueError("broker_use_ssl is True, or a dictionary")
+    values: dict[str, Any] = {}
+    for name, value in ssl.items():
+        short = name.removeprefix("ssl_")
+        if short not in _SSL:
+            raise ValueError(f"broker_use_ssl: {name!r} is unknown; there are {', '.join(_SSL)}")
+        # kombu makes one of the modes of the module ssl of what a URL says.
+        checked = short != "cert_reqs" or value not in (CERT_NONE, None, "none", "CERT_NONE")
+        values[_SSL[short]] = checked if short == "cert_reqs" else value
+    return Tls(**values)

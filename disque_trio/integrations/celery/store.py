@@ -16,7 +16,8 @@ import trio
 from disque_trio.client import AddManyError, ConnectionLost, NoReplError, ReplyError, replies
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client.requests import addjob
-from disque_trio.client.sync import Client, connect
+from disque_trio.client.sync import Client
+from disque_trio.client.sync.client import connect_to
 from disque_trio.integrations.celery.options import CLIENTS, DAY, Access, Options
 from disque_trio.integrations.express import Express
 from disque_trio.resp.command import Argument
@@ -59,8 +60,8 @@ class Store:
         self._queue = options.queue_prefix + QUEUE
         self._ttl = max(int(expires or _FOR_EVER), 2)
         self._client: Client | None = None
-        password = access.cluster.password
-        self._express = Express(lambda: self.client, password, options.add_timeout)
+        login = access.cluster.login
+        self._express = Express(lambda: self.client, login, options.add_timeout)
 
     @property
     def client(self) -> Client:
@@ -143,11 +144,11 @@ class Store:
     def _elsewhere(self, entry: Entry) -> Entry:
         """The entry whose job only other nodes have; without a value if it has ended meanwhile."""
         nodes = self.client.hello().nodes
-        password = self._access.cluster.password
+        cluster = self._access.cluster
         # The id of a job begins with that of the node where it was added.
         for node in sorted(nodes, key=lambda node: not node.id.startswith(entry.id[2:10])):
             try:
-                with connect([str(node.address)], password=password, retry_for=0) as client:
+                with connect_to(cluster.only(str(node.address)), 0) as client:
                     found = _entry(entry.id, entry.bell, client.show(entry.id))
             except ConnectionLost:
                 continue

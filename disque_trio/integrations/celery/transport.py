@@ -88,14 +88,15 @@ class Transport(virtual.Transport):
         return VERSION
 
     def establish_connection(self) -> "Transport":
-        """Find a node. Raises ConnectionLost, AuthError."""
+        """Find a node. Raises ConnectionLost, AuthError; ValueError: a setting is wrong."""
         kombu = self.client
         urls = kombu.alt or [kombu.as_uri(include_password=True)]
-        access = Access(cluster_of(urls), self.options.retry_for, kombu.connect_timeout or 5.0)
+        cluster = cluster_of(urls, kombu.ssl)
+        access = Access(cluster, self.options.retry_for, kombu.connect_timeout or 5.0)
         self._disque = CLIENTS.take(access)
         self._access = access
-        password = access.cluster.password
-        self._express = Express(lambda: self.disque, password, self.options.add_timeout)
+        login = access.cluster.login
+        self._express = Express(lambda: self.disque, login, self.options.add_timeout)
         self.inbox = Inbox()
         super().establish_connection()
         return self

@@ -5,7 +5,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.core import checks
 
-from disque_trio.client.sync import connect
+from disque_trio.client.sync.client import connect_to
 from disque_trio.integrations.django.backend import DisqueBackend
 from disque_trio.integrations.django.framework import task_backends
 from disque_trio.respclient.errors import DisqueError
@@ -29,8 +29,8 @@ def nodes_are_there(**_: Any) -> list[checks.CheckMessage]:
         if isinstance(backend, DisqueBackend) and not backend.check():
             cluster = backend.settings.cluster()
             try:
-                connect(cluster.nodes, password=cluster.password, retry_for=0).close()
-            except DisqueError as error:
+                connect_to(cluster, 0).close()
+            except (DisqueError, ValueError) as error:
                 text = f"the nodes of the task backend {backend.alias!r}: {error}"
                 found.append(checks.Error(text, id="disque.E002"))
     return found

@@ -9,7 +9,8 @@ from django.core import checks
 from django.utils import timezone
 
 from disque_trio.client.client import Client as AsyncClient
-from disque_trio.client.sync import Client, connect
+from disque_trio.client.sync import Client
+from disque_trio.client.sync.client import connect_to
 from disque_trio.client.urls import Cluster
 from disque_trio.integrations import results
 from disque_trio.integrations.django import records
@@ -46,8 +47,8 @@ class Link:
     """
 
     def __init__(self, cluster: Cluster, retry_for: float) -> None:
-        self.client = connect(cluster.nodes, password=cluster.password, retry_for=retry_for)
-        self.express = Express(lambda: self.client, cluster.password, ADD_TIMEOUT)
+        self.client = connect_to(cluster, retry_for)
+        self.express = Express(lambda: self.client, cluster.login, ADD_TIMEOUT)
 
     @staticmethod
     def of(options: Options) -> "Link":
@@ -154,14 +155,14 @@ class DisqueBackend(BaseTaskBackend):
             DisqueError: no node could be reached in time.
         """
         settings = self.settings
-        queue, password = settings.results(result_id), settings.cluster().password
+        queue, cluster = settings.results(result_id), settings.cluster()
 
         async def find(client: AsyncClient) -> tuple[bytes, bool] | None:
             """What there is of it, and whether it is running."""
             kept = await results.peek(client, queue)
             if kept is None:
                 try:
-                    found = await unfinished(client, password, result_id)
+                    found = await unfinished(client, cluster, result_id)
                 except BadIdError:
                     return None
                 if found is not None:

@@ -5,16 +5,17 @@ import time
 import trio
 
 from disque_trio.client.client import Client
-from disque_trio.client.connecting import connect
+from disque_trio.client.connecting import connect_to
 from disque_trio.client.nodes import LEAVING_PRIORITY
 from disque_trio.client.replies import Record
+from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import DisqueError
 
 PATIENCE = 1.0
 """Seconds in which the other nodes have to answer."""
 
 
-async def unfinished(client: Client, password: str | None, id: str) -> tuple[bytes, bool] | None:
+async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, bool] | None:
     """The body of the job and whether it is with a worker, None if no node that answers has it, or
     one knows that it has ended.
 
@@ -25,10 +26,9 @@ async def unfinished(client: Client, password: str | None, id: str) -> tuple[byt
         DisqueError: as ``Client.show``.
     """
     job = await client.show(id)
+    found = [job]
     if job is None or _taken(job):
-        found = [job, *await _elsewhere(client, password, id)]
-    else:
-        found = [job]
+        found += await _elsewhere(client, cluster, id)
     known = [job for job in found if job is not None]
     if not known or any(job["state"] == "acked" for job in known):
         return None
@@ -37,15 +37,13 @@ async def unfinished(client: Client, password: str | None, id: str) -> tuple[byt
     return body, all(_taken(job) for job in known)
 
 
-async def _elsewhere(client: Client, password: str | None, id: str) -> list[Record | None]:
+async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[Record | None]:
     """What SHOW says on those of the other nodes that answer."""
     found: list[Record | None] = []
 
     async def ask(address: str) -> None:
         try:
-            async with connect(
-                address, password=password, retry_for=0, connect_timeout=PATIENCE
-            ) as node:
+            async with connect_to(cluster.only(address), 0, PATIENCE) as node:
                 found.append(await node.show(id))
         except DisqueError:
             pass  # it cannot be asked now

@@ -14,8 +14,8 @@ class Options:
     """What a project sets; times in s.
 
     Attributes:
-        url: of the nodes, ``disque://[:password@]host[:port]``, several with semicolons or in a
-            list.
+        url: of the nodes, ``disque[s]://[[user]:password@]host[:port]``, several with semicolons
+            or in a list.
         prefix: a queue is called ``PREFIX.queue`` on the nodes.
         retry_for: how long enqueuing goes on trying when no node is there.
         retry: when a task is given to another worker at the latest, if nobody has heard of the one

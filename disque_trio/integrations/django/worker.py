@@ -16,7 +16,7 @@ from django.utils.crypto import get_random_string
 
 from disque_trio.client import tracing
 from disque_trio.client.client import Client
-from disque_trio.client.connecting import connect
+from disque_trio.client.connecting import connect_to
 from disque_trio.client.jobs import HeldJob
 from disque_trio.integrations import results
 from disque_trio.integrations.django import records
@@ -72,16 +72,15 @@ class Worker:
 
         Raises:
             ConnectionLost, AuthError: there is no node at the start, or it refuses the password.
+            ValueError: a file of certificates cannot be used.
         """
         self._token = trio.lowlevel.current_trio_token()
         cluster = self._settings.cluster()
-        async with connect(
-            cluster.nodes, password=cluster.password, retry_for=CONNECT_SECONDS
-        ) as client:
+        async with connect_to(cluster, CONNECT_SECONDS) as client:
             _log.info("worker started", worker=self.id, node=client.address, queues=self._queues)
         # From now on it waits for nodes as long as it takes: it has tasks in hand.
         async with (
-            connect(cluster.nodes, password=cluster.password, retry_for=float("inf")) as client,
+            connect_to(cluster, float("inf")) as client,
             trio.open_nursery() as nursery,
         ):
             if threading.current_thread() is threading.main_thread():

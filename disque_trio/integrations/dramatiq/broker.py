@@ -29,7 +29,7 @@ class DisqueBroker(Broker):
     """A broker that keeps messages in a Disque cluster.
 
     Args:
-        url: ``disque://[:password@]host[:port]``, several with semicolons or as a list.
+        url: ``disque[s]://[[user]:password@]host[:port]``, several with semicolons or as a list.
         middleware: instead of Dramatiq's own.
         namespace: a queue is called ``NAMESPACE.queue`` on the nodes.
         retry_for: how long to go on trying when no node is there, before ``ConnectionFailed`` or
@@ -70,7 +70,7 @@ class DisqueBroker(Broker):
         self._cluster = Cluster.parse(url)
         self._opening = threading.Lock()
         self._clients: dict[float, Client] = {}
-        self._express = Express(lambda: self.client, self._cluster.password, ADD_TIMEOUT)
+        self._express = Express(lambda: self.client, self._cluster.login, ADD_TIMEOUT)
 
     @property
     def client(self) -> Client:

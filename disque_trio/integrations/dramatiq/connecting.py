@@ -4,16 +4,18 @@ from typing import Final, NoReturn
 
 from dramatiq.errors import BrokerError, ConnectionClosed, ConnectionFailed
 
-from disque_trio.client.sync import Client, connect
+from disque_trio.client.sync import Client
+from disque_trio.client.sync.client import connect_to
 from disque_trio.client.urls import Cluster
-from disque_trio.respclient.errors import AuthError, ConnectionLost, DisqueError
+from disque_trio.respclient.errors import AuthError, ConnectionLost, DisqueError, TlsError
 
 URL: Final = "disque://127.0.0.1:7711"
 
 
 def connected(cluster: Cluster, retry_for: float) -> Client:
+    """Connect. Raises ConnectionFailed; ValueError: a file of certificates cannot be used."""
     try:
-        return connect(cluster.nodes, password=cluster.password, retry_for=retry_for)
+        return connect_to(cluster, retry_for)
     except DisqueError as error:
         raise ConnectionFailed(error) from error
 
@@ -22,7 +24,7 @@ def raise_as_broker_error(error: DisqueError | BrokerError) -> NoReturn:
     """Raise what Dramatiq knows for ``error``."""
     if isinstance(error, BrokerError):
         raise error
-    if isinstance(error, AuthError):
+    if isinstance(error, AuthError | TlsError):
         raise ConnectionFailed(error) from error
     if isinstance(error, ConnectionLost):
         raise ConnectionClosed(error) from error

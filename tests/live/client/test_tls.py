@@ -63,13 +63,13 @@ async def test_all_goes_by_tls(front: TlsFront, tls: Tls) -> None:
 async def test_a_context_of_ones_own_does_and_so_does_a_url(front: TlsFront, tls: Tls) -> None:
     async with connect(at(front), tls=tls.context()) as client:
         await works(client)
-    url = f"disques://127.0.0.1:{front.port}?cacert={tls.ca_file}&sni=localhost"
+    url = f"disques://127.0.0.1:{front.port}?ssl_ca_certs={tls.ca_file}&ssl_server_name=localhost"
     async with connect(url) as client:
         await works(client)
 
 
 def test_the_client_for_threads_speaks_tls_in_children_too(front: TlsFront, tls: Tls) -> None:
-    with connect_sync(f"disques://{at(front)}?cacert={tls.ca_file}") as client:
+    with connect_sync(f"disques://{at(front)}?ssl_ca_certs={tls.ca_file}") as client:
         client.add("q", "parent")
         child = os.fork()
         if child == 0:

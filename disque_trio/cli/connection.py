@@ -12,6 +12,9 @@ from disque_trio.cli.options import Options
 from disque_trio.cli.resp import Kind, Reply, ReplyFormatError, read_reply
 from disque_trio.resp.command import encode_command
 
+HANDSHAKE_SECONDS = 10.0
+"""In which a node has to take a connection by TLS."""
+
 
 class ConnectionFailed(Exception):
     """The node cannot be reached; the text is meant for the user."""
@@ -35,15 +38,18 @@ class Connection:
     def __init__(self, options: Options) -> None:
         try:
             self._socket = _connect(options)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConnectionFailed(
-                f"Could not connect to Disque at {options.where}: {error.strerror or error}"
+                f"Could not connect to Disque at {options.where}: {_why(options, error)}"
             ) from error
+        self._encrypted = options.tls
         self._stream = self._socket.makefile("rb")
         self.complaints: list[str] = []
         try:
-            if options.password is not None:
-                self._prepare("AUTH", b"AUTH", os.fsencode(options.password))
+            if options.password is not None or options.user is not None:
+                words = [options.user] if options.user is not None else []
+                words.append(options.password or "")
+                self._prepare("AUTH", b"AUTH", *[os.fsencode(word) for word in words])
             if options.resp3:
                 self._prepare("HELLO 3", b"HELLO", b"3")
         except Disconnected as error:
@@ -61,7 +67,7 @@ class Connection:
         try:
             self._socket.sendall(encode_command(command))
         except OSError as error:
-            raise Disconnected(f"Error: {error.strerror}") from error
+            raise Disconnected(f"Error: {self._lost(error)}") from error
 
     def read(self) -> Reply:
         """Wait for the next reply.
@@ -74,7 +80,7 @@ class Connection:
         except EOFError:
             raise Disconnected("Error: Server closed the connection") from None
         except OSError as error:
-            raise Disconnected(f"Error: {error.strerror}") from error
+            raise Disconnected(f"Error: {self._lost(error)}") from error
         except ReplyFormatError as error:
             raise Disconnected(f"Error: Protocol error, {error}") from error
 
@@ -86,7 +92,8 @@ class Connection:
     def is_stale(self) -> bool:
         """The node has hung up since the last reply (or says something that nobody asked for)."""
         try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            # Of TLS, what travels: a connection for it knows no such flags.
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         except OSError:
@@ -98,6 +105,13 @@ class Connection:
         self._stream.close()
         self._socket.close()
 
+    def _lost(self, error: OSError) -> str:
+        if self._encrypted:
+            from disque_trio.respclient.tls import refusal
+
+            return refusal(error) or "Server closed the connection"
+        return error.strerror or str(error)
+
     def _prepare(self, what: str, *command: bytes) -> None:
         reply = self.execute(*command)
         if reply.kind is Kind.ERROR:
@@ -108,7 +122,7 @@ def _connect(options: Options) -> socket.socket:
     if options.socket is None:
         connected = socket.create_connection((options.host, options.port))
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connected
+        return _encrypted(options, connected) if options.tls else connected
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.connect(options.socket)
@@ -116,3 +130,34 @@ def _connect(options: Options) -> socket.socket:
         connected.close()
         raise
     return connected
+
+
+def _encrypted(options: Options, connected: socket.socket) -> socket.socket:
+    # Most connections do without, and OpenSSL takes a while to load.
+    from disque_trio.respclient.tls import Encryption, Tls
+
+    with connected:  # unless it is taken over
+        tls = Tls(
+            ca_file=options.cacert,
+            ca_dir=options.cacertdir,
+            cert_file=options.cert,
+            key_file=options.key,
+            server_name=options.sni,
+            check_hostname=options.check_hostname,
+            verify=not options.insecure,
+        )
+        connected.settimeout(HANDSHAKE_SECONDS)
+        secure = Encryption(tls).wrap(connected, options.host)
+        secure.settimeout(None)
+        return secure
+
+
+def _why(options: Options, error: OSError | ValueError) -> str:
+    if options.tls:
+        from disque_trio.respclient.tls import refusal
+
+        if isinstance(error, TimeoutError):
+            return "no answer in the handshake of TLS"
+        if text := refusal(error):
+            return text
+    return getattr(error, "strerror", None) or str(error)

@@ -15,9 +15,21 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   -h <hostname>      Node to connect to (default: 127.0.0.1).
   -p <port>          Its port (default: 7711).
   -s <socket>        Unix socket of the node (overrides hostname and port).
+  -u <uri>           URL of the node: disque://user:password@host:port, or
+                     disques:// for TLS.
+  --user <name>      User whose password is given; without it the default user.
   -a <password>      Password. The environment variable DISQUECLI_AUTH (or
                      REDISCLI_AUTH) does the same without showing it to others.
   --no-auth-warning  Do not warn about a password on the command line.
+  --tls              Connect by TLS.
+  --sni <name>       Name to ask the node for, and to look for in its certificate.
+  --cacert <file>    Certificates of authorities to trust (default: the system's).
+  --cacertdir <dir>  Directory of such certificates.
+  --insecure         Trust any certificate.
+  --no-check-hostname
+                     Trust certificates for other hosts, too, as redis-cli does.
+  --cert <file>      Our certificate, for nodes that want one.
+  --key <file>       Its key, if it is not in the same file.
   -r <repeat>        Run the command that many times, -1 for ever.
   -i <interval>      Seconds between two of them, and between the lines of
                      --stat; fractions are allowed.
@@ -56,6 +68,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 7711
     socket: str | None = None
+    user: str | None = None
     password: str | None = None
     password_in_argv: bool = False
     warn: bool = True
@@ -65,6 +78,14 @@ class Options:
     resp3: bool = False
     last_from_stdin: bool = False
     output: Output | None = None
+    tls: bool = False
+    insecure: bool = False
+    check_hostname: bool = True
+    sni: str | None = None
+    cacert: str | None = None
+    cacertdir: str | None = None
+    cert: str | None = None
+    key: str | None = None
     stat: bool = False
     help: bool = False
     version: bool = False
@@ -80,11 +101,23 @@ class Options:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-_WITH_VALUE = ("-h", "-p", "-s", "-a", "--pass", "-r", "-i", "-n")
+_WITH_VALUE = ("-h", "-p", "-s", "-a", "--pass", "-r", "-i", "-n", "-u")
+_TEXTS = {  # attributes
+    "--user": "user",
+    "--sni": "sni",
+    "--cacert": "cacert",
+    "--cacertdir": "cacertdir",
+    "--cert": "cert",
+    "--key": "key",
+}
+_OF_TLS = ("sni", "cacert", "cacertdir", "cert", "key", "insecure")
 _FLAGS = {  # attribute and value
     "-x": ("last_from_stdin", True),
     "--no-auth-warning": ("warn", False),
     "--stat": ("stat", True),
+    "--tls": ("tls", True),
+    "--insecure": ("insecure", True),
+    "--no-check-hostname": ("check_hostname", False),
     "--help": ("help", True),
     "--version": ("version", True),
     "-v": ("version", True),
@@ -109,7 +142,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
     words = list(arguments)
     while words and words[0].startswith("-"):
         word = words.pop(0)
-        if word in _WITH_VALUE:
+        if word in _WITH_VALUE or word in _TEXTS:
             if not words:
                 raise UsageError(f"the option {word} needs a value")
             _set_value(options, word, words.pop(0))
@@ -121,13 +154,21 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             setattr(options, *_FLAGS[word])
         elif word != "-e":
             raise UsageError(f"unknown option {word}")
+    if not options.tls and any(getattr(options, name) for name in _OF_TLS):
+        raise UsageError("--sni, --cacert, --cacertdir, --cert, --key and --insecure are for --tls")
+    if options.tls and options.socket is not None:
+        raise UsageError("a socket knows no TLS")
     options.resp3 = version == 3 or (version is None and options.output is Output.JSON)
     options.command = [os.fsencode(word) for word in words]
     return options
 
 
 def _set_value(options: Options, word: str, value: str) -> None:
-    if word == "-h":
+    if word in _TEXTS:
+        setattr(options, _TEXTS[word], value)
+    elif word == "-u":
+        _set_url(options, value)
+    elif word == "-h":
         options.host = value
     elif word == "-p":
         options.port = int(_number(word, value, whole=True))
@@ -143,6 +184,29 @@ def _set_value(options: Options, word: str, value: str) -> None:
         options.interval = _number(word, value, whole=False)
         if options.interval < 0:
             raise UsageError(f"the interval must not be negative, not {value}")
+
+
+def _set_url(options: Options, url: str) -> None:
+    # They take a while to load.
+    from disque_trio.client.nodes import parse_address
+    from disque_trio.client.urls import Cluster
+    from disque_trio.respclient.tls import Tls
+
+    try:
+        found = Cluster.parse([url])
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    node = parse_address(found.nodes[0])
+    options.host, options.port, options.socket = node.host, node.port, node.path or None
+    if found.password is not None:
+        options.user, options.password = found.username, found.password
+        options.password_in_argv = True
+    if isinstance(found.tls, Tls):
+        tls = found.tls
+        options.tls, options.check_hostname = True, tls.check_hostname
+        options.insecure = not tls.verify
+        options.sni, options.cacert, options.cacertdir = tls.server_name, tls.ca_file, tls.ca_dir
+        options.cert, options.key = tls.cert_file, tls.key_file
 
 
 def _number(word: str, value: str, *, whole: bool) -> float:

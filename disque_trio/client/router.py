@@ -29,6 +29,10 @@ REFUSED: Final = (AuthError, NoPermError)
 """What a node says who does not let us in."""
 
 
+_TLS_ONLY: Final = "this port is for TLS only"
+"""What a node says at its port for TLS to who comes without."""
+
+
 class Router:
     """Finds a node and runs commands on it.
 
@@ -170,7 +174,7 @@ class Router:
             except REFUSED as error:
                 refused = error
             except DisqueError as error:
-                lasting = lasting and isinstance(error, TlsError)
+                lasting = lasting and (isinstance(error, TlsError) or _TLS_ONLY in str(error))
                 failures.append(f"{address}: {error}")
             else:
                 self._session = await self._improve(session)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
+from tests.support.tls_front import Certificates, tls_front
 
 
 def run(node: LiveNode, *arguments: str, stdin: str = "", **environment: str) -> tuple[int, str]:
@@ -126,3 +127,17 @@ def test_an_interrupted_getjob_frees_its_place_at_the_node(shared_node: LiveNode
         process.send_signal(signal.SIGINT)
         assert process.wait(HANG_SECONDS) == 130
     wait_until(lambda: shared_node.info("clients")["blocked_clients"] == "0")
+
+
+@pytest.mark.parametrize("way", ["options", "url"])
+def test_a_node_is_reached_by_tls(
+    session_node: LiveNode, certificates: Certificates, way: str
+) -> None:
+    with tls_front(certificates.server(), session_node.port) as front:
+        url = f"disques://127.0.0.1:{front.port}?ssl_ca_certs={certificates.ca}"
+        options = ["-p", str(front.port), "--tls", "--cacert", certificates.ca]
+        words = ["-u", url] if way == "url" else options
+        # A prompt looks for a node that has hung up before each command.
+        assert run(session_node, *words, stdin="ping\nping\n") == (0, "PONG\nPONG\n")
+        refused = ["-p", str(front.port), "--tls", "--cacert", certificates.other, "ping"]
+        assert run(session_node, *refused) == (1, "")

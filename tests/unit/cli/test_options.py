@@ -58,3 +58,28 @@ def test_json_means_resp3_unless_resp2_is_asked_for() -> None:
 def test_a_mistake_is_named(arguments: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         parse_options(arguments, {})
+
+
+def test_tls_has_the_options_of_redis_cli() -> None:
+    line = "--tls --sni n --cacert a --cacertdir d --cert c --key k --insecure --user u ping"
+    options = parse_options(line.split(), {})
+    assert (options.tls, options.insecure, options.sni, options.user) == (True, True, "n", "u")
+    assert (options.cacert, options.cacertdir, options.cert, options.key) == ("a", "d", "c", "k")
+    assert options.command == [b"ping"]
+
+
+def test_a_url_says_it_all() -> None:
+    options = parse_options(["-u", "disques://u:p@h:1?ssl_ca_certs=f&ssl_check_hostname=no"], {})
+    assert (options.host, options.port, options.user, options.password) == ("h", 1, "u", "p")
+    assert (options.tls, options.cacert, options.check_hostname) == (True, "f", False)
+    options = parse_options(["-u", "disque://unix:/s"], {"DISQUECLI_AUTH": "p"})
+    assert (options.socket, options.tls, options.password) == ("/s", False, "p")
+
+
+@pytest.mark.parametrize(
+    "line", ["--cacert f", "--insecure", "--tls -s /s", "-u redis://:secret@h", "--user"]
+)
+def test_what_does_not_go_together_with_tls_is_told(line: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_options(line.split(), {})
+    assert "secret" not in str(error.value)

@@ -21,15 +21,16 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.commands.info import Fields
-from disque_trio.respserver.daemon import Daemon, Product
+from disque_trio.respserver.daemon import Daemon, Product, StartError
 from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.engine import LINGER, OTHERS_WAIT, Engine
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.listeners import say_where, tcp_endpoints
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
-from disque_trio.respserver.process_host import ProcessHost, Program
+from disque_trio.respserver.process_host import ProcessHost, Program, reload_users
 from disque_trio.respserver.reload import reload
+from disque_trio.respserver.user_file import UserFileError
 from disque_trio.version import VERSION
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Server(Product):
         load: reads the settings again, for a reload; None: they cannot be read twice.
 
     Raises:
-        StartError: the store cannot be used (from ``run``).
+        StartError: the users are declared wrongly, or the store cannot be used (from ``run``).
         ListenError: a socket cannot be listened on (from ``run``).
     """
 
@@ -140,6 +141,10 @@ class Server(Product):
             pidfile=settings.pidfile,
         )
         self.daemon.apply(list(settings.values()))
+        try:
+            self._host.read_users()
+        except UserFileError as problem:
+            raise StartError(str(problem)) from problem
 
     # ---- what the daemon asks for -----------------------------------------------------------
 
@@ -148,7 +153,15 @@ class Server(Product):
         self._host.listens(listeners)
         self._say_hello(listeners)
         holds = self.broker.holds
-        doors = Doors(places, (), self.settings, self.log, holds=holds, setting="listen-addr")
+        doors = Doors(
+            places,
+            (),
+            self.settings,
+            self.log,
+            holds=holds,
+            setting="listen-addr",
+            users=self.broker.users,
+        )
         doors.look_first()
         return doors
 
@@ -171,6 +184,7 @@ class Server(Product):
         fresh = reload(self._load, self.settings, self._host.config_set, self.log, self.daemon)
         if fresh is not None:
             self.settings.below = fresh.below
+            reload_users(self._host, fresh, self.log)
         self.notifier.reloaded()
 
     # ---- the rest ---------------------------------------------------------------------------
@@ -193,7 +207,7 @@ class Server(Product):
             dir=os.getcwd(),  # noqa: PTH109
             config=settings.file or "defaults",
         )
-        say_where(listeners, settings, log, "redis-cli {where}")
+        say_where(listeners, settings, log, "redis-cli {where}", self.broker.users)
         if settings.store == "embedded" and not settings.appendonly:
             log.notice("AOF off: events live in memory only, a restart loses them")
 

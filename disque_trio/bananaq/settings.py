@@ -233,6 +233,29 @@ TABLE = make_table(
         ),
         _same("requirepass", SECURITY),
         _same(
+            "aclfile",
+            SECURITY,
+            "File with users, each in a line like `user alice on >password ~mail.* +@all`; "
+            "relative to `dir`. It has to be there and right, or bananaq does not start. ACL LOAD "
+            "reads it again, ACL SAVE writes it. Empty: users are in `user` settings.",
+        ),
+        _same(
+            "user",
+            SECURITY,
+            "A user and its rules, as ACL SETUSER has them: a list of lines, or a mapping of names "
+            "to rules. Not together with `aclfile`. CONFIG REWRITE writes the users that there "
+            "are.",
+        ),
+        _same("acllog-max-len", SECURITY, "Entries that ACL LOG keeps. As in Redis."),
+        _same(
+            "auth-failures-per-minute",
+            SECURITY,
+            "Wrong passwords that may be tried from one IP address (or one /64 network of IPv6) in "
+            "a minute; who tries more has to wait, and is told so (TRYAGAIN). The same wrong "
+            "password again costs nothing. Clients on the unix socket are not limited; 0 limits "
+            "nobody.",
+        ),
+        _same(
             "protected-mode",
             SECURITY,
             "Without a password and without a host in `listen-addr`, serve only clients on this "
@@ -343,6 +366,10 @@ class BananaSettings(Settings):
     redis_pool_size: int
     redis_timeout: int
     requirepass: str
+    aclfile: str
+    user: tuple[tuple[str, ...], ...]
+    acllog_max_len: int
+    auth_failures_per_minute: int
     protected_mode: bool
     enable_protected_configs: str
     enable_debug_command: str

@@ -39,6 +39,10 @@ class Config(Settings):
     syslog_ident: str
     syslog_facility: str
     requirepass: str
+    aclfile: str
+    user: tuple[tuple[str, ...], ...]
+    acllog_max_len: int
+    auth_failures_per_minute: int
     protected_mode: bool
     enable_protected_configs: str
     enable_debug_command: str

@@ -52,7 +52,9 @@ def rewritten(config: Settings, text: str) -> str:
     found = evaluate(config.table, settings, errors)
     changes: list[Change] = []
     for param in config.stored():
-        if param.type.adds_up:
+        if param.type.whole:
+            changes += _all_lines(config, param, settings, found.get(param.name, ()))
+        elif param.type.adds_up:
             changes += _missing_lines(config, param, found.get(param.name, {}))
         else:
             changes += _changes(config, param, settings, text)
@@ -67,6 +69,22 @@ def _missing_lines(config: Settings, param: Param, found: dict[str, str]) -> lis
     """The lines of a parameter that adds up which the file does not have yet."""
     missing = [[old, new] for old, new in config.get(param.name).items() if found.get(old) != new]
     return [Change(param, None, missing)] if missing else []
+
+
+def _all_lines(
+    config: Settings,
+    param: Param,
+    settings: Sequence[Setting],
+    found: Sequence[Sequence[str]],
+) -> list[Change]:
+    """The lines of a parameter that is replaced as a whole: those that the file has go, and all
+    that there are come."""
+    lines = config.get(param.name)
+    if tuple(found) == lines:
+        return []
+    own = [s for s in settings if s.name == param.name and s.file == config.file]
+    gone = [Change(param, setting, []) for setting in own]
+    return [*gone, Change(param, None, lines)]
 
 
 def _changes(
@@ -104,5 +122,6 @@ def _check(config: Settings, text: str) -> None:
     settings = read_text(config.table, text, config.file or "", errors)
     again = type(config)(evaluate(config.table, settings, errors))
     for param in config.stored():
-        if not param.type.adds_up and again.get(param.name) != config.get(param.name):
+        compared = param.type.whole or not param.type.adds_up
+        if compared and again.get(param.name) != config.get(param.name):
             raise ConfigError("cannot be rewritten", file=config.file, setting=param.name)

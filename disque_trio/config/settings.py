@@ -21,7 +21,8 @@ class Settings:
     """Holds one attribute per parameter of ``table``, with the value in its own type.
 
     A subclass sets ``table`` and declares the attributes, so that type checkers know them. Only
-    ``config_set`` changes values. Two objects are equal when all their values are.
+    ``config_set`` changes values, and ``put`` what clients cannot. Two objects are equal
+    when all their values are.
 
     Attributes:
         file: absolute path of the file it was loaded from, None without one.
@@ -69,6 +70,10 @@ class Settings:
     def get(self, name: str) -> Any:
         """Give the value of a parameter. Raises KeyError for an unknown name."""
         return getattr(self, self.table[name].attribute)
+
+    def put(self, name: str, value: Any) -> None:
+        """Set a parameter that the program itself keeps, and CONFIG SET does not take."""
+        setattr(self, self.table[name].attribute, value)
 
     def values(self) -> dict[str, Any]:
         """Give all values by parameter name."""

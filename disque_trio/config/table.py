@@ -28,6 +28,7 @@ from disque_trio.config.types import (
     Secrets,
     Text,
     TlsProtocols,
+    UserLines,
     YesNo,
 )
 
@@ -235,6 +236,43 @@ TABLE = make_table(
             "Password that clients give with AUTH; empty asks for none.",
             settable=True,
             secret=True,
+        ),
+        _security(
+            "aclfile",
+            Text("a path, or an empty text for no file"),
+            "",
+            "File with users, each in a line like `user alice on >password ~mail.* +@all`; "
+            "relative to `dir`. It has to be there and right, or the node does not start. ACL LOAD "
+            "reads it again, ACL SAVE writes it. Empty: users are in `user` settings. As in Redis; "
+            "not in Disque.",
+            immutable=True,
+        ),
+        _security(
+            "user",
+            UserLines(),
+            "",
+            "A user and its rules, as ACL SETUSER has them: in disque.conf one line each, in YAML "
+            "a list of lines, or a mapping of names to rules. Not together with `aclfile`. CONFIG "
+            "REWRITE writes the users that there are. As in Redis; not in Disque.",
+            file_only=True,
+            secret=True,
+        ),
+        _security(
+            "acllog-max-len",
+            Int(0),
+            "128",
+            "Entries that ACL LOG keeps. As in Redis; not in Disque.",
+            settable=True,
+        ),
+        _security(
+            "auth-failures-per-minute",
+            Int(0),
+            "10",
+            "Wrong passwords that may be tried from one IP address (or one /64 network of IPv6) in "
+            "a minute; who tries more has to wait, and is told so (TRYAGAIN). The same wrong "
+            "password again costs nothing. Clients on the unix socket are not limited; 0 limits "
+            "nobody. Not in Disque.",
+            settable=True,
         ),
         _security(
             "protected-mode",

@@ -49,6 +49,8 @@ class ParamType(ABC, Generic[T]):
         boolean: in YAML it may be true or false.
         quoted: REWRITE always puts it in quotes.
         adds_up: the lines of a file with this setting add up instead of replacing each other.
+        whole: of those that add up: REWRITE replaces all lines together, and a reload leaves them
+            to whom they are about.
     """
 
     expected: str
@@ -57,6 +59,7 @@ class ParamType(ABC, Generic[T]):
     boolean: ClassVar[bool] = False
     quoted: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
+    whole: ClassVar[bool] = False
 
     @abstractmethod
     def parse(self, words: Sequence[str]) -> T:
@@ -416,3 +419,28 @@ class Renames(ParamType[dict[str, str]]):
 
     def merge(self, old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
         return {**old, **new}
+
+
+class UserLines(ParamType[tuple[tuple[str, ...], ...]]):
+    """Declarations of users, each a name and its rules.
+
+    The lines of a file add up.
+    """
+
+    several = True
+    adds_up = True
+    whole = True
+    expected = "a name and rules, as in NAME on >PASSWORD ~QUEUE +COMMAND"
+
+    def parse(self, words: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        if not words or list(words) == [""]:
+            return ()
+        return (tuple(words),)
+
+    def show(self, value: tuple[tuple[str, ...], ...]) -> str:
+        return ", ".join(join_words(line) for line in value)
+
+    def merge(
+        self, old: tuple[tuple[str, ...], ...], new: tuple[tuple[str, ...], ...]
+    ) -> tuple[tuple[str, ...], ...]:
+        return old + new

@@ -17,7 +17,7 @@ from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode
 from disque_trio.config.edits import GENERATED, Change
 from disque_trio.config.errors import ConfigError
 from disque_trio.config.params import Param
-from disque_trio.config.words import in_double_quotes
+from disque_trio.config.words import in_double_quotes, join_words
 from disque_trio.config.yaml_format import compose, leaves_of, line_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+)*")
@@ -93,7 +93,10 @@ class _Editor:
     def change(self, change: Change) -> None:
         param = change.param
         key, value = self.nodes.get(param.name, (None, None))
-        if key is None or value is None:
+        if param.type.whole:
+            if change.at is None:
+                self.replace_whole(param, key, value, change.lines)
+        elif key is None or value is None:
             self.add(param, change.lines)
         elif param.type.adds_up:
             last = value.value[-1][1] if value.value else None
@@ -129,6 +132,18 @@ class _Editor:
             dash = "" if _in_flow(value) else "- "
             items = [dash + quote_yaml(word) for word in words[len(leaves) :]]
             self.insert(value, leaves[-1] if leaves else None, items)
+
+    def replace_whole(
+        self, param: Param, key: Node | None, value: Node | None, lines: Sequence[Sequence[str]]
+    ) -> None:
+        """Write ``lines`` as a list, in one line, instead of what is there."""
+        items = ", ".join(in_double_quotes(join_words(line), _unicode_escape) for line in lines)
+        if key is None or value is None:
+            if lines:
+                self.added.append(f"{param.name}: [{items}]")
+            return
+        colon = self.text.index(":", key.end_mark.index) + 1
+        self.edits.append(_Edit(colon, _end_of(value), f" [{items}]"))
 
     def span(self, node: Node, text: str) -> None:
         self.edits.append(_Edit(node.start_mark.index, node.end_mark.index, text))
@@ -190,6 +205,14 @@ class _Editor:
 
 def _pair(old: str, new: str) -> str:
     return f"{quote_yaml(old)}: {quote_yaml(new)}"
+
+
+def _end_of(node: Node) -> int:
+    """Where the text of a value ends: that of a block without the empty lines behind it."""
+    if not isinstance(node, CollectionNode) or node.flow_style or not node.value:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end_of(last[1] if isinstance(last, tuple) else last)
 
 
 def _in_flow(node: Node) -> bool:

@@ -16,7 +16,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from disque_trio.config.edits import Setting
 from disque_trio.config.errors import BadValue, ConfigError
 from disque_trio.config.params import Param, Table
-from disque_trio.config.types import OutputLimit, Renames
+from disque_trio.config.types import OutputLimit, Renames, UserLines
+from disque_trio.config.words import split_words
 
 _TRUE = ("yes", "true", "on")
 _BOOL_TAG = "tag:yaml.org,2002:bool"
@@ -95,6 +96,8 @@ def read_yaml(text: str, file: str, table: Table, errors: list[ConfigError]) -> 
         try:
             if is_renames:
                 settings.extend(_renames(name, value, file))  # those before a bad one as well
+            elif isinstance(param.type, UserLines):
+                settings.extend(_users(name, value, file))
             else:
                 settings.append(Setting(name, words_of(param, value), file, line_of(value)))
         except BadValue as error:
@@ -157,6 +160,26 @@ def _renames(name: str, node: Node, file: str) -> Iterator[Setting]:
         commands.add(_scalar(old).lower())
     if len(commands) != len(node.value):
         raise BadValue("a command twice")
+
+
+def _users(name: str, node: Node, file: str) -> Iterator[Setting]:
+    """Read one line, a list of lines, or ``NAME: RULES`` pairs. Raises BadValue behind those that
+    are good."""
+    if isinstance(node, MappingNode):
+        lines = [(key, [_scalar(key), *_words(rules)]) for key, rules in node.value]
+    else:
+        leaves = node.value if isinstance(node, SequenceNode) else [node]
+        lines = [(leaf, _words(leaf)) for leaf in leaves]
+    for leaf, words in lines:
+        yield Setting(name, words, file, line_of(leaf))
+
+
+def _words(node: Node) -> list[str]:
+    """The words of a line of rules. Raises BadValue."""
+    try:
+        return split_words(_scalar(node))
+    except ValueError as error:
+        raise BadValue(str(error)) from error
 
 
 def _scalar(node: Node) -> str:

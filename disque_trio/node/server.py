@@ -35,6 +35,8 @@ from disque_trio.process.logs import Log, Logging
 from disque_trio.process.restart import Handover
 from disque_trio.process.systemd import Notifier
 from disque_trio.process.tls import TlsSettings
+from disque_trio.respserver.acl.catalog import Catalog
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.daemon import Daemon, Product, StartError
 from disque_trio.respserver.doors import Doors
@@ -43,7 +45,9 @@ from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
+from disque_trio.respserver.process_host import reload_users
 from disque_trio.respserver.reload import reload
+from disque_trio.respserver.user_file import UserFileError, check_users
 from disque_trio.version import VERSION
 
 
@@ -86,7 +90,9 @@ class Server(Product):
         self._bus_listeners: list[socket.socket] = []
         foreign = len(passed) if handover is None else handover.foreign
         activated = passed[:foreign]
-        commands = _rename(build_table(), config.rename_commands)
+        commands = build_table()
+        catalog = Catalog(commands.values())  # rules name commands as they are called here
+        commands = _rename(commands, config.rename_commands)
         stats, clock, poller = Stats(), Clock(), Poller()
         other_workers = worker.other_workers(config) if worker is not None else ()
         try:
@@ -108,6 +114,7 @@ class Server(Product):
             maxmemory=config.maxmemory,
             packets=self.cluster.packets,
         )
+        self.node.users = Users(catalog)
         try:
             self._shared_files = [
                 policies_file(config, self.node, membership, self.log),
@@ -162,6 +169,11 @@ class Server(Product):
             self.cluster.close()
             raise
         self.daemon.apply(list(config.values()))
+        try:
+            self._host.read_users()
+        except UserFileError as problem:
+            self.cluster.close()
+            raise StartError(str(problem)) from problem
 
     def restart_problem(self) -> str | None:
         """The reason why a new process could not continue for this one, or None. Checked while the
@@ -171,7 +183,8 @@ class Server(Product):
         try:
             new = self._load()
             _rename(build_table(), new.rename_commands)
-        except (ConfigError, OSError, StartError) as problem:
+            check_users(self.node.users, new)
+        except (ConfigError, OSError, StartError, UserFileError) as problem:
             return "the configuration is wrong: " + "; ".join(str(problem).splitlines())
         config = self.config
         for name in ("dir", "appendfilename", "cluster-config-file", "tls-port"):
@@ -195,6 +208,7 @@ class Server(Product):
             self.config,
             self.log,
             guarded=lambda: links.guarded,
+            users=self.node.users,
         )
         doors.look_first(self.config.processes, self._worker.number if self._worker else 0)
         return doors
@@ -252,7 +266,9 @@ class Server(Product):
         if self._load is None or not self.config.file:
             return
         self.notifier.reloading()
-        reload(self._load, self.config, self._host.config_set, self.log, self.daemon)
+        fresh = reload(self._load, self.config, self._host.config_set, self.log, self.daemon)
+        if fresh is not None:
+            reload_users(self._host, fresh, self.log)
         self.notifier.reloaded()
 
     # ---- the rest ---------------------------------------------------------------------------
@@ -301,7 +317,9 @@ class Server(Product):
             dir=os.getcwd(),  # noqa: PTH109
             config=config.file or "defaults",
         )
-        say_where(listeners, config, log, "disque {where}  (or: redis-cli {where})")
+        say_where(
+            listeners, config, log, "disque {where}  (or: redis-cli {where})", self.node.users
+        )
         if config.appendonly:
             log.notice(
                 "AOF on: jobs are kept on disk",

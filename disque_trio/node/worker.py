@@ -26,6 +26,7 @@ OWN = (
     "logfile",
     "daemonize",
     *TLS_FILES,
+    "aclfile",
 )
 
 
@@ -102,7 +103,7 @@ class Worker:
             if path:
                 where = Path(directory, path)
                 differing[name] = str(where.with_name(f"{where.stem}-{number}{where.suffix}"))
-        for name in TLS_FILES:
+        for name in (*TLS_FILES, "aclfile"):
             if configured.get(name):
                 differing[name] = str(Path(directory, configured.get(name)))
         return differing

@@ -36,6 +36,15 @@ class Text:
         self.text = text
 
 
+class Double:
+    """A number that need not be whole: in RESP2 its text, as a bulk string."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
 class NullArray:
     """The null that RESP2 writes as an array."""
 
@@ -45,7 +54,7 @@ class NullArray:
 NULL_ARRAY: Final = NullArray()
 
 Value: TypeAlias = (
-    "int | bytes | Simple | Text | NullArray | list[Value] | dict[bytes, Value] | None"
+    "int | bytes | Simple | Text | Double | NullArray | list[Value] | dict[bytes, Value] | None"
 )
 
 
@@ -80,6 +89,9 @@ def _encode(value: Value, resp: int, parts: list[bytes]) -> None:
             parts.append(b"=%d\r\ntxt:%b\r\n" % (len(value.text) + 4, value.text))
         else:
             parts.append(b"$%d\r\n%b\r\n" % (len(value.text), value.text))
+    elif isinstance(value, Double):
+        number = repr(value.value).encode()
+        parts.append(b",%b\r\n" % number if resp == 3 else bulk(number))
     elif resp == 3:
         parts.append(_NULL)
     else:

@@ -3,10 +3,14 @@
 from collections import deque
 from typing import Final
 
+from disque_trio.respserver.acl.user import User, everybody
+
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2
 REPLY_SKIP_NEXT: Final = 3
+
+_ANYBODY: Final = everybody()  # where no users are known
 
 
 class Pending:
@@ -60,7 +64,9 @@ class Client:
         id: rising number, never used again.
         out: replies that have not been handed to the connection yet.
         resp: protocol version of the replies, 2 or 3.
-        authenticated: whether commands are served (always when no password is set).
+        user: who it has logged in as; before that the default user.
+        authenticated: whether commands are served (always when the default user has no password).
+        unrestricted: all of them are, for all queues; to be set with ``log_in``.
         name: what CLIENT SETNAME said.
         label: how the event log calls it; empty: not known yet, as after a change of the name.
         lib_name, lib_ver: what CLIENT SETINFO said.
@@ -106,15 +112,19 @@ class Client:
         "resized",
         "resp",
         "slow",
+        "unrestricted",
+        "user",
         "wait_number",
         "waits_for",
     )
 
-    def __init__(self, id: int, authenticated: bool = True) -> None:
+    def __init__(self, id: int, user: User = _ANYBODY) -> None:
         self.id = id
         self.out: list[bytes] = []
         self.resp = 2
-        self.authenticated = authenticated
+        self.user = user
+        self.authenticated = user.open
+        self.unrestricted = self.authenticated and user.unrestricted
         self.name = b""
         self.label = ""
         self.lib_name = b""
@@ -134,6 +144,12 @@ class Client:
         self.group: Group | None = None
         self.resized = False
         self.last_command = "NULL"
+
+    def log_in(self, user: User, authenticated: bool = True) -> None:
+        """Be ``user`` from now on."""
+        self.user = user
+        self.authenticated = authenticated
+        self.unrestricted = authenticated and user.unrestricted
 
     def line_up(self, reply: Pending) -> None:
         """Put ``reply``, which is not known yet or has to wait for another one, into the line."""

@@ -2,11 +2,12 @@
 drives the dispatch, COMMAND, COMMAND DOCS, the hints of the command line client and the page in
 docs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from disque_trio.resp.reply import error
 from disque_trio.respserver.access import Accesses
+from disque_trio.respserver.categories import categories_of, container_categories, parts_of
 from disque_trio.respserver.client import Client
 
 M = TypeVar("M", contravariant=True)
@@ -44,6 +45,10 @@ class Command(Generic[M]):
         name: lower case.
         arity: arguments with the name; negative: at least so many.
         flags: words of COMMAND: write readonly denyoom admin random loading skip_monitor fast.
+        categories: by which rules about users name it (see ``categories``): they follow from the
+            rest, and words with an @ between the flags add to them.
+        parts: its subcommands that are known to rules, with their categories; given as names in
+            one text and categories in another, ``{"get list": "read"}``.
         handler: called with the machine, the client and all arguments, the name first.
         syntax: the arguments as a person reads them.
         summary: one line on what it does.
@@ -66,10 +71,18 @@ class Command(Generic[M]):
         alias_of: str = "",
         unauthenticated: bool = False,
         accesses: Accesses[M] | None = None,
+        parts: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.arity = arity
-        self.flags = flags.split()
+        words = flags.split()
+        self.flags = [word for word in words if not word.startswith("@")]
+        self.categories = (
+            container_categories(words)
+            if parts
+            else categories_of(words, group, [word[1:] for word in words if word.startswith("@")])
+        )
+        self.parts = parts_of(parts or {})
         self.handler = handler
         self.syntax = syntax
         self.summary = summary

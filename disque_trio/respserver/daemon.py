@@ -284,5 +284,9 @@ class Daemon:
         self._logging.set_level(self._settings.loglevel)
         self.persistence.rewriting.apply()
         self._product.apply(names)
+        self.look()
+
+    def look(self) -> None:
+        """Warn of doors that are open to strangers now."""
         if self._doors is not None:
             self._doors.look()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import WILDCARDS, is_local
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.io.links import Limits
 
 Place = tuple[str, int]  # address and port
@@ -24,6 +25,7 @@ class Doors:
         guarded: whether nodes have to show that they are no strangers.
         holds: what is kept.
         setting: the one that names addresses to listen on.
+        users: who may log in; None: only ``requirepass`` counts.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Doors:
         guarded: Callable[[], bool] = lambda: False,
         holds: str = "jobs",
         setting: str = "bind",
+        users: Users | None = None,
     ) -> None:
         self._clients = clients
         self._bus = bus
@@ -44,6 +47,7 @@ class Doors:
         self._guarded = guarded
         self._holds = holds
         self._setting = setting
+        self._users = users
         self._said: list[str] = []
 
     def lines(self, processes: int = 1) -> list[str]:
@@ -52,7 +56,8 @@ class Doors:
         holds, setting = self._holds, self._setting
         protected = self._config.protected_mode
         lines = []
-        at = "" if self._config.requirepass else _reached(self._open(), protected, processes)
+        anybody = self._users.default.open if self._users else not self._config.requirepass
+        at = _reached(self._open(), protected, processes) if anybody else ""
         if at:
             lines.append(
                 f"clients at {at} need no password: whoever reaches that can read, add and remove "

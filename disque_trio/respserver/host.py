@@ -5,8 +5,15 @@ tests and simulations drive. The server overrides what it can do.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from disque_trio.respserver.client import Client
+
+NO_ACL_FILE: Final = (
+    "ERR This server is not configured to use an ACL file. You may want to specify users via the "
+    "ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a configuration file "
+    "set) in order to store users in the configuration."
+)
 
 
 class Host:
@@ -34,9 +41,25 @@ class Host:
     def pause(self, milliseconds: int) -> None:
         """Serve no client for this time."""
 
-    def check_password(self, password: bytes) -> bool | None:
-        """Whether ``password`` is right; None when none is set."""
-        return None
+    def ip(self, client: Client) -> str:
+        """The IP address ``client`` connected from; empty: it is on this machine and was let to a
+        unix socket, or has none."""
+        return ""
+
+    def entropy(self, count: int) -> bytes:
+        """Random bytes that nobody can guess."""
+        raise NotImplementedError
+
+    def users_changed(self) -> None:
+        """Clients may be authenticated now that were not."""
+
+    def load_users(self) -> str | None:
+        """Read the users anew from their file; returns the error reply's text or None."""
+        return NO_ACL_FILE
+
+    def save_users(self) -> str | None:
+        """Write the users to their file; returns the error reply's text or None."""
+        return NO_ACL_FILE
 
     def time_us(self) -> int | None:
         """The wall clock in µs since the epoch; None: there is none but the node's time."""

@@ -18,6 +18,10 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.resp.reply import error
+from disque_trio.respserver.access import PATTERN, TAKE
+from disque_trio.respserver.acl.catalog import Catalog, word_of
+from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.batches import Batches
 from disque_trio.respserver.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.respserver.command import AnyCommand, CommandError, misconf
@@ -31,6 +35,9 @@ from disque_trio.respserver.wait_ends import WaitEnds
 
 LONGEST_REST: Final = 10_000  # ms that the periodic work is put off when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
+_NO_QUEUE: Final = (
+    b"-NOPERM this user has no permissions to access one of the keys used as arguments\r\n"
+)
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
@@ -47,6 +54,7 @@ class Machine:
 
     Attributes:
         now: time of the current turn, ms since the epoch.
+        users: who may log in, and what they may do.
         client: on whose behalf it acts, None: on its own or on another node's.
         host, commands: as given.
         memory: the account of what it holds.
@@ -83,6 +91,7 @@ class Machine:
         self.client: Client | None = None
         self.host = host
         self.commands = commands
+        self.users = Users(Catalog(commands.values()))
         self.memory = Memory(maxmemory)
         self.batches = Batches()
         self.journaling = False
@@ -144,7 +153,7 @@ class Machine:
         if command is None:
             self._lets(client, None, args)
         elif (
-            not client.authenticated
+            not client.unrestricted
             or not command.min_args <= len(args) <= command.max_args
             or self.memory.used > self.memory.evict_above
             or self.troubled
@@ -245,6 +254,10 @@ class Machine:
             return error(b"ERR unknown command '%b'" % args[0][:128])
         if not command.min_args <= len(args) <= command.max_args:
             return error(f"ERR wrong number of arguments for '{command.name}' command")
+        if not client.unrestricted:
+            refusal = self._not_permitted(client, command, args)
+            if refusal:
+                return refusal
         if self.memory.used > self.memory.evict_above and not self.make_room(command):
             return _OOM
         if self.write_problem and command.writes:
@@ -252,6 +265,66 @@ class Machine:
         if self.loading and not command.while_loading:
             return self._loading
         return b""
+
+    def _not_permitted(self, client: Client, command: AnyCommand, args: list[bytes]) -> bytes:
+        """The error for ``args``, a ``command``, if the user of ``client`` must not have it run,
+        which is noted for ACL LOG then; else empty."""
+        accesses = command.accesses
+        word = word_of(command, args)
+        refused = client.user.refusal(
+            "" if command.unauthenticated else word, accesses(self, args) if accesses else ()
+        )
+        if refused is None:
+            return b""
+        reason, object = refused
+        self.note_refusal(client, reason, object, client.user.name)
+        if reason == "key":
+            return _NO_QUEUE
+        return error(f"NOPERM this user has no permissions to run the '{word}' command")
+
+    def note_refusal(self, client: Client, reason: str, object: bytes, user: bytes) -> None:
+        """Note for ACL LOG what was refused to ``client``, which is, or wanted to be, ``user``."""
+        grouped = self.in_group or client.group is not None
+        context = "multi" if grouped else "toplevel"
+        self.users.log.add(self.now, reason, context, object, user, self.host.describe(client))
+
+    def users_changed(self) -> None:
+        """Make what has changed about users take effect for those who are connected. Who waits
+        for, or gets, what its user may not have any more is disconnected."""
+        anybody = self.users.default.open
+        for client in self.host.clients():
+            client.log_in(client.user, client.authenticated or anybody)
+            if not (client.unrestricted or self._may_go_on(client)):
+                self.host.close(client)
+        self.host.users_changed()
+
+    def _may_go_on(self, client: Client) -> bool:
+        """Whether ``client`` may have what it gets without asking again."""
+        for name, queues in self.standing(client):
+            command = self.find_command(name)
+            word = "" if command is None else word_of(command, [name])
+            accesses = [(queue, TAKE | PATTERN) for queue in queues]
+            if client.user.refusal(word, accesses) is not None:
+                return False
+        return True
+
+    def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
+        """What ``client`` gets without asking again: names of commands, with those of the queues
+        (or patterns of names) that jobs come from."""
+        found: list[tuple[bytes, list[bytes]]] = []
+        if client.monitor:
+            found.append((b"monitor", []))
+        if client.waits_for:
+            names = [name for name in client.waits_for if name]
+            found.append((client.last_command.encode(), names))
+        return found
+
+    def forget_user(self, user: User) -> None:
+        """``user`` is gone: disconnect its clients, which may do nothing any more."""
+        for client in self.host.clients():
+            if client.user is user:
+                client.log_in(self.users.default, False)
+                self.host.close(client)
 
     def set_trouble(self, loading: bool, write_problem: str) -> None:
         """Say that jobs are being loaded, or why nothing can be written (empty: it can)."""

@@ -13,6 +13,9 @@ def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
     """``args`` with passwords redacted."""
     if command.name in ("auth", "hello"):
         return [args[0], *[b"(redacted)"] * (len(args) - 1)]
+    if command.name == "acl" and len(args) > 3 and args[1].lower() == b"setuser":
+        rules = [b"(redacted)" if _is_password(rule) else rule for rule in args[3:]]
+        return [*args[:3], *rules]
     if command.name == "config":
         shown = list(args)
         for i in range(2, len(args) - 1):
@@ -20,6 +23,11 @@ def without_password(command: AnyCommand, args: list[bytes]) -> list[bytes]:
                 shown[i + 1] = b"(redacted)"
         return shown
     return args
+
+
+def _is_password(rule: bytes) -> bool:
+    """Whether a rule of ACL SETUSER has a password, or its hash."""
+    return rule.startswith((b">", b"<", b"#", b"!"))
 
 
 def monitor_line(

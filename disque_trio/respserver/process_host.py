@@ -1,6 +1,5 @@
 """Gives commands access to the process: clients, settings, INFO, shutdown."""
 
-import hmac
 import os
 import platform
 import resource
@@ -12,14 +11,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from disque_trio.config import ConfigError, Settings, rewrite
+from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
 from disque_trio.process.tls import TlsError
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields, human
 from disque_trio.respserver.daemon import Daemon
-from disque_trio.respserver.host import Host
+from disque_trio.respserver.host import NO_ACL_FILE, Host
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import known_listeners, tcp_endpoints
+from disque_trio.respserver.user_file import UserFile, UserFileError
 from disque_trio.version import VERSION
 
 _PAGE = resource.getpagesize()
@@ -52,6 +53,7 @@ class ProcessHost(Host):
         self._port = port
         self._product = product
         self._started = time.monotonic()
+        self._user_file = UserFile(settings)
 
     @property
     def _engine(self) -> Engine:
@@ -84,11 +86,61 @@ class ProcessHost(Host):
     def pause(self, milliseconds: int) -> None:
         self._engine.pause(milliseconds)
 
-    def check_password(self, password: bytes) -> bool | None:
-        expected = self._engine.config.requirepass.encode("utf-8", "surrogateescape")
-        if not expected:
-            return None
-        return hmac.compare_digest(password, expected)
+    def ip(self, client: Client) -> str:
+        connection = self._engine.clients.by_id.get(client.id)
+        if connection is None or connection.unix:
+            return ""
+        return connection.address.rpartition(":")[0].strip("[]")
+
+    def entropy(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def users_changed(self) -> None:
+        for connection in self._engine.clients.by_id.values():
+            connection.parser.trusted = connection.client.authenticated
+        self._program.daemon.look()
+
+    # ---- users ------------------------------------------------------------------------------
+
+    def read_users(self) -> None:
+        """Have the users that are declared. Raises UserFileError; nothing has changed then."""
+        machine = self._engine.node
+        gone = machine.users.replace(self._user_file.read(machine.users))
+        for user in gone:
+            machine.forget_user(user)
+        machine.users_changed()
+
+    def reload_users(self, fresh: Settings) -> None:
+        """Have the users that are declared, if others are than before; ``fresh``: the settings as
+        they are now. Raises UserFileError; nothing has changed then."""
+        if self._user_file.is_new(fresh):
+            self.read_users()
+
+    def load_users(self) -> str | None:
+        if self._user_file.path is None:
+            return NO_ACL_FILE
+        try:
+            self.read_users()
+        except UserFileError as problem:
+            return (
+                f"ERR {problem}. WARNING: ACL errors detected, no change to the previously active "
+                "ACL rules was performed"
+            )
+        return None
+
+    def save_users(self) -> str | None:
+        if self._user_file.path is None:
+            return NO_ACL_FILE
+        try:
+            self._user_file.write(self._engine.node.users)
+        except OSError as problem:
+            return (
+                "ERR There was an error trying to save the ACLs. Please check the server logs for "
+                f"more information: {self._user_file.path}: {problem.strerror}"
+            )
+        return None
+
+    # ---- the rest ---------------------------------------------------------------------------
 
     def time_us(self) -> int | None:
         return time.time_ns() // 1000
@@ -159,6 +211,7 @@ class ProcessHost(Host):
 
     def config_rewrite(self) -> str | None:
         try:
+            self._user_file.keep(self._engine.node.users)
             self.write_settings()
         except ConfigError as problem:
             text = str(problem)
@@ -246,3 +299,12 @@ class ProcessHost(Host):
             sections["clients"]["tls_handshakes"] = len(engine.clients.handshakes)
             sections["stats"]["tls_handshakes_failed"] = engine.stats.tls_handshakes_failed
         return sections
+
+
+def reload_users(host: ProcessHost, fresh: Settings, log: Log) -> None:
+    """SIGHUP: have the users that are declared now, if others are than before, and log it where
+    that fails: those that there are stay. ``fresh``: the settings as they are now."""
+    try:
+        host.reload_users(fresh)
+    except UserFileError as problem:
+        log.warning("users not reloaded", reason=str(problem))

@@ -28,7 +28,7 @@ def differences(running: Settings, fresh: Settings) -> tuple[list[tuple[bytes, b
     fixed: list[str] = []
     for param in running.stored():
         value = fresh.get(param.name)
-        if value == running.get(param.name):
+        if value == running.get(param.name) or param.type.whole:
             continue
         if param.settable:
             settable.append((param.name.encode(), to_bytes(param.type.show(value))))

@@ -45,8 +45,7 @@ class SteadyJitter(random.Random):
 class BenchHost(Host):
     """Remembers what the commands asked of the process."""
 
-    def __init__(self, password: bytes | None = None) -> None:
-        self.password = password
+    def __init__(self) -> None:
         self.connected: list[Client] = []
         self.closed: list[Client] = []
         self.asked: list[tuple[object, ...]] = []
@@ -60,9 +59,6 @@ class BenchHost(Host):
 
     def close(self, client: Client) -> None:
         self.closed.append(client)
-
-    def check_password(self, password: bytes) -> bool | None:
-        return None if self.password is None else password == self.password
 
     def pause(self, milliseconds: int) -> None:
         self.asked.append(("pause", milliseconds))
@@ -108,7 +104,7 @@ class Bench:
     ) -> None:
         rng = random.Random(seed) if jitter is None else SteadyJitter(seed, jitter)
         self.now = START
-        self.host = BenchHost(password)
+        self.host = BenchHost()
         self.command_takes = 0
         self._ns = 0
         self.node = Node(
@@ -121,6 +117,7 @@ class Bench:
             clock=self._clock,
             maxmemory=maxmemory,
         )
+        self.node.users.require(password or b"")
         self._clients = 0
         self._pushed: dict[Client, list[list[Any]]] = {}
         self.me = self.client()
@@ -132,7 +129,7 @@ class Bench:
     def client(self) -> Client:
         """A new connected client."""
         self._clients += 1
-        client = Client(self._clients, self.host.password is None)
+        client = Client(self._clients, self.node.users.default)
         self.host.connected.append(client)
         return client
 

@@ -236,7 +236,7 @@ def _copies(counter: Counter) -> None:
     ids = [make_node(seed=seed).id for seed in (1, 2)]
     peers = [_Pair(ids[1]), _Pair(ids[0])]
     nodes = [make_node(peers[index], index + 1) for index in (0, 1)]
-    client = Client(1, True)
+    client = Client(1)
 
     def settle() -> None:
         while True:
@@ -277,7 +277,7 @@ def _requeues(counter: Counter) -> None:
     """Jobs that were taken and not acknowledged are queued again."""
     for now in (_NoCounter(), counter):
         node: Node = make_node()
-        client = Client(1, True)
+        client = Client(1)
         for _ in range(REQUEUED):
             node.command(client, [b"ADDJOB", QUEUE, BODY, b"0", b"RETRY", b"10"], START)
             node.command(client, [b"GETJOB", b"NOHANG", b"FROM", QUEUE], START)

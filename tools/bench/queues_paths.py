@@ -85,7 +85,7 @@ class Subject:
         self._path = f"{kind}/{jobs}"
         self._jobs = jobs
         self._node: Node = make_node()
-        self._client = Client(1, True)
+        self._client = Client(1)
         self._reader = hiredis.Reader()
         self._number = 0
         if policy:

@@ -368,6 +368,15 @@ class Node(Machine):
             if client.waits_for:  # not ended yet, for another of its queues
                 self.end_wait(client)
 
+    def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
+        found = super().standing(client)
+        if client in self.job_waits.by_client:
+            # It waits for jobs, by their ids, of whatever queues.
+            found = [(name, []) for name, _ in found]
+        if client.consumes:
+            found.append((b"consume", self.consumers.by_client[client].names))
+        return found
+
     def stop_waiting(self, client: Client) -> None:
         if client in self.job_waits.by_client:
             self.job_waits.forget(client)

@@ -80,6 +80,8 @@ def _list(node: Machine, filters: list[bytes]) -> bytes:
         elif what == b"id" and len(filters) > 1:
             ids = {parse_integer(text) for text in filters[1:]}
             clients = [client for client in clients if client.id in ids]
+        elif what == b"user" and len(filters) == 2:
+            clients = [client for client in clients if client.user.name == filters[1]]
         else:
             raise CommandError(SYNTAX)
     return "".join([node.host.describe(client) + "\n" for client in clients]).encode("latin-1")
@@ -110,7 +112,7 @@ def _set_info(client: Client, what: bytes, value: bytes) -> None:
 
 
 def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
-    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]: all those
+    """KILL ip:port, or KILL [ID n] [TYPE normal] [ADDR a] [USER name] [SKIPME yes|no]: all those
     that fit every filter."""
     if len(args) == 3:
         wanted = args[2].decode("utf-8", "replace")
@@ -138,6 +140,11 @@ def _kill(node: Machine, client: Client, args: list[bytes]) -> None:
         elif what == b"addr":
             address = value.decode("utf-8", "replace")
             matching = [other for other in matching if node.host.address(other) == address]
+        elif what == b"user":
+            if value not in node.users.by_name:
+                name = value.decode("utf-8", "surrogateescape")
+                raise CommandError(f"ERR No such user '{name}'")
+            matching = [other for other in matching if other.user.name == value]
         elif what == b"skipme" and value.lower() in (b"yes", b"no"):
             skip_me = value.lower() == b"yes"
         else:

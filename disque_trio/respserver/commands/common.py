@@ -2,6 +2,7 @@
 
 from disque_trio.respserver.command import Command
 from disque_trio.respserver.commands import connection, diagnostics, server
+from disque_trio.respserver.commands.acl import acl
 from disque_trio.respserver.commands.client import client_command
 from disque_trio.respserver.machine import Machine
 
@@ -25,22 +26,35 @@ def common_commands() -> list[Command[Machine]]:
         Command("client", -2, "admin readonly", client_command,
                 "LIST|INFO|ID|GETNAME|SETNAME|SETINFO|KILL|PAUSE|UNPAUSE|UNBLOCK|REPLY|NO-EVICT "
                 "[...]",
-                "Look at and control the connections.", "connection"),
-        Command("info", -1, "readonly loading", server.info, "[section]",
+                "Look at and control the connections.", "connection",
+                parts={"list kill pause unpause unblock no-evict": "admin dangerous connection",
+                       "info id getname setname setinfo reply no-touch": "connection"}),
+        Command("acl", -2, "readonly loading", acl,
+                "SETUSER|GETUSER|DELUSER|LIST|USERS|WHOAMI|CAT|LOG|GENPASS|DRYRUN|LOAD|SAVE|HELP "
+                "[...]",
+                "Look at and change users and what they may do.", "server",
+                parts={"setuser getuser deluser list users log load save dryrun":
+                           "admin dangerous",
+                       "whoami cat genpass help": ""}),
+        Command("info", -1, "readonly loading @dangerous", server.info, "[section]",
                 "State and counters.", "server"),
         Command("config", -2, "admin readonly", server.config,
                 "GET pattern [...] | SET name value [...] | REWRITE | RESETSTAT",
-                "Read and change the settings.", "server"),
+                "Read and change the settings.", "server",
+                parts={"get set rewrite resetstat": "admin dangerous"}),
         Command("command", -1, "readonly loading", server.command,
-                "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
-                "The command table.", "server"),
+                "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...]]",
+                "The command table.", "server",
+                parts={"count list info docs": "connection"}),
         Command("time", 1, "readonly fast", server.time, "",
                 "The clock: seconds and microseconds.", "server"),
         Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",
-                "The commands that took long.", "server"),
+                "The commands that took long.", "server",
+                parts={"get len reset": "admin dangerous"}),
         Command("latency", -2, "admin readonly loading", diagnostics.latency,
                 "HISTORY event | LATEST | GRAPH event | DOCTOR | RESET [event ...]",
-                "What took long, by event.", "server"),
+                "What took long, by event.", "server",
+                parts={"history latest graph doctor reset": "admin dangerous"}),
         Command("monitor", 1, "admin readonly", diagnostics.monitor, "",
                 "A line for every command that is served.", "server"),
         Command("shutdown", -1, "admin readonly loading", server.shutdown, "[REWRITE-AOF]",

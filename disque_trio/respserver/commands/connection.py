@@ -1,6 +1,7 @@
 """Connection commands: AUTH, HELLO, PING and those that Redis clients send when they connect."""
 
 from disque_trio.resp.reply import OK, PONG, Value, bulk, encode
+from disque_trio.respserver.acl.user import DEFAULT
 from disque_trio.respserver.client import REPLY_ON, Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, wrong_arity
@@ -10,23 +11,43 @@ from disque_trio.version import VERSION
 
 
 def auth(node: Machine, client: Client, args: list[bytes]) -> None:
-    """AUTH [user] password. There is one user, "default"."""
+    """AUTH [user] password."""
     if len(args) > 3:
         raise CommandError(SYNTAX)
-    _authenticate(node, client, args[1:])
+    _authenticate(node, client, args[0], args[1:])
     client.out.append(OK)
 
 
-def _authenticate(node: Machine, client: Client, words: list[bytes]) -> None:
-    right = node.host.check_password(words[-1])
-    if right is None:
+def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes]) -> None:
+    """Log ``client`` in with ``words``, a password that may have a user before it; ``how``: the
+    command that it was in."""
+    users = node.users
+    by_password = len(words) == 1
+    name = DEFAULT if by_password else words[0]
+    # As in Disque; where there are users, who names one that needs no password is it, as in Redis.
+    if users.default.open and (by_password or (name == DEFAULT and users.only_password)):
         raise CommandError("ERR Client sent AUTH, but no password is set")
-    if not right or (len(words) == 2 and words[0] != b"default"):
-        client.authenticated = False
-        if len(words) == 2:
-            raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
-        raise CommandError("ERR invalid password")
-    client.authenticated = True
+    password = words[-1]
+    ip = node.host.ip(client)
+    wait = users.logins.wait(ip, name, password, node.now)
+    if wait:
+        node.note_refusal(client, "auth-limit", how, name)
+        raise CommandError(
+            f"TRYAGAIN too many wrong passwords from this address, wait {-(-wait // 1000)} s "
+            "(auth-failures-per-minute)"
+        )
+    user = users.find(name, password)
+    if user is None:
+        users.logins.failed(ip, name, password, node.now)
+        node.note_refusal(client, "auth", how, name)
+        plain = users.only_password
+        if plain and not users.default.open:
+            # As in Disque; with users it stays who it was, as in Redis.
+            client.log_in(users.default, False)
+        if plain and by_password:
+            raise CommandError("ERR invalid password")
+        raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
+    client.log_in(user)
 
 
 def hello(node: Machine, client: Client, args: list[bytes]) -> None:
@@ -51,7 +72,7 @@ def hello(node: Machine, client: Client, args: list[bytes]) -> None:
                 "ERR Syntax error in HELLO option '" + args[i].decode("utf-8", "replace") + "'"
             )
     if credentials:
-        _authenticate(node, client, credentials)
+        _authenticate(node, client, args[0], credentials)
     if not client.authenticated:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the "
@@ -114,5 +135,5 @@ def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     if client.monitor:
         client.monitor = False
         node.monitors.remove(client)
-    client.authenticated = node.host.check_password(b"") is None
+    client.log_in(node.users.default, node.users.default.open)
     client.out.append(b"+RESET\r\n")

@@ -9,15 +9,15 @@ from disque_trio.respserver.machine import Machine
 def group_commands() -> list[Command[Machine]]:
     """New entries for the table of a machine whose commands may be run in groups."""
     return [
-        Command("multi", 1, "readonly loading fast", multi, "",
+        Command("multi", 1, "readonly loading fast @transaction", multi, "",
                 "Begin a group of commands, which EXEC runs in one turn.", "connection"),
-        Command("exec", 1, "readonly loading", without_multi, "",
+        Command("exec", 1, "readonly loading @transaction", without_multi, "",
                 "Run the commands since MULTI; answers an array of their replies.", "connection"),
-        Command("discard", 1, "readonly loading fast", discard, "",
+        Command("discard", 1, "readonly loading fast @transaction", discard, "",
                 "Forget the commands since MULTI.", "connection"),
-        Command("watch", -2, "readonly loading fast", watch, "key [key ...]",
+        Command("watch", -2, "readonly loading fast @transaction", watch, "key [key ...]",
                 "Refused: there is nothing to watch.", "connection"),
-        Command("unwatch", 1, "readonly loading fast", unwatch, "",
+        Command("unwatch", 1, "readonly loading fast @transaction", unwatch, "",
                 "There for Redis clients: nothing is watched.", "connection"),
     ]  # fmt: skip
 

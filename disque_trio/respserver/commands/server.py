@@ -8,6 +8,7 @@ from disque_trio.resp.reply import (
     Value,
     encode,
 )
+from disque_trio.respserver.categories import CATEGORIES
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -67,7 +68,7 @@ def _config_arity(word: bytes) -> CommandError:
 
 
 def command(node: Machine, client: Client, args: list[bytes]) -> None:
-    """COMMAND, COMMAND COUNT, LIST, INFO [name ...], DOCS [name ...]."""
+    """COMMAND, COMMAND COUNT, LIST [FILTERBY ACLCAT category], INFO [name ...], DOCS [name ...]."""
     word = args[1].lower() if len(args) > 1 else b""
     answer: Value
     if len(args) == 1:
@@ -76,6 +77,11 @@ def command(node: Machine, client: Client, args: list[bytes]) -> None:
         answer = len(node.commands)
     elif word == b"list" and len(args) == 2:
         answer = list(node.commands)
+    elif word == b"list" and [arg.lower() for arg in args[2:4]] == [b"filterby", b"aclcat"]:
+        if len(args) != 5:
+            raise CommandError(SYNTAX)
+        category = args[4].decode("latin-1").lower()
+        answer = [name for name, row in node.commands.items() if _is_in(row, category)]
     elif word == b"info":
         if len(args) == 2:
             answer = [_row(found, client.resp) for found in node.commands.values()]
@@ -93,12 +99,27 @@ def command(node: Machine, client: Client, args: list[bytes]) -> None:
     client.out.append(encode(answer, client.resp))
 
 
+def _is_in(command: AnyCommand, category: str) -> bool:
+    """Whether ``command``, or one of its subcommands, is in ``category``."""
+    return any(category in found for found in (command.categories, *command.parts.values()))
+
+
 def _row(command: AnyCommand, resp: int) -> Value:
     """A line of COMMAND: name, arity, flags and the positions of keys, of which there are none.
     Clients of RESP3 also expect what Redis added since: categories, tips, keys, subcommands."""
     flags: list[Value] = [Simple(flag.encode()) for flag in command.flags]
     row: list[Value] = [command.name.encode(), command.arity, flags, 0, 0, 0]
-    return row if resp == 2 else [*row, [], [], [], []]
+    if resp == 2:
+        return row
+    parts: list[Value] = [
+        [f"{command.name}|{part}".encode(), -2, flags, 0, 0, 0, _categories(found), [], [], []]
+        for part, found in command.parts.items()
+    ]
+    return [*row, _categories(command.categories), [], [], parts]
+
+
+def _categories(found: frozenset[str]) -> Value:
+    return [Simple(b"@" + category.encode()) for category in CATEGORIES if category in found]
 
 
 def _docs(command: AnyCommand) -> Value:

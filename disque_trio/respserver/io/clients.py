@@ -84,7 +84,7 @@ class Clients:
         """Serve the client at the other end of ``sock`` from now on; over TLS, if there is a
         ``sealing``, which may hold requests then."""
         config = self.config
-        client = Client(self._next_id, not config.requirepass)
+        client = Client(self._next_id, self.node.users.default)
         self._next_id += 1
         parser = RequestParser(
             config.proto_max_bulk_len,

@@ -203,7 +203,8 @@ class Connection:
             f"idle={(now - self.active) // 1000} flags={flags or 'N'} qbuf={read} qbuf-free=0 "
             f"obl={unsent} oll=0 omem={unsent} tot-mem={self.held + waiting} "
             f"events={'rw' if self.writing else 'r'} cmd={client.last_command} "
-            f"resp={client.resp} lib-name={client.lib_name.decode('latin-1')} "
+            f"user={client.user.name.decode('latin-1')} resp={client.resp} "
+            f"lib-name={client.lib_name.decode('latin-1')} "
             f"lib-ver={client.lib_ver.decode('latin-1')}"
         )
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from disque_trio.config.words import to_bytes
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.process.process import allow_clients
@@ -131,9 +132,13 @@ class Engine:
         node.slowlog.max_len = config.slowlog_max_len
         node.slowlog.trim()
         node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        node.users.log.max_len = config.acllog_max_len
+        node.users.log.trim()
+        node.users.logins.limit = config.auth_failures_per_minute
+        if "requirepass" in names:
+            node.users.require(to_bytes(config.requirepass))
+            node.users_changed()
         for connection in self.clients.connections.values():
-            if "requirepass" in names and not config.requirepass:
-                connection.client.authenticated = True
             parser = connection.parser
             parser.trusted = connection.client.authenticated
             parser.max_bulk = config.proto_max_bulk_len

@@ -20,6 +20,8 @@ class Limits(Protocol):
     client_query_buffer_limit: int
     client_output_buffer_limit: OutputBufferLimit
     requirepass: str
+    acllog_max_len: int
+    auth_failures_per_minute: int
     protected_mode: bool
     timeout: int
     tcp_keepalive: int

@@ -16,6 +16,7 @@ import trio
 
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local, keep_alive, on_all_interfaces
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.io.connection import Connection, show_address
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
@@ -239,9 +240,11 @@ def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exp
         sock.close()  # it is gone already
 
 
-def say_where(listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str) -> None:
+def say_where(
+    listeners: Sequence[socket.socket], config: Limits, log: Log, connect: str, users: Users
+) -> None:
     """Log where clients connect. ``connect``: a command that does, with {where} for its options.
-    ``doors`` logs which of it is open to strangers."""
+    ``users``: who may log in. ``doors`` logs which of it is open to strangers."""
     for address, port in tcp_endpoints(listeners):
         where = f"-h {address} -p {port}" + (" --tls" if port == config.tls_port else "")
         log.notice(
@@ -253,7 +256,7 @@ def say_where(listeners: Sequence[socket.socket], config: Limits, log: Log, conn
     for listener in listeners:
         if listener.family == socket.AF_UNIX:
             log.notice("ready to accept connections", unixsocket=listener.getsockname())
-    guarded = config.protected_mode and not config.requirepass
+    guarded = config.protected_mode and users.default.open
     if guarded and any(map(on_all_interfaces, listeners)):
         log.notice(
             "bound to all interfaces without a password: only clients of this machine are served "
@@ -308,7 +311,7 @@ def admit_client(
     refusal = b""
     if len(engine.clients.connections) >= config.maxclients:
         refusal = _TOO_MANY
-    elif exposed and config.protected_mode and not config.requirepass and not is_local(ip):
+    elif exposed and config.protected_mode and engine.node.users.default.open and not is_local(ip):
         refusal = _PROTECTED
     elif 0 < config.maxclients_per_ip <= engine.clients.origins.count(ip):
         refusal = _TOO_MANY_THERE

@@ -38,6 +38,7 @@ def test_get_takes_globs_and_gives_each_parameter_once(talk: Wire) -> None:
     assert set(get(talk, "slowlog-*", "*-max-len")) == {
         "slowlog-log-slower-than",
         "slowlog-max-len",
+        "acllog-max-len",
     }
     assert get(talk, "HZ") == {"hz": b"10"}
     assert get(talk, "nonsense", "h[") == {}

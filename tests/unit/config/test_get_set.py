@@ -26,6 +26,7 @@ event-log-dir
 event-log-segment-size event-log-segment-seconds event-log-compress event-log-keep-hours
 event-log-max-size processes cluster-failure-domain cluster-extensions enable-protected-configs
 enable-debug-command maxmemory-clients maxmemory-bus queue-max-idle-time result-ttl
+aclfile acllog-max-len auth-failures-per-minute
 """
 TLS_SET = """
 tls-cert-file tls-key-file tls-key-file-pass tls-ca-cert-file tls-ca-cert-dir tls-auth-clients

@@ -10,6 +10,8 @@ from disque_trio.cluster.bus import Bus
 from disque_trio.cluster.buslinks import BusLinks
 from disque_trio.config import Config
 from disque_trio.process.clock import Clock
+from disque_trio.respserver.acl.catalog import Catalog
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.listeners import admit_client
 from disque_trio.respserver.io.poller import Poller
@@ -55,8 +57,11 @@ def is_client_let_in(config: Config, exposed: bool) -> bool:
     """Whether a stranger gets to the commands without a password."""
     ours, theirs = tcp_pair()
     taken: list[object] = []
+    users = Users(Catalog(()))
+    users.require(config.requirepass.encode())
     engine = SimpleNamespace(
         config=config,
+        node=SimpleNamespace(users=users),
         stats=Stats(),
         clients=SimpleNamespace(
             connections=[],

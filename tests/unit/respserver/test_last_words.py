@@ -97,7 +97,7 @@ def full_buffer(service: Service) -> tuple[bytes, bytes]:
 
 
 def stranger(service: Service) -> tuple[bytes, bytes]:
-    service.config.requirepass = "secret"
+    service.engine.node.users.require(b"secret")
     argument = b"$50000\r\n" + bytes(50_000) + b"\r\n"
     return b"*400\r\n" + 400 * argument, b"unauthenticated multibulk length"
 

@@ -15,7 +15,7 @@ JOBS = 20_000
 def crowd() -> Desk:
     """A node with many jobs that have just expired, all at the same time."""
     node = make_node()
-    producer = Client(1, True)
+    producer = Client(1)
     for _ in range(JOBS):
         node.command(producer, [b"ADDJOB", b"q", b"", b"0", b"RETRY", b"99", b"TTL", b"9"], START)
         producer.out.clear()

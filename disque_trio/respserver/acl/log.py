@@ -1,0 +1,69 @@
+"""What users were refused, and who failed to log in: the entries of ACL LOG."""
+
+from collections import deque
+from typing import Final
+
+GROUPED: Final = 60_000  # ms within which the same thing again is counted in one entry
+_LONGEST: Final = 256  # bytes of a name that are kept
+
+
+class Entry:
+    """Something that was refused.
+
+    Attributes:
+        reason: command, key, auth, or auth-limit. context: toplevel or multi.
+        object: the command, the queue, or the command that gave the password.
+        user: its name, or the one that was given.
+        client: the last one, as CLIENT LIST shows it.
+        time: of the last one, ms. count: how many these were.
+    """
+
+    __slots__ = ("client", "context", "count", "object", "reason", "time", "user")
+
+    def __init__(
+        self, reason: str, context: str, object: bytes, user: bytes, client: str, time: int
+    ) -> None:
+        self.reason = reason
+        self.context = context
+        self.object = object
+        self.user = user
+        self.client = client
+        self.time = time
+        self.count = 1
+
+
+class Log:
+    """The entries, the newest first.
+
+    Attributes:
+        max_len: how many are kept.
+    """
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque()
+        self.max_len = 128
+
+    def add(
+        self, now: int, reason: str, context: str, object: bytes, user: bytes, client: str
+    ) -> None:
+        """Note that something was refused at ``now`` (ms)."""
+        new = Entry(reason, context, object[:_LONGEST], user[:_LONGEST], client, now)
+        for entry in self.entries:
+            if now - entry.time > GROUPED:
+                break  # the others are older
+            if (entry.reason, entry.context, entry.object, entry.user) == (
+                new.reason,
+                new.context,
+                new.object,
+                new.user,
+            ):
+                new.count += entry.count
+                self.entries.remove(entry)
+                break
+        self.entries.appendleft(new)
+        self.trim()
+
+    def trim(self) -> None:
+        """Keep no more than ``max_len``."""
+        while len(self.entries) > self.max_len:
+            self.entries.pop()

@@ -1,0 +1,233 @@
+"""What somebody may do: which commands, on which queues."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from disque_trio.respserver.access import ADD, TAKE, Access, grants
+from disque_trio.respserver.acl.catalog import Catalog
+
+BOTH: Final = TAKE | ADD
+_SYNTAX: Final = "Syntax error"
+_UNKNOWN: Final = "Unknown command or category name in ACL"
+_AFTER_ALL: Final = (
+    "Adding a pattern after the * pattern (or the '{flag}' flag) is not valid and does not have "
+    "any effect. Try '{reset}' to start with an empty list of {what}"
+)
+_RIGHTS: Final = {b"R": TAKE, b"W": ADD, b"RW": BOTH, b"WR": BOTH}
+_PREFIXES: Final = {TAKE: b"%R~", ADD: b"%W~", BOTH: b"~"}
+_NONE: Final = "-@all"
+_EVERYTHING: Final = "+@all"
+
+
+class RuleError(ValueError):
+    """A rule is wrong; the text says what is, in Redis's words."""
+
+
+def has_space(text: bytes) -> bool:
+    """Whether there is a space or a NUL in ``text``: a line of rules would lose what is behind."""
+    return any(byte in b" \t\n\v\f\r\0" for byte in text)
+
+
+class Permissions:
+    """Rules about commands and queues, in the order in which they were given: the last one that is
+    about a command counts. New ones allow nothing.
+
+    There are no channels here: rules about them are kept for Redis's tools, and mean nothing.
+
+    Attributes:
+        rules: those about commands, the first of which allows all or none. Rules that later ones
+            have made void, or that change nothing, are left out.
+        allowed: the words (see ``Catalog``) of the commands that may be run.
+        patterns: globs for names of queues, with the rights there.
+        every_queue: all rights for all queues.
+    """
+
+    __slots__ = (
+        "_catalog",
+        "allowed",
+        "channels",
+        "every_channel",
+        "every_queue",
+        "patterns",
+        "rules",
+    )
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.rules = [_NONE]
+        self.allowed: frozenset[str] = frozenset()
+        self.patterns: dict[bytes, int] = {}
+        self.every_queue = False
+        self.channels: list[bytes] = []
+        self.every_channel = False
+
+    def copy(self) -> "Permissions":
+        """One that can be changed without this one."""
+        new = Permissions(self._catalog)
+        new.rules = list(self.rules)
+        new.allowed = self.allowed
+        new.patterns = dict(self.patterns)
+        new.every_queue = self.every_queue
+        new.channels = list(self.channels)
+        new.every_channel = self.every_channel
+        return new
+
+    @property
+    def unrestricted(self) -> bool:
+        """Whether nothing is forbidden."""
+        return self.every_queue and self.allowed >= self._catalog.all
+
+    # ---- changing them ----------------------------------------------------------------------
+
+    def apply(self, rule: bytes) -> None:
+        """Apply one rule. Raises RuleError; nothing has changed then."""
+        word = rule.lower()
+        if word in (b"allkeys", b"allqueues", b"~*"):
+            self.patterns.clear()
+            self.every_queue = True
+        elif word in (b"resetkeys", b"resetqueues"):
+            self.patterns.clear()
+            self.every_queue = False
+        elif word in (b"allchannels", b"&*"):
+            self.channels.clear()
+            self.every_channel = True
+        elif word == b"resetchannels":
+            self.channels.clear()
+            self.every_channel = False
+        elif word == b"allcommands":
+            self._change_category(True, "all")
+        elif word == b"nocommands":
+            self._change_category(False, "all")
+        elif word.startswith((b"~", b"%")):
+            self._add_pattern(rule)
+        elif word.startswith(b"&"):
+            self._add_channel(rule[1:])
+        elif word.startswith((b"+@", b"-@")):
+            self._change_category(word.startswith(b"+"), word[2:].decode("latin-1"))
+        elif word.startswith((b"+", b"-")):
+            self._change_command(word.startswith(b"+"), word[1:].decode("latin-1"))
+        else:
+            raise RuleError(_SYNTAX)
+
+    def _add_pattern(self, rule: bytes) -> None:
+        """Add ``~pattern`` or ``%RW~pattern``."""
+        prefix, tilde, pattern = rule.partition(b"~")
+        rights = _RIGHTS.get(prefix[1:].upper(), 0) if prefix else BOTH
+        if not tilde or not rights or has_space(pattern):
+            raise RuleError(_SYNTAX)
+        if self.every_queue:
+            raise RuleError(_AFTER_ALL.format(flag="allkeys", reset="resetkeys", what="patterns"))
+        if pattern == b"*" and rights == BOTH:
+            self.patterns.clear()
+            self.every_queue = True
+        else:
+            self.patterns[pattern] = self.patterns.get(pattern, 0) | rights
+
+    def _add_channel(self, pattern: bytes) -> None:
+        if has_space(pattern):
+            raise RuleError(_SYNTAX)
+        if self.every_channel:
+            raise RuleError(
+                _AFTER_ALL.format(flag="allchannels", reset="resetchannels", what="channels")
+            )
+        if pattern not in self.channels:
+            self.channels.append(pattern)
+
+    def _change_category(self, allows: bool, name: str) -> None:
+        words = self._catalog.category(name)
+        if words is None:
+            raise RuleError(_UNKNOWN)
+        if name == "all":
+            self.rules = [_EVERYTHING if allows else _NONE]
+            self.allowed = words if allows else frozenset()
+        else:
+            self._change(allows, "@" + name, words)
+
+    def _change_command(self, allows: bool, text: str) -> None:
+        name = self._catalog.proper(text)
+        words = self._catalog.named(name)
+        if words is None:
+            if allows and name.count("|") > 1:
+                raise RuleError("Allowing first-arg of a subcommand is not supported")
+            raise RuleError(_UNKNOWN)
+        self._change(allows, name, words)
+
+    def _change(self, allows: bool, target: str, words: frozenset[str]) -> None:
+        """Allow or forbid ``words``, which a rule calls ``target``."""
+        # What was said before about the same, or about a part of it, is void.
+        kept = [self.rules[0]]
+        kept += [
+            rule
+            for rule in self.rules[1:]
+            if rule[1:] != target and not rule[1:].startswith(target + "|")
+        ]
+        before = self._evaluate(kept)
+        self.allowed = before | words if allows else before - words
+        if self.allowed != before:
+            kept.append(("+" if allows else "-") + target)
+        self.rules = kept
+
+    def _evaluate(self, rules: list[str]) -> frozenset[str]:
+        """The words that ``rules`` allow."""
+        catalog = self._catalog
+        allowed = set(catalog.all) if rules[0] == _EVERYTHING else set()
+        for rule in rules[1:]:
+            target = rule[1:]
+            found = (
+                catalog.category(target[1:]) if target[0] == "@" else catalog.named(target)
+            ) or frozenset()
+            if rule[0] == "+":
+                allowed |= found
+            else:
+                allowed -= found
+        return frozenset(allowed)
+
+    # ---- asking them ------------------------------------------------------------------------
+
+    def lets(self, name: bytes, need: int) -> bool:
+        """Whether an access to the queue ``name`` that needs ``need`` (see ``access``) is let."""
+        if self.every_queue:
+            return True
+        # Taking may be let by one rule and adding by another one.
+        for right in (TAKE, ADD):
+            if need & right and not self._granted(name, need & ~BOTH | right):
+                return False
+        return bool(need & BOTH) or self._granted(name, need)
+
+    def _granted(self, name: bytes, need: int) -> bool:
+        return any(grants(pattern, rights, name, need) for pattern, rights in self.patterns.items())
+
+    def first_refused(self, accesses: Iterable[Access]) -> bytes | None:
+        """The first queue of ``accesses`` that is not let; None: all are."""
+        if self.every_queue:
+            return None
+        for name, need in accesses:
+            if not self.lets(name, need):
+                return name
+        return None
+
+    # ---- describing them --------------------------------------------------------------------
+
+    def describe_commands(self) -> str:
+        """The rules about commands, as they are written."""
+        return " ".join(self.rules)
+
+    def describe_queues(self) -> bytes:
+        """The rules about queues, as they are written."""
+        if self.every_queue:
+            return b"~*"
+        return b" ".join([_PREFIXES[rights] + pattern for pattern, rights in self.patterns.items()])
+
+    def describe_channels(self) -> bytes:
+        """The rules about channels, as they are written."""
+        if self.every_channel:
+            return b"&*"
+        return b" ".join([b"&" + pattern for pattern in self.channels])
+
+    def describe(self) -> bytes:
+        """All rules, as they are written: applied to new permissions they make these."""
+        words = [self.describe_queues()]
+        if not self.every_channel:
+            words.append(b"resetchannels")
+        words += [self.describe_channels(), self.describe_commands().encode("latin-1")]
+        return b" ".join([word for word in words if word])

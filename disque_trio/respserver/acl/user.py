@@ -1,0 +1,225 @@
+"""A user: a name, passwords, and what may be done by whoever has logged in as it."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from disque_trio.respserver.access import Access
+from disque_trio.respserver.acl.catalog import Catalog
+from disque_trio.respserver.acl.permissions import Permissions, RuleError, has_space
+
+DEFAULT: Final = b"default"  # the user of those who have not logged in
+_HASH: Final = re.compile(rb"[0-9a-f]{64}")
+_BAD_HASH: Final = (
+    "The password hash must be exactly 64 characters and contain only lowercase hexadecimal "
+    "characters"
+)
+_NO_SUCH_PASSWORD: Final = "The password you are trying to remove from the user does not exist"
+
+
+class SetUserError(ValueError):
+    """A list of rules is wrong; the text says which one and why, as ACL SETUSER answers it.
+
+    Attributes:
+        rule: the one that is wrong. reason: what is wrong with it.
+    """
+
+    def __init__(self, rule: bytes, reason: str, text: str = "") -> None:
+        self.rule = rule.decode("utf-8", "surrogateescape")
+        self.reason = reason
+        super().__init__(text or f"Error in ACL SETUSER modifier '{self.rule}': {reason}")
+
+
+def hash_of(password: bytes) -> bytes:
+    """SHA-256 of a password, in 64 hex characters."""
+    return hashlib.sha256(password).hexdigest().encode()
+
+
+def merge_selectors(rules: Sequence[bytes]) -> list[bytes]:
+    """``rules`` with what is in parentheses as one of them. Raises SetUserError."""
+    merged: list[bytes] = []
+    opened: list[bytes] = []
+    for rule in rules:
+        if opened or rule.startswith(b"("):
+            opened.append(rule)
+            if rule.endswith(b")"):
+                merged.append(b" ".join(opened))
+                opened = []
+        else:
+            merged.append(rule)
+    if opened:
+        start = opened[0].decode("utf-8", "surrogateescape")
+        text = f"Unmatched parenthesis in acl selector starting at '{start}'."
+        raise SetUserError(opened[0], "Unmatched parenthesis", text)
+    return merged
+
+
+class User:
+    """One user. A new one is off, has no password and may do nothing.
+
+    Attributes:
+        name: as given.
+        enabled: somebody may log in.
+        nopass: any password will do.
+        passwords: their hashes.
+        root: what may be done. selectors: further permissions: what one of all these lets
+            a request do as a whole, may be done.
+        unrestricted: nothing is forbidden.
+    """
+
+    __slots__ = (
+        "_catalog",
+        "enabled",
+        "name",
+        "nopass",
+        "passwords",
+        "root",
+        "selectors",
+        "unrestricted",
+    )
+
+    def __init__(self, name: bytes, catalog: Catalog) -> None:
+        self.name = name
+        self._catalog = catalog
+        self.enabled = False
+        self.nopass = False
+        self.passwords: list[bytes] = []
+        self.root = Permissions(catalog)
+        self.selectors: list[Permissions] = []
+        self.unrestricted = False
+
+    @property
+    def open(self) -> bool:
+        """Whether clients that have not logged in may be this user, if it is the default one."""
+        return self.enabled and self.nopass
+
+    def become(self, other: "User") -> None:
+        """Have all that ``other`` has, but keep the name."""
+        self.enabled = other.enabled
+        self.nopass = other.nopass
+        self.passwords = list(other.passwords)
+        self.root = other.root.copy()
+        self.selectors = [selector.copy() for selector in other.selectors]
+        self.unrestricted = other.unrestricted
+
+    # ---- changing it ------------------------------------------------------------------------
+
+    def set(self, rules: Sequence[bytes]) -> None:
+        """Apply ``rules`` in their order. Raises SetUserError; nothing has changed then."""
+        changed = User(self.name, self._catalog)
+        changed.become(self)
+        for rule in merge_selectors(rules):
+            try:
+                changed._apply(rule)
+            except RuleError as wrong:
+                raise SetUserError(rule, str(wrong)) from wrong
+        changed.unrestricted = changed.root.unrestricted or any(
+            selector.unrestricted for selector in changed.selectors
+        )
+        self.become(changed)
+
+    def _apply(self, rule: bytes) -> None:
+        word = rule.lower()
+        if word in (b"on", b"off"):
+            self.enabled = word == b"on"
+        elif word == b"nopass":
+            self.nopass = True
+            self.passwords.clear()
+        elif word == b"resetpass":
+            self.nopass = False
+            self.passwords.clear()
+        elif word == b"reset":
+            self.become(User(self.name, self._catalog))
+        elif word == b"clearselectors":
+            self.selectors.clear()
+        elif word in (b"sanitize-payload", b"skip-sanitize-payload"):
+            pass  # Redis's: there is no payload here
+        elif rule.startswith((b">", b"#")):
+            hashed = _checked(rule[1:]) if rule.startswith(b"#") else hash_of(rule[1:])
+            self.nopass = False
+            if hashed not in self.passwords:
+                self.passwords.append(hashed)
+        elif rule.startswith((b"<", b"!")):
+            hashed = _checked(rule[1:]) if rule.startswith(b"!") else hash_of(rule[1:])
+            if hashed not in self.passwords:
+                raise RuleError(_NO_SUCH_PASSWORD)
+            self.passwords.remove(hashed)
+        elif rule.startswith(b"("):
+            self.selectors.append(self._selector(rule))
+        else:
+            self.root.apply(rule)
+
+    def _selector(self, rule: bytes) -> Permissions:
+        """The permissions in parentheses. Raises RuleError."""
+        if not rule.endswith(b")"):
+            raise RuleError("Syntax error")
+        selector = Permissions(self._catalog)
+        for word in rule[1:-1].split():
+            if word.endswith(b")"):
+                raise RuleError("Syntax error")  # nobody could tell where it ends
+            selector.apply(word)
+        return selector
+
+    # ---- asking it --------------------------------------------------------------------------
+
+    def has_password(self, password: bytes) -> bool:
+        """Whether ``password`` is right. It takes the same time whatever is wrong with it."""
+        hashed = hash_of(password)
+        right = self.nopass
+        for known in self.passwords:
+            right |= hmac.compare_digest(hashed, known)
+        return right
+
+    def refusal(self, word: str, accesses: Iterable[Access]) -> tuple[str, bytes] | None:
+        """Why the command ``word`` (see ``Catalog``), which is about ``accesses``, must not be run:
+        "command" or "key" with its name or that of the queue; empty ``word``: any command is let.
+        None: it may be run."""
+        refused: bytes | None = None
+        accesses = list(accesses)
+        for permissions in (self.root, *self.selectors):
+            if word and word not in permissions.allowed:
+                continue
+            queue = permissions.first_refused(accesses)
+            if queue is None:
+                return None
+            if refused is None:
+                refused = queue
+        return ("command", word.encode()) if refused is None else ("key", refused)
+
+    # ---- describing it ----------------------------------------------------------------------
+
+    def describe(self) -> bytes:
+        """Its rules, as they are written: applied to a new user they make this one."""
+        words = [b"on" if self.enabled else b"off"]
+        if self.nopass:
+            words.append(b"nopass")
+        words += [b"#" + password for password in self.passwords]
+        words.append(self.root.describe())
+        words += [b"(%b)" % selector.describe() for selector in self.selectors]
+        return b" ".join(words)
+
+    def line(self) -> bytes:
+        """Its line in ACL LIST and in files."""
+        return b"user %b %b" % (self.name, self.describe())
+
+
+def _checked(hashed: bytes) -> bytes:
+    if not _HASH.fullmatch(hashed):
+        raise RuleError(_BAD_HASH)
+    return hashed
+
+
+def check_name(name: bytes) -> None:
+    """Raises SetUserError for what cannot be the name of a user."""
+    if has_space(name):
+        text = "Usernames can't contain spaces or null characters"
+        raise SetUserError(name, text, text)
+
+
+def everybody(catalog: Catalog | None = None) -> User:
+    """The default user as it is where nothing was said: no password, no limits."""
+    user = User(DEFAULT, catalog or Catalog(()))
+    user.set((b"on", b"nopass", b"~*", b"&*", b"+@all"))
+    return user

@@ -36,7 +36,7 @@ class Permissions:
 
     Attributes:
         rules: those about commands, the first of which allows all or none. Rules that later ones
-            have made void, or that change nothing, are left out.
+            have made void, and most of those that change nothing, are left out.
         allowed: the words (see ``Catalog``) of the commands that may be run.
         patterns: globs for names of queues, with the rights there.
         every_queue: all rights for all queues.
@@ -163,7 +163,10 @@ class Permissions:
         ]
         before = self._evaluate(kept)
         self.allowed = before | words if allows else before - words
-        if self.allowed != before:
+        # A category may have more commands in the next version: a rule about it is kept although
+        # it changes nothing now, unless it cannot ever.
+        bare = before == (self._catalog.all if allows else frozenset())
+        if self.allowed != before or (target.startswith("@") and not bare):
             kept.append(("+" if allows else "-") + target)
         self.rules = kept
 

@@ -69,6 +69,9 @@ def take(
     group = client.group
     assert group is not None
     if command is not None and command.name == "exec":
+        if not group.bad:
+            # Much may have changed since they came.
+            refusal = refusal or _refusal_of_any(runner, client, group.requests)
         client.leave_group()
         client.last_command = command.name
         command.calls += 1
@@ -76,12 +79,10 @@ def take(
             runner.show_monitors(client, command, args)
         if group.bad:
             client.out.append(_ABORTED)
+        elif refusal:
+            client.out.append(_aborted_because(refusal))
         else:
-            refusal = refusal or _refusal_of_any(runner, client, group.requests)
-            if refusal:
-                client.out.append(_aborted_because(refusal))
-            else:
-                _run(runner, client, group.requests, now)
+            _run(runner, client, group.requests, now)
         return True
     if not refusal and command is not None:
         if command.name in _AT_ONCE:

@@ -18,6 +18,7 @@ from disque_trio.config import (
     load_settings_text,
     parse_arguments,
 )
+from disque_trio.node.commands.table import build_table
 from disque_trio.node.server import Server
 from disque_trio.node.texts import INSTALL_HINTS, USAGE
 from disque_trio.node.worker import Worker, WorkerError, check_workers, take_worker
@@ -30,8 +31,11 @@ from disque_trio.process.restart import (
     take_handover,
 )
 from disque_trio.process.systemd import Notifier, SocketError, adopt_sockets
+from disque_trio.respserver.acl.catalog import Catalog
+from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.daemon import StartError
 from disque_trio.respserver.io.listeners import ListenError
+from disque_trio.respserver.user_file import UserFileError, check_users
 
 
 def main(args: list[str]) -> int:
@@ -94,6 +98,10 @@ def _check(args: list[str]) -> int:
                 check_workers(config)
         except WorkerError as wrong:
             problems.append(WorkerError(f"{args[0]}: {wrong}"))
+        try:
+            check_users(Users(Catalog(build_table().values())), config)
+        except UserFileError as wrong_users:
+            problems.append(UserFileError(f"{args[0]}: {wrong_users}"))
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:

@@ -280,9 +280,10 @@ def test_users_in_a_file_and_in_the_settings_are_too_many(tmp_path: Path) -> Non
     (tmp_path / "users.acl").write_text("")
     config = tmp_path / "node.conf"
     config.write_text(f"port 1\naclfile users.acl\nuser a on\ndir {tmp_path}\n")
-    done = run_server(str(config))
-    assert done.returncode == 1
-    assert "aclfile" in done.stderr
+    for arguments in ([str(config)], ["--check-config", str(config)]):
+        done = run_server(*arguments)
+        assert done.returncode == 1
+        assert "aclfile" in done.stderr
     config.write_text(f"port 1\nuser a on +nope\ndir {tmp_path}\n")
     done = run_server(str(config))
     assert done.returncode == 1

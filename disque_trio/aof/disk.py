@@ -5,7 +5,10 @@ purpose.
 """
 
 import os
+import threading
+import time
 
+from disque_trio.histogram import DISK_TIMES, NS, Histogram
 from disque_trio.process.files import Files
 
 
@@ -39,3 +42,18 @@ class Disk(Files):
     def truncate(self, fd: int, size: int) -> None:
         """Cut the file to ``size`` bytes."""
         os.ftruncate(fd, size)
+
+
+class TimedDisk(Disk):
+    """A disk that measures how long syncs of files take, also those in threads. syncs: what they
+    took."""
+
+    def __init__(self) -> None:
+        self.syncs = Histogram(DISK_TIMES, NS)
+        self._lock = threading.Lock()
+
+    def sync(self, fd: int) -> None:
+        started = time.perf_counter_ns()
+        super().sync(fd)
+        with self._lock:
+            self.syncs.observe(time.perf_counter_ns() - started)

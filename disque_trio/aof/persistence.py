@@ -297,6 +297,10 @@ class Persistence:
             file.writer = None
         file.unlock()
 
+    def behind(self) -> float:
+        """For how long the present sync of the file has been running, s; 0: there is none."""
+        return trio.current_time() - self._synced_at if self._syncing else 0.0
+
     def info(self) -> dict[str, str | int | float]:
         """INFO persistence."""
         file = self.file
@@ -310,7 +314,6 @@ class Persistence:
             "aof_last_write_status": "err" if file.dataset.write_problem else "ok",
         }
         if writer is not None:
-            behind = trio.current_time() - self._synced_at if self._syncing else 0.0
             fields |= {
                 "aof_current_size": writer.size,
                 "aof_base_size": writer.base_size,
@@ -319,7 +322,7 @@ class Persistence:
                 "aof_rewrite_buffer_length": 0,
                 "aof_pending_bio_fsync": int(self._syncing),
                 "aof_delayed_fsync": self._slow_syncs,
-                "aof_fsync_behind_sec": int(behind),
+                "aof_fsync_behind_sec": int(self.behind()),
             }
         return fields | self.loading.info()
 

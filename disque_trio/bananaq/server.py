@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from disque_trio.aof.disk import TimedDisk
 from disque_trio.aof.persistence import Persistence
 from disque_trio.bananaq.check import EventScanner
 from disque_trio.bananaq.commands.table import build_table
 from disque_trio.bananaq.core.broker import Broker
 from disque_trio.bananaq.core.embedded import EmbeddedStore
 from disque_trio.bananaq.core.store import Store
+from disque_trio.bananaq.metrics import EventFigures, RedisFigures
 from disque_trio.bananaq.options import rewrite
 from disque_trio.bananaq.settings import BananaSettings
+from disque_trio.metrics.sheet import Source
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.systemd import Notifier
@@ -26,6 +29,8 @@ from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.engine import LINGER, OTHERS_WAIT, Engine
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.io.listeners import say_where, tcp_endpoints
+from disque_trio.respserver.io.measured import MeasuredEngine
+from disque_trio.respserver.io.metrics import Metrics
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
 from disque_trio.respserver.process_host import ProcessHost, Program, reload_users
@@ -96,27 +101,34 @@ class Server(Product):
         self.notifier = notifier or Notifier()
         self.log: Log = logging.log
         self._load = load
+        self._metrics = Metrics.of(settings, self.log)
         self._remote: RedisStore | None = None
+        figures: Source
         store: Store
         if settings.store == "embedded":
-            store = EmbeddedStore()
+            store = embedded = EmbeddedStore()
+            figures = EventFigures(embedded, lambda: settings.metrics_max_queues)
         else:
             store = self._remote = _redis_store(settings, self.log, self._take_answers)
+            figures = RedisFigures(self._remote)
         self._host = BananaHost(self, settings, self._remote)
         self.broker = Broker(
             store, build_table(settings.okq_compat), self._host, time.perf_counter_ns
         )
+        disk = TimedDisk() if self._metrics else None
         persistence = Persistence(
             self.broker,
             settings,
             self.log,
+            disk,
             scanner=EventScanner,
             checker="bananaq-check-aof",
             allowed=self._remote is None,
         )
         clock = Clock()
         timer = RequeueTimer(clock)
-        engine = Engine(
+        engine_class = MeasuredEngine if self._metrics else Engine
+        engine = engine_class(
             self.broker,
             Links(),
             settings,
@@ -129,6 +141,8 @@ class Server(Product):
             linger=LINGER if self._remote is None else 0.0,
             others_wait=OTHERS_WAIT if self._remote is None else 0,
         )
+        if self._metrics is not None and disk is not None:
+            self._metrics.measure("bananaq", engine, persistence, disk, figures)
         self.daemon = Daemon(
             self,
             engine,
@@ -153,11 +167,13 @@ class Server(Product):
         self._host.listens(listeners)
         self._say_hello(listeners)
         holds = self.broker.holds
+        figures = self._metrics.listen() if self._metrics else ()
         doors = Doors(
             places,
             (),
             self.settings,
             self.log,
+            figures=figures,
             holds=holds,
             setting="listen-addr",
             users=self.broker.users,
@@ -168,6 +184,12 @@ class Server(Product):
     async def begin(self, nursery: trio.Nursery) -> None:
         if self._remote is not None:
             await nursery.start(self._remote.run_forever)
+        if self._metrics is not None:
+            nursery.start_soon(self._metrics.run)
+
+    def close(self) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
 
     def apply(self, names: Sequence[str]) -> None:
         settings = self.settings

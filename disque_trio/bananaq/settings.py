@@ -34,6 +34,7 @@ REDIS = "Redis"
 SECURITY = "Security"
 LIMITS = "Limits and memory"
 OBSERVE = "Slow log and latency"
+METRICS = "Metrics"
 ADVANCED = "Advanced"
 
 SECTIONS = {
@@ -46,6 +47,7 @@ SECTIONS = {
     SECURITY: "Who may use bananaq.",
     LIMITS: "What bananaq and a single client may hold.",
     OBSERVE: "What bananaq remembers about slow commands and stalls.",
+    METRICS: "Figures for Prometheus: docs/monitoring.md.",
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
@@ -302,6 +304,20 @@ TABLE = make_table(
         _same("slowlog-log-slower-than", OBSERVE),
         _same("slowlog-max-len", OBSERVE),
         _same("latency-monitor-threshold", OBSERVE),
+        _same(
+            "metrics-port",
+            METRICS,
+            "TCP port for Prometheus, which finds the figures of bananaq at `/metrics` there; 0: "
+            "there is none. Needs the extra `metrics`.",
+        ),
+        _same("metrics-bind", METRICS),
+        _same(
+            "metrics-max-queues",
+            METRICS,
+            "Queues whose figures are shown by their names, with "
+            "at most ten times as many groups: the first ones that bananaq sees. The others are "
+            "added up.",
+        ),
         _same("hz", ADVANCED, "How often a second background work runs: idle clients, statistics."),
         _same("max-commands-per-turn", ADVANCED),
     ]
@@ -382,6 +398,9 @@ class BananaSettings(Settings):
     slowlog_log_slower_than: int
     slowlog_max_len: int
     latency_monitor_threshold: int
+    metrics_port: int
+    metrics_bind: tuple[str, ...]
+    metrics_max_queues: int
     hz: int
     max_commands_per_turn: int
 

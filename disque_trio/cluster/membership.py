@@ -252,6 +252,18 @@ class Membership(Peers):
     def endpoint(self) -> tuple[str, int]:
         return self.me.endpoint()
 
+    def states(self) -> dict[str, int]:
+        """How many nodes are in which state, this one included."""
+        states = {"ok": 1, "pfail": 0, "fail": 0, "handshake": len(self._members.handshakes)}
+        for member in self._known.values():
+            fails, suspected = member.flags & NODE_FAIL, member.flags & NODE_PFAIL
+            states["fail" if fails else "pfail" if suspected else "ok"] += 1
+        return states
+
+    def links_up(self) -> int:
+        """How many nodes this one is connected to."""
+        return len([member for member in self._known.values() if member.connected()])
+
     def describe(self) -> str:
         return format_nodes([self._my_line(), *map(self._line, self._members.all())])
 

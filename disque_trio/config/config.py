@@ -101,6 +101,9 @@ class Config(Settings):
     slowlog_max_len: int
     latency_monitor_threshold: int
     watchdog_period: int
+    metrics_port: int
+    metrics_bind: tuple[str, ...]
+    metrics_max_queues: int
     hz: int
     max_commands_per_turn: int
     activerehashing: bool

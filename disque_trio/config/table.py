@@ -41,6 +41,7 @@ CLUSTER = "Cluster"
 TLS = "TLS"
 EVENTS = "Event log"
 OBSERVE = "Slow log and latency"
+METRICS = "Metrics"
 ADVANCED = "Advanced"
 
 SECTIONS = {
@@ -61,6 +62,7 @@ SECTIONS = {
     ),
     EVENTS: "What happened to which job, as JSON lines in files: docs/eventlog.md. Not in Disque.",
     OBSERVE: "What the node remembers about slow commands and stalls.",
+    METRICS: "Figures for Prometheus: docs/monitoring.md. Not in Disque.",
     ADVANCED: "Timing and tuning that hardly anyone needs to change.",
 }
 
@@ -78,6 +80,7 @@ _cluster = partial(Param, section=CLUSTER)
 _tls = partial(Param, section=TLS)
 _events = partial(Param, section=EVENTS)
 _observe = partial(Param, section=OBSERVE)
+_metrics = partial(Param, section=METRICS)
 _advanced = partial(Param, section=ADVANCED)
 
 TABLE = make_table(
@@ -771,6 +774,29 @@ TABLE = make_table(
             "0",
             "The software watchdog of the C program." + _NO_EFFECT,
             unit="milliseconds",
+            settable=True,
+        ),
+        _metrics(
+            "metrics-port",
+            Int(0, 65535),
+            "0",
+            "TCP port for Prometheus, which finds the figures of the node at `/metrics` there; 0: "
+            "there is none. Needs the extra `metrics`. Each of several `processes` has a port of "
+            "its own, this one and the next ones.",
+        ),
+        _metrics(
+            "metrics-bind",
+            Addresses(16),
+            "127.0.0.1",
+            "Addresses for `metrics-port`. Whoever reaches them can read the names of queues, and "
+            "all figures: there is no password. Without any it is all of the machine.",
+        ),
+        _metrics(
+            "metrics-max-queues",
+            Int(0),
+            "1000",
+            "Queues whose figures are shown by their names: the first ones that the node sees. The "
+            "others are added up.",
             settable=True,
         ),
         _advanced(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from disque_trio.aof.disk import TimedDisk
 from disque_trio.aof.persistence import Persistence
 from disque_trio.cluster.bus import Bus
 from disque_trio.cluster.cluster import Cluster, ClusterError
@@ -21,8 +22,10 @@ from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.form import form
 from disque_trio.node.commands.table import build_table
+from disque_trio.node.core.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
+from disque_trio.node.metrics import NodeFigures
 from disque_trio.node.shared_file import (
     SharedFileError,
     bindings_file,
@@ -42,6 +45,8 @@ from disque_trio.respserver.daemon import Daemon, Product, StartError
 from disque_trio.respserver.doors import Doors
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_endpoints
+from disque_trio.respserver.io.measured import MeasuredEngine
+from disque_trio.respserver.io.metrics import Metrics
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
@@ -88,6 +93,7 @@ class Server(Product):
         self._worker = worker
         self._requeue = config.aof_enqueue_jobs_once or handover is not None
         self._bus_listeners: list[socket.socket] = []
+        self._metrics = Metrics.of(config, self.log)
         foreign = len(passed) if handover is None else handover.foreign
         activated = passed[:foreign]
         commands = build_table()
@@ -136,9 +142,11 @@ class Server(Product):
             self.log,
         )
         self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
-        persistence = Persistence(self.node, config, self.log)
+        disk = TimedDisk() if self._metrics else None
+        persistence = Persistence(self.node, config, self.log, disk)
         timer = RequeueTimer(clock)
-        self.engine = Engine(
+        engine_class = MeasuredEngine if self._metrics else Engine
+        self.engine = engine_class(
             self.node,
             self.bus,
             config,
@@ -150,6 +158,11 @@ class Server(Product):
             timer.wake_at,
             self.event_log.turn,
         )
+        if self._metrics is not None and disk is not None:
+            counts = JobCounts(config.metrics_max_queues)
+            self.node.notes.count(counts)
+            figures = NodeFigures(self.node, counts, self.cluster, self.event_log, stats)
+            self._metrics.measure("disque", self.engine, persistence, disk, figures)
         try:
             self.daemon = Daemon(
                 self,
@@ -202,11 +215,13 @@ class Server(Product):
         self.cluster.listens(listeners, bus)
         self._say_hello(listeners)
         links = self.cluster.links
+        figures = self._metrics.listen() if self._metrics else ()
         doors = Doors(
             tcp_endpoints(listeners),
             tcp_endpoints(bus),
             self.config,
             self.log,
+            figures=figures,
             guarded=lambda: links.guarded,
             users=self.node.users,
         )
@@ -215,6 +230,8 @@ class Server(Product):
 
     async def begin(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self.event_log.run, self.engine.when_stirred)
+        if self._metrics is not None:
+            nursery.start_soon(self._metrics.run)
         if self._worker is not None:
             nursery.start_soon(self._watch_supervisor)
 
@@ -239,6 +256,8 @@ class Server(Product):
         for file in self._shared_files:
             file.close()
         self.cluster.close()
+        if self._metrics is not None:
+            self._metrics.close()
         close_listeners(self._bus_listeners)
 
     def read_certificates(self, settings: TlsSettings) -> Callable[[], None]:
@@ -254,6 +273,8 @@ class Server(Product):
         self.node.store.evicts = config.maxmemory_policy == "acks"
         self.node.queues.max_idle = config.queue_max_idle_time * 1000
         self.node.store.outcomes.result_ttl = config.result_ttl
+        if self.node.notes.counts is not None:
+            self.node.notes.counts.limit(config.metrics_max_queues)
         self.cluster.apply()
         if "dir" in names:
             os.chdir(config.dir)

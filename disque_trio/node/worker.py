@@ -16,7 +16,13 @@ from disque_trio.process.addresses import MAX_PORT, is_loopback, plain_ip
 VARIABLE = "DISQUE_PROCESS"
 _ONCE = "once"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
-PORTS = ("port", "tls-port", "cluster-announce-port", "cluster-announce-tls-port")
+PORTS = (
+    "port",
+    "tls-port",
+    "metrics-port",
+    "cluster-announce-port",
+    "cluster-announce-tls-port",
+)
 TLS_FILES = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-ca-cert-dir")
 # Settings that differ. What is SET is that of one process and is not written to the file.
 OWN = (
@@ -64,6 +70,8 @@ def check_workers(config: Config) -> None:
             f"processes: {config.processes} ports from port {config.port} and from tls-port "
             f"{config.tls_port} on overlap"
         )
+    if config.metrics_port + config.processes - 1 > 65_535:
+        raise WorkerError("processes: the last one would have a metrics-port above 65535")
 
 
 class Worker:

@@ -21,6 +21,7 @@ class Doors:
 
     Args:
         clients, bus: where clients and other nodes are listened for.
+        figures: where anybody can read the figures.
         config: the settings that can change.
         guarded: whether nodes have to show that they are no strangers.
         holds: what is kept.
@@ -36,6 +37,7 @@ class Doors:
         log: Log,
         *,
         guarded: Callable[[], bool] = lambda: False,
+        figures: Sequence[Place] = (),
         holds: str = "jobs",
         setting: str = "bind",
         users: Users | None = None,
@@ -45,6 +47,7 @@ class Doors:
         self._config = config
         self._log = log
         self._guarded = guarded
+        self._figures = figures
         self._holds = holds
         self._setting = setting
         self._users = users
@@ -72,6 +75,13 @@ class Doors:
                 "cluster-secret, or tls-cluster yes with tls-cert-file, tls-key-file and "
                 f"tls-ca-cert-file, name other addresses with {setting}, or let a firewall keep "
                 "all but the other nodes out"
+            )
+        at = _reached(self._figures, False, processes)
+        if at:
+            lines.append(
+                f"the figures at {at} need no password: whoever reaches that can read the names of "
+                "queues, and how much is done. Name other addresses with metrics-bind, or let a "
+                "firewall keep all but Prometheus out"
             )
         return lines
 

@@ -17,6 +17,7 @@ the end of a turn, after any number of calls, the driver
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio.histogram import NS, STEP_TIMES, Histogram
 from disque_trio.resp.reply import error
 from disque_trio.respserver.access import PATTERN, TAKE
 from disque_trio.respserver.acl.catalog import Catalog, word_of
@@ -73,6 +74,7 @@ class Machine:
             journal of the turn is in the append-only file; ``commit`` empties it.
         blocked_clients: how many wait. wait_ends: when they do no more.
         ended: when the last command ended, ns of ``clock``.
+        durations: how long commands took, by their names; None: nobody wants to know.
         in_group: what is served is one of a group of commands: it must not wait for anything.
     """
 
@@ -120,6 +122,8 @@ class Machine:
         self._last_name = b""
         self._last_command: AnyCommand | None = None
         self._slow = UNLIMITED  # ns from which a command's duration interests anyone
+        self._very_slow = UNLIMITED  # but those who count all of them
+        self.durations: dict[str, Histogram] | None = None
         self.wait_ends = WaitEnds()
 
     def find_command(self, name: bytes) -> "AnyCommand | None":
@@ -348,8 +352,23 @@ class Machine:
         self._slow = slower_than * 1000 if slower_than >= 0 else UNLIMITED
         if threshold:
             self._slow = min(self._slow, threshold * 1_000_000)
+        self._very_slow = self._slow
+        if self.durations is not None:
+            self._slow = 0
+
+    def count_durations(self) -> None:
+        """Count in ``durations`` how long all commands take from now on."""
+        self.durations = {}
+        self._slow = 0
 
     def _note_slow(self, command: AnyCommand, args: list[bytes], took: int) -> None:
+        if self.durations is not None:
+            durations = self.durations.get(command.name)
+            if durations is None:
+                durations = self.durations[command.name] = Histogram(STEP_TIMES, NS)
+            durations.observe(took)
+            if took < self._very_slow:
+                return
         self.slowlog.add(self.now, took // 1000, without_password(command, args))
         event = b"fast-command" if "fast" in command.flags else b"command"
         self.latency.add(event, self.now, took // 1_000_000)
@@ -474,6 +493,8 @@ class Machine:
         for command in self.commands.values():
             command.calls = 0
             command.nanoseconds = 0
+        if self.durations is not None:
+            self.durations = {}
 
 
 def _is_http(name: bytes) -> bool:

@@ -48,7 +48,7 @@ class EmbeddedStore(Store):
     """Keeps events in memory.
 
     Attributes:
-        index: of the queues and groups.
+        index: of the queues and groups. consumers: how many there are.
         added, given, acked, missed, expired: events that were, deliveries that were, in all.
     """
 
@@ -63,7 +63,7 @@ class EmbeddedStore(Store):
         self._machine: Machine | None = None
         self._now = 1  # ms
         self._loading = False
-        self._consumers = ConsumerCounts()
+        self.consumers = ConsumerCounts()
         self._dump: EventDump | None = None
 
     def run(self, request: Request, now: int) -> Result:
@@ -95,11 +95,11 @@ class EmbeddedStore(Store):
 
     def enter(self, queue: bytes, group: bytes, consumer: int) -> None:
         """Count one more consumer of ``group``."""
-        self._consumers.add(queue, group, 1)
+        self.consumers.add(queue, group, 1)
 
     def leave(self, queue: bytes, group: bytes, consumer: int) -> None:
         """Count one consumer of ``group`` less."""
-        self._consumers.add(queue, group, -1)
+        self.consumers.add(queue, group, -1)
 
     def tick(self, now: int) -> None:
         """Do the work due at ``now`` (ms), some thousands of things at most."""
@@ -368,7 +368,7 @@ class EmbeddedStore(Store):
         while self.index.is_due(self._now):
             self._advance(A_TICK)
         queues = self.index.queues
-        consumers = self._consumers
+        consumers = self.consumers
         names = status.queues or sorted({*queues, *consumers.queues()})
         return Result(
             queues=[

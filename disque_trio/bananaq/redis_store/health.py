@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Collection
 from typing import NamedTuple
 
+from disque_trio.histogram import DISK_TIMES, NS, Histogram
+
 UP, REFUSING, HUNG, DOWN = "up", "refusing", "hung", "down"
 _BEST_FIRST = (UP, REFUSING, HUNG, DOWN)
 
@@ -42,9 +44,16 @@ class Line(NamedTuple):
 
 
 class Health:
-    """The health of the known nodes of a Redis; without a cluster there is one node."""
+    """The health of the known nodes of a Redis; without a cluster there is one node.
+
+    Attributes:
+        calls: how long calls took, from the first word to the reply.
+        reconnects: connections that were made again.
+    """
 
     def __init__(self) -> None:
+        self.calls = Histogram(DISK_TIMES, NS)
+        self.reconnects = 0
         self._nodes: dict[str, _Node] = {}
         self._errors = 0
         self._last_error = ""
@@ -92,6 +101,14 @@ class Health:
         """There are no other nodes any more."""
         for node in [node for node in self._nodes if node not in nodes]:
             del self._nodes[node]
+
+    def states(self) -> dict[str, int]:
+        """How many nodes are in which state."""
+        states = dict.fromkeys(_BEST_FIRST, 0)
+        for node in self._nodes.values():
+            if node.status:
+                states[node.status] += 1
+        return states
 
     def info(self, now: float) -> Fields:
         """The fields of INFO. Before anything is known the link is down."""

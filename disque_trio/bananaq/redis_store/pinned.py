@@ -13,11 +13,12 @@ import trio
 
 from disque_trio.bananaq.core.requests import Add, QueueRequest
 from disque_trio.bananaq.core.results import Result
-from disque_trio.bananaq.redis_store.health import REFUSAL_CODES
+from disque_trio.bananaq.redis_store.health import REFUSAL_CODES, Health
 from disque_trio.bananaq.redis_store.keys import KeyNames
 from disque_trio.bananaq.redis_store.lua import OPERATIONS
 from disque_trio.bananaq.redis_store.nodes import Nodes
 from disque_trio.bananaq.redis_store.wire import MOST_IN_RUN, Answer, Argument, Call, server_side
+from disque_trio.histogram import NS
 from disque_trio.redis.connection import MOST_REDIRECTIONS, Command, RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable, redirection
 from disque_trio.respclient.addresses import Address
@@ -44,6 +45,7 @@ class PinnedConnection:
     Args:
         answer: gets requests and their results.
         failed: gets what went wrong with a call, and where.
+        health: counts how long calls take, and connections that are made again.
 
     Attributes:
         waiting: requests that are not under way yet, by queue.
@@ -56,13 +58,16 @@ class PinnedConnection:
         names: KeyNames,
         answer: Callable[[list[Answer]], None],
         failed: Callable[[Address, RedisUnavailable | RedisError], None],
+        health: Health,
     ) -> None:
         self._nursery = nursery
         self._nodes = nodes
         self._names = names
         self._answer = answer
         self._failed = failed
+        self._health = health
         self._links: dict[Address, RedisConnection] = {}
+        self._reached: set[Address] = set()
         self._backoffs: dict[Address, tuple[float, RedisUnavailable]] = {}
         self._wake = trio.Event()
         self.waiting: dict[bytes, list[QueueRequest]] = {}
@@ -87,6 +92,7 @@ class PinnedConnection:
                 self._wake = trio.Event()
                 await self._wake.wait()
             calls = self._take()
+            began = trio.current_time()
             commands = [await self._send(call) for call in calls]
             # Redis works on these while those before are dealt with.
             if answered:
@@ -94,6 +100,7 @@ class PinnedConnection:
             answered = []
             for call, sent in zip(calls, commands, strict=True):
                 done, again = await self._finish(call, sent)
+                self._health.calls.observe(round((trio.current_time() - began) * NS))
                 if again:
                     self.waiting[call.queue] = again + self.waiting.get(call.queue, [])
                 answered += done
@@ -138,12 +145,16 @@ class PinnedConnection:
             RedisUnavailable: it cannot be reached.
         """
         link = self.link(node)
+        again = not link.usable and node in self._reached
         if not link.usable:
             backoff = self._backoffs.get(node)
             if backoff is not None and trio.current_time() < backoff[0]:
                 raise RedisUnavailable(str(backoff[1]), False, backoff[1].kind)
         try:
-            return await link.connected()
+            connection = await link.connected()
+            self._health.reconnects += again
+            self._reached.add(node)
+            return connection
         except RedisUnavailable as error:
             self._backoffs[node] = (trio.current_time() + BACKOFF_SECONDS, error)
             self._nodes.forget(node)

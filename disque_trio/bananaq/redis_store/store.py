@@ -80,6 +80,9 @@ class RedisStore(Store):
         on_news: called by tasks of ``run_forever`` when there is something in ``answers`` or
             ``available``.
 
+    Attributes:
+        health: of the Redis.
+
     Raises:
         ValueError: the prefix or the size will not do.
     """
@@ -115,7 +118,7 @@ class RedisStore(Store):
             others=tuple(Address(host, number) for host, number in others) if cluster else (),
             seconds=reply_seconds,
         )
-        self._health = Health()
+        self.health = Health()
         self._probe_seconds = probe_seconds
         self._tell = tell
         self._on_news = on_news
@@ -173,7 +176,7 @@ class RedisStore(Store):
 
     def info(self) -> Fields:
         """The fields of INFO about the Redis. It is not asked for them."""
-        return self._health.info(trio.current_time())
+        return self.health.info(trio.current_time())
 
     async def run_forever(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -203,11 +206,11 @@ class RedisStore(Store):
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                probe = Probe(nursery, self._nodes, self.names, self._health, self._log)
+                probe = Probe(nursery, self._nodes, self.names, self.health, self._log)
                 nursery.start_soon(probe.run, self._probe_seconds)
                 for _ in range(self._pool_size):
                     connection = PinnedConnection(
-                        nursery, self._nodes, self.names, self._answered, probe.failed
+                        nursery, self._nodes, self.names, self._answered, probe.failed, self.health
                     )
                     self._pool.append(connection)
                     nursery.start_soon(connection.serve)
@@ -233,7 +236,7 @@ class RedisStore(Store):
         for request, result in answers:
             if result.error:
                 text = result.error.removeprefix(server_side(""))
-                self._health.count_error(trio.current_time(), text)
+                self.health.count_error(trio.current_time(), text)
             if isinstance(request, StatusOf):
                 self._answered_part(request, result)
             elif isinstance(request, Leave):

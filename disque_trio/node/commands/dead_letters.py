@@ -95,7 +95,7 @@ def _nack(options: NackOptions, node: Node, ids: list[bytes]) -> int:
     for job in jobs:
         if job.state != ACTIVE:
             continue  # an id that was given twice
-        if node.notes.eventing:
+        if node.notes.noting:
             node.notes.note(schema.NACKED, job)
         if options.dead:
             node.dead_letters.bury(job, BY_WORKER, options.reason)

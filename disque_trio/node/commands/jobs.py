@@ -222,7 +222,7 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
             if counted and job.state != ACKED:
                 node.store.count_acked(job)
                 node.store.outcomes.acked(job)
-            if node.notes.eventing:
+            if node.notes.noting:
                 node.notes.note(
                     schema.DELETED, job, schema.BY_FASTACK if counted else schema.BY_COMMAND
                 )
@@ -230,7 +230,7 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
                 node.replicas.tell_deleted(id, job)
             node.store.delete(job)
         elif tell_all:
-            if node.notes.eventing:
+            if node.notes.noting:
                 unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)
                 node.notes.note(
                     schema.DELETED, unknown, schema.BY_FASTACK if counted else schema.BY_COMMAND
@@ -283,7 +283,7 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
     for job in find_jobs(node, ids):
         if job.state == QUEUED:
             node.store.dequeue(job)
-            if node.notes.eventing:
+            if node.notes.noting:
                 node.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)
             taken += 1
     return taken

@@ -103,7 +103,7 @@ class AckGc:
         store = self._store
         state = job.state
         news = state != ACKED
-        if news and self._notes.eventing:
+        if news and self._notes.noting:
             self._notes.note(schema.ACKED, job, schema.BY_CLIENT)
         if job.delivered is None and state in (ACTIVE, QUEUED):
             store.count_acked(job)
@@ -127,7 +127,7 @@ class AckGc:
         if job.state == ACKED:
             return False
         store = self._store
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(event_of(ending), job, reason)
         if ending.kind == CANCELLED:
             store.outcomes.total_cancelled += 1
@@ -171,7 +171,7 @@ class AckGc:
         if ending is not None:
             self._trailers.set_ending(job, ending)
             self._note_ending(job)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
         self.collect(job)
@@ -249,7 +249,7 @@ class AckGc:
     def _end(self, job: Job) -> None:
         """Forget the acknowledged ``job``, but remember for a while that it ended."""
         self._tombstones.ended.add(job.id)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.DELETED, job, schema.BY_COLLECTION)
         self._store.delete(job)
 
@@ -294,7 +294,7 @@ class AckGc:
             replicas.add(job, sender)
             if self._is_shared_by_two(job, sender, message.mark):
                 # Both know of it now, and the sender ends it when it hears so.
-                if job.state != ACKED and self._notes.eventing:
+                if job.state != ACKED and self._notes.noting:
                     self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
                 if job.state != ACKED:
                     store.outcomes.acked(job)
@@ -347,7 +347,7 @@ class AckGc:
             if self._is_confirmed(job):
                 self._finish(job)
             return
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.DELETED, job, schema.BY_PEER)
         self._store.delete(job)
 
@@ -392,7 +392,7 @@ class AckGc:
 
     def _hear(self, job: Job) -> None:
         """Note that ``job`` was acknowledged on another node, which is new to this one."""
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(event_of(self._trailers.ending(job)), job, schema.BY_PEER)
         self._store.mark_acked(job)
 

@@ -127,7 +127,7 @@ class ContentsSetter:
         now = store.machine.now
         if job.state == QUEUED and due > now:
             store.dequeue(job)
-            if store.notes.eventing:
+            if store.notes.noting:
                 store.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)
             job.flags &= ~FLAG_WILLQUEUE
             if job.nacks == 0 and job.deliveries == 0:

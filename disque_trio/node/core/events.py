@@ -1,7 +1,7 @@
-"""Records what happens to jobs for the event log.
+"""Records what happens to jobs for the event log, and passes it on to those who count it.
 
-``disque_trio.eventlog.schema`` defines the record. Events are noted only while ``eventing`` is
-true. Mostly the same thing happens to many jobs in a row, as with commands that come in a pipeline:
+``disque_trio.eventlog.schema`` defines the record. Events are noted only while ``noting`` is true.
+Mostly the same thing happens to many jobs in a row, as with commands that come in a pipeline:
 it is noted once, followed by the ids of the jobs.
 """
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from disque_trio.eventlog import schema
 from disque_trio.eventlog.schema import Event, Kind, Reason
+from disque_trio.node.core.counts import JobCounts
 from disque_trio.node.core.job import FLAG_TRAILER, FLAGS_PRIORITY, Job, priority_of
 from disque_trio.node.core.trailers import Trailers
 from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
@@ -26,15 +27,18 @@ class EventNotes:
         trailers: say to which group a job belongs.
 
     Attributes:
-        eventing: events are noted.
+        noting: something is to be done with events: they are recorded, or counted.
+        counts: counts them; None: nobody wants to know.
         events: the events since the driver took them last: it takes the list and leaves an empty
             one.
         peer: id of the node that this one reacts to, empty: none.
     """
 
     def __init__(self, machine: Machine, trailers: Trailers) -> None:
-        self.eventing = False
+        self.noting = False
+        self.counts: JobCounts | None = None
         self.events: list[Event] = []
+        self._recording = False
         self.peer = b""
         self._machine = machine
         self._trailers = trailers
@@ -54,6 +58,21 @@ class EventNotes:
         self._group = b""
 
     @property
+    def eventing(self) -> bool:
+        """Whether events are recorded."""
+        return self._recording
+
+    @eventing.setter
+    def eventing(self, recording: bool) -> None:
+        self._recording = recording
+        self.noting = recording or self.counts is not None
+
+    def count(self, counts: JobCounts) -> None:
+        """Let ``counts`` count events from now on."""
+        self.counts = counts
+        self.noting = True
+
+    @property
     def now(self) -> int:
         """The time of the node, ms since the epoch."""
         return self._machine.now
@@ -66,6 +85,11 @@ class EventNotes:
                 job was also queued, for that reason.
             new: the job is new to this node.
         """
+        counts = self.counts
+        if counts is not None:
+            counts.note(event, job, reason, self._machine.now)
+            if not self._recording:
+                return
         events = self.events
         if not events:
             self._event = self._label = ""  # who gets this list knows nothing of the last one

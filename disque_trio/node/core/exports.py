@@ -205,7 +205,7 @@ class Exports:
         size = 0
         while len(jobs) < count and size < MAX_GIVEN_BYTES and queue.deliverable():
             job = store.hand_out(queue)
-            if notes.eventing:
+            if notes.noting:
                 notes.note(schema.EXPORTED, job)
             if job.retry == 0:
                 job.delivered = self._replicas.sets.of((id,))

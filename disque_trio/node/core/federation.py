@@ -215,7 +215,7 @@ class Federation:
             replicas.add(job, sender)
         job.flags &= ~FLAG_DELIVERED
         store.put(job)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.IMPORTED, job, new=True)
             self._notes.note(schema.QUEUED, job, schema.BY_IMPORT)
         self._keep_time(job)

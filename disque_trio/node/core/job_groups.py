@@ -259,5 +259,8 @@ class JobGroups(Groups):
     def oldest(self) -> int:
         return min([g.jobs.oldest() for g in self.by_name.values() if g.jobs.length])
 
+    def queues(self) -> list[Queue]:
+        return [group.jobs for group in self.by_name.values()]
+
     def lines(self) -> list[list[Job]]:
         return [line for group in self.by_name.values() for line in group.jobs.lines()]

@@ -402,6 +402,8 @@ class Node(Machine):
     def reset_stats(self) -> None:
         super().reset_stats()
         self._figures.reset()
+        if self.notes.counts is not None:
+            self.notes.counts.reset()
 
     def flush(self) -> None:
         """Forget all jobs and queues, and end the waits of all clients."""

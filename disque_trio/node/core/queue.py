@@ -105,6 +105,10 @@ class Groups:
         """All jobs, in lists that must not be changed."""
         raise NotImplementedError
 
+    def queues(self) -> "list[Queue]":
+        """The jobs of each group."""
+        raise NotImplementedError
+
 
 class Queue:
     """The queued jobs of one name, in their order, and the clients blocked on it.
@@ -338,6 +342,11 @@ class Queue:
         if not self.length:
             return 0
         return max(now - self.oldest() // 1_000_000, 0)
+
+    def oldest_in_no_group(self) -> int:
+        """The creation time of the oldest queued job of those in no group, ms times a million; 0:
+        there is none."""
+        return min([chunks[0][0].ctime for chunks in self._by_urgency() if chunks], default=0)
 
     def oldest(self) -> int:
         """The creation time of the oldest queued job, ms times a million. There must be one."""

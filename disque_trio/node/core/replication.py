@@ -96,7 +96,7 @@ class Replication:
         store = self._store
         machine = self._machine
         store.total_added += 1
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(
                 schema.ADDED, job, schema.NO_REASON if job.delay else schema.BY_ADD, new=True
             )
@@ -160,12 +160,12 @@ class Replication:
         before = machine.client
         machine.client = wait.client
         notes.peer = b""  # the last of several that confirmed is nobody special
-        if notes.eventing:
+        if notes.noting:
             notes.note(schema.REPLICATED, job, new=True)
         if wait.external:
             chosen = self._placement.choose_one(job.confirmed or [])
             self._peers.send(chosen, self._packets.about_job(bus.ENQUEUE, job.id, job.delay))
-            if notes.eventing:
+            if notes.noting:
                 notes.note(schema.ADDED, job, new=True)
             if job.retry == 0:
                 # Nobody else may ever queue it.
@@ -185,7 +185,7 @@ class Replication:
     def cancel(self, wait: ReplicationWait, reply: bytes) -> None:
         """Give up the job of ``wait``, and its copies as far as possible."""
         job = wait.job
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.DELETED, job, schema.BY_GIVING_UP)
         self._waits.end(job, reply)
         claimed = job.flags & FLAG_TRAILER
@@ -292,7 +292,7 @@ class Replication:
             if trailer is not None:
                 store.trailers.put(new, trailer)
                 store.uniques.hold(new, PENDING)
-            if self._notes.eventing:
+            if self._notes.noting:
                 self._notes.note(schema.COPIED, new, new=True)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
@@ -344,7 +344,7 @@ class Replication:
             store.schedule(job)
         else:
             store.put(job)
-            if self._notes.eventing:
+            if self._notes.noting:
                 self._notes.note(schema.QUEUED, job, schema.BY_ADD)
             if self._exports.asked_for:
                 self._exports.offer(job.queue)

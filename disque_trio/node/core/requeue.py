@@ -108,7 +108,7 @@ class Requeue:
             else:
                 self._replicas.tell_requeued(job, nack)
         store.put(job)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.QUEUED, job, reason)
         if self._exports.asked_for:
             self._exports.offer(job.queue)
@@ -148,7 +148,7 @@ class Requeue:
                 store.limits.grouping.hold(job, True)
             store.postpone(job)
             self._replicas.tell_working(job)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.WORKING, job)
         return job.retry
 
@@ -176,7 +176,7 @@ class Requeue:
             store.schedule(job)
             self._replicas.tell_willqueue(job)
         elif not (self._policies.count and self._is_kept_back(job)) and not self.enqueue(
-            job, False, why_due(job) if self._notes.eventing else schema.BY_RETRY
+            job, False, why_due(job) if self._notes.noting else schema.BY_RETRY
         ):
             job.qtime = 0
             store.schedule(job)
@@ -256,7 +256,7 @@ class Requeue:
             if job.state == QUEUED:
                 self._store.dequeue(job)
                 self._store.limits.grouping.hold(job, False)
-                if self._notes.eventing:
+                if self._notes.noting:
                     self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
             self._pauses.follow(job, message)
         elif message.flags:
@@ -267,7 +267,7 @@ class Requeue:
         if job.state == QUEUED:
             self._store.dequeue(job)
             self._store.limits.grouping.hold(job, False)
-            if self._notes.eventing:
+            if self._notes.noting:
                 self._notes.note(schema.DEQUEUED, job, schema.BY_PEER)
         if job.retry:
             self._store.postpone(job)

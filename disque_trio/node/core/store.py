@@ -253,7 +253,7 @@ class JobStore:
                 self.trailers.count_attempt(job, self.replicas.own)
             if self.policies.limited:
                 self.limits.delivered(job)
-        if self.notes.eventing:
+        if self.notes.noting:
             self.notes.note(schema.DELIVERED, job)
         return job
 
@@ -294,7 +294,7 @@ class JobStore:
             # It was processed before it had its copies: its producer may know.
             self.waits.end(job, b"+" + job.id + b"\r\n")
             self.total_added += 1
-            if self.notes.eventing:
+            if self.notes.noting:
                 self.notes.note(schema.ADDED, job, new=True)
         elif self.machine.journaling:
             self.machine.journal.append(deljob(job.id))
@@ -353,7 +353,7 @@ class JobStore:
     def expire(self, job: Job) -> None:
         """Forget ``job``, since its time to live is over."""
         self.outcomes.total_expired += 1
-        if self.notes.eventing:
+        if self.notes.noting:
             self.notes.note(schema.EXPIRED, job)
         self.outcomes.expired(job)
         self.delete(job)
@@ -415,7 +415,7 @@ class JobStore:
             if memory.used <= wanted:
                 break
             self.total_evicted += 1
-            if self.notes.eventing:
+            if self.notes.noting:
                 self.notes.note(schema.EVICTED, job)
             self.delete(job)
         if memory.used > wanted:

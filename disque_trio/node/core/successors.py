@@ -108,7 +108,7 @@ class Successors:
         store.register(new)
         self._give_trailer(job, new, ending)
         if queue_it:
-            if self._notes.eventing:
+            if self._notes.noting:
                 reason = schema.BY_DEATH if ending.kind == DEAD else schema.BY_REDRIVE
                 self._notes.note(schema.ADDED, new, reason, new=True)
             store.put(new)
@@ -116,7 +116,7 @@ class Successors:
             if self._exports.asked_for:
                 self._exports.offer(new.queue)
         else:
-            if self._notes.eventing:
+            if self._notes.noting:
                 self._notes.note(schema.COPIED, new, new=True)
             new.flags |= FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE
             store.postpone(new)

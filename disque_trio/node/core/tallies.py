@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.contents import first_due, is_delivered
-from disque_trio.node.core.job import ACTIVE, FLAG_PAUSED, QUEUED, Job
+from disque_trio.node.core.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job
 from disque_trio.node.core.questions import Questions
 from disque_trio.node.core.registry import SHARDS
 from disque_trio.node.core.store import JobStore
@@ -18,6 +18,32 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.machine import Machine
 
 SLICE: Final = 2_000  # jobs looked at in a turn, about; well below a millisecond
+
+
+# What a job of this node is. A copy: another node queues and delivers it.
+IN_QUEUE: Final = "queued"
+IN_HAND: Final = "active"
+LATER: Final = "delayed"
+COPY: Final = "copy"
+ADDING: Final = "waiting"
+ENDED: Final = "acked"
+STATES: Final = (IN_QUEUE, IN_HAND, LATER, COPY, ADDING, ENDED)
+
+
+def state_of(job: Job, now: int) -> str:
+    """What ``job`` is at ``now`` (ms): one of ``STATES``."""
+    if job.state == QUEUED:
+        return IN_QUEUE
+    if job.state == WAIT_REPL:
+        return ADDING
+    if job.state != ACTIVE:
+        return ENDED
+    if is_delivered(job):
+        # Nobody has to acknowledge one that is delivered at most once.
+        return IN_HAND if job.retry else ENDED
+    if job.flags & FLAG_PAUSED or (job.delay and first_due(job) > now):
+        return LATER
+    return COPY
 
 
 class Tally:
@@ -77,26 +103,25 @@ class Tallies:
             for job in shard.values():
                 tally = self._counting.get(job.queue)
                 if tally is not None:
-                    self._count(tally, job)
+                    self.count(tally, job)
         if self._shard == SHARDS:
             self._answer()
         if self._counting or self._next:
             self._questions.agenda.call(self._machine.now)
 
-    def _count(self, tally: Tally, job: Job) -> None:
-        """Count ``job``, which is of the queue of ``tally``."""
-        if job.state == ACTIVE:
-            if is_delivered(job):
-                # Nobody has to acknowledge one that is delivered at most once.
-                if job.retry:
-                    tally.in_hand += 1
-            elif job.flags & FLAG_PAUSED or (job.delay and first_due(job) > self._machine.now):
-                tally.delayed += 1
-        elif job.state != QUEUED:
-            return
+    def count(self, tally: Tally, job: Job) -> str:
+        """Count ``job``, which is of the queue of ``tally``. Returns what it is."""
+        state = state_of(job, self._machine.now)
+        if state == IN_HAND:
+            tally.in_hand += 1
+        elif state == LATER:
+            tally.delayed += 1
+        elif job.state != QUEUED and job.state != ACTIVE:
+            return state
         trailer = self._store.trailers.of(job)
         if trailer is not None and trailer.letter is not None and trailer.letter.why != BY_REDRIVE:
             tally.dead += 1
+        return state
 
     def _answer(self) -> None:
         """The walk is over."""

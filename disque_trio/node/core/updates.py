@@ -172,7 +172,7 @@ class Updates:
         moved = contents.queue != job.queue
         if moved:
             self._setter.move(job, contents.queue)
-        if self._notes.eventing:
+        if self._notes.noting:
             self._notes.note(schema.UPDATED, job, reason)
         self._setter.set(job, contents, asked)
         if moved:

@@ -123,7 +123,7 @@ class Votes:
             and not job.flags & FLAG_DELIVERED
         ):
             uniques.refuse(message.id)
-            if store.notes.eventing:
+            if store.notes.noting:
                 store.notes.note(schema.DELETED, job, schema.BY_PEER)
             store.let_go(job)  # who has the key is not decided by this
         return self._vote(entry, message.id)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from disque_trio.histogram import NS, STEP_TIMES, Histogram
+
 _SAMPLES: Final = 16
 
 
@@ -53,6 +55,7 @@ class Stats:
         cluster_links_refused: connections that were closed as the other side has another
             cluster-secret, or none.
         cluster_packets_refused: large packets of nodes that were passed over.
+        turns: how long turns took. lags: how late a timer was. Both while it is measured.
     """
 
     def __init__(self) -> None:
@@ -73,6 +76,8 @@ class Stats:
         self.evicted_cluster_links = 0
         self.cluster_links_refused = 0
         self.cluster_packets_refused = 0
+        self.turns = Histogram(STEP_TIMES, NS)
+        self.lags = Histogram(STEP_TIMES, NS)
         self._commands = _Rate()
         self._input = _Rate()
         self._output = _Rate()

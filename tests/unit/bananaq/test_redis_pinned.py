@@ -6,6 +6,7 @@ import trio
 from disque_trio.bananaq.core.requests import Last
 from disque_trio.bananaq.core.results import Result
 from disque_trio.bananaq.redis_store import wire
+from disque_trio.bananaq.redis_store.health import Health
 from disque_trio.bananaq.redis_store.keys import KeyNames
 from disque_trio.bananaq.redis_store.nodes import Nodes
 from disque_trio.bananaq.redis_store.pinned import PinnedConnection
@@ -65,7 +66,7 @@ async def run(nodes: AnsweringNodes) -> tuple[Result, list[Address]]:
             nursery.cancel_scope.cancel()
 
         connection = PinnedConnection(
-            nursery, nodes, names, answered, lambda where, _: failed.append(where)
+            nursery, nodes, names, answered, lambda where, _: failed.append(where), Health()
         )
         connection.submit(Last(b"q"))
         await connection.serve()

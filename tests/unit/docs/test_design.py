@@ -14,6 +14,7 @@ SMALL = {
     "extras",
     "form",
     "glob",
+    "histogram",
     "lazily",
     "native",
     "pressure_command",

@@ -1,0 +1,299 @@
+"""The figures of a node for Prometheus: jobs, queues, cluster, event log.
+
+What is told of each queue, and what takes a look at all jobs, is collected in steps of some tens of
+microseconds, while jobs and queues come and go.
+"""
+
+import time
+from collections.abc import Iterator
+
+from disque_trio.cluster.cluster import Cluster
+from disque_trio.eventlog.recorder import EventLog
+from disque_trio.histogram import Histogram
+from disque_trio.metrics.labels import escape, label_value
+from disque_trio.metrics.sheet import Family, Sheet, pairs
+from disque_trio.node.core.counts import JobCounts, QueueCounts
+from disque_trio.node.core.limits import BY_ACTIVE, BY_GROUPS, BY_RATE
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from disque_trio.node.core.tallies import STATES, Tally
+from disque_trio.respserver.io.stats import Stats
+
+_JOBS_A_STEP = 256
+_QUEUES_A_STEP = 64
+_QUICK = 0.01  # s; a walk over all jobs that takes longer
+_REST = 20  # is not taken again before this multiple of it
+_COUNTERS = (
+    ("added", "Jobs that were added at this node"),
+    ("delivered", "Deliveries to clients of this node"),
+    ("acked", "Jobs that clients of this node acknowledged"),
+    ("requeued", "Jobs that were queued again"),
+    ("nacked", "Deliveries that were handed back with NACK"),
+    ("expired", "Jobs that nobody processed in time"),
+    ("evicted", "Jobs forgotten to make room"),
+    ("dead", "Jobs that became dead letters"),
+    ("cancelled", "Jobs that clients of this node cancelled"),
+)
+_QUEUE_STATES = ("queued", "active", "delayed", "dead")
+
+
+class Walk:
+    """A walk over all jobs.
+
+    Attributes:
+        states: how many are in which state.
+        queues: what was counted of each queue that is shown; of all others under the empty name.
+        ended: when it ended, s; cost: the time that it took.
+    """
+
+    def __init__(self) -> None:
+        self.states = dict.fromkeys(STATES, 0)
+        self.queues: dict[bytes, Tally] = {}
+        self.ended = 0.0
+        self.cost = 0.0
+
+    def take(self, node: Node, counts: JobCounts) -> Iterator[None]:
+        """Look at all jobs of ``node``, some at a time."""
+        tallies = node.sweeps.tallies
+        for index in range(len(node.store.jobs.shards)):
+            jobs = list(node.store.jobs.shards[index].values())
+            for first in range(0, len(jobs), _JOBS_A_STEP):
+                began = time.perf_counter()
+                for job in jobs[first : first + _JOBS_A_STEP]:
+                    name = b"" if counts.of(job.queue) is counts.rest else job.queue
+                    tally = self.queues.get(name)
+                    if tally is None:
+                        tally = self.queues[name] = Tally()
+                    self.states[tallies.count(tally, job)] += 1
+                self.cost += time.perf_counter() - began
+                yield
+        self.ended = time.monotonic()
+
+
+class _QueueFigures:
+    """The figures of a queue, or of several.
+
+    Attributes:
+        length, waiters: added up. oldest: when the oldest queued job was made, ms times a million;
+            0: there is none. paused: bits of all.
+    """
+
+    __slots__ = ("length", "oldest", "paused", "waiters")
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.waiters = 0
+        self.oldest = 0
+        self.paused = 0
+
+    def add(self, queue: Queue) -> Iterator[None]:
+        """Add those of ``queue``. It may have very many groups."""
+        self.length += queue.length
+        self.waiters += len(queue.waiters)
+        self.paused |= queue.paused
+        self._see(queue.oldest_in_no_group())
+        if queue.groups is not None:
+            groups = queue.groups.queues()
+            for index, group in enumerate(groups):
+                self._see(group.oldest_in_no_group())
+                if index % _QUEUES_A_STEP == 0:
+                    yield
+
+    def _see(self, ctime: int) -> None:
+        if ctime and (not self.oldest or ctime < self.oldest):
+            self.oldest = ctime
+
+
+class _QueueFamilies:
+    """The families with a line, or some, for each queue."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self._jobs = sheet.gauge("disque_queue_jobs", "Jobs of the queue, by state")
+        self._age = sheet.gauge(
+            "disque_queue_oldest_job_age_seconds", "For how long its oldest queued job has existed"
+        )
+        self._paused = sheet.gauge("disque_queue_paused", "1: the queue is paused")
+        self._blocked = sheet.gauge(
+            "disque_queue_blocked_clients", "Clients that wait for jobs of the queue"
+        )
+        self._counters: list[tuple[str, Family]] = [
+            (name, sheet.counter(f"disque_jobs_{name}_total", text)) for name, text in _COUNTERS
+        ]
+        self._wait = sheet.histogram("disque_job_wait_seconds", "From being queued to the delivery")
+        self._processing = sheet.histogram(
+            "disque_job_processing_seconds", "From the delivery to the acknowledgement here"
+        )
+
+    def add(
+        self, name: str, queue: _QueueFigures, tally: Tally, counts: QueueCounts, now: int
+    ) -> None:
+        """Add the lines of a queue, or of several, with the label ``name``."""
+        label = f'queue="{escape(name)}"'
+        numbers = (queue.length, tally.in_hand, tally.delayed, tally.dead)
+        self._jobs.lines.append(
+            "".join(
+                [
+                    f'disque_queue_jobs{{{label},state="{state}"}} {number}\n'
+                    for state, number in zip(_QUEUE_STATES, numbers, strict=True)
+                ]
+            )
+        )
+        age = max(now - queue.oldest // 1_000_000, 0) / 1000 if queue.oldest else 0
+        self._age.add(age, label)
+        self._paused.add(int(queue.paused & PAUSED_IN > 0), f'{label},direction="in"')
+        self._paused.add(int(queue.paused & PAUSED_OUT > 0), f'{label},direction="out"')
+        self._blocked.add(queue.waiters, label)
+        for attribute, family in self._counters:
+            family.add(getattr(counts, attribute), label)
+        self._add_histogram(self._wait, counts.wait, label)
+        self._add_histogram(self._processing, counts.processing, label)
+
+    def _add_histogram(self, family: Family, histogram: Histogram | None, label: str) -> None:
+        if histogram is not None:
+            family.add_histogram(histogram, label)
+
+
+class NodeFigures:
+    """The figures that only a node has.
+
+    Args:
+        counts: of what happens to jobs.
+    """
+
+    def __init__(
+        self, node: Node, counts: JobCounts, cluster: Cluster, event_log: EventLog, stats: Stats
+    ) -> None:
+        self._node = node
+        self._counts = counts
+        self._cluster = cluster
+        self._event_log = event_log
+        self._stats = stats
+        self._walk: Walk | None = None
+
+    def collect(self, sheet: Sheet) -> Iterator[None]:
+        """Write them into ``sheet``, in short steps."""
+        self._about_node(sheet)
+        yield
+        self._about_cluster(sheet)
+        yield
+        self._about_event_log(sheet)
+        yield
+        walk = self._walk
+        if walk is None or not self._will_do(walk):
+            walk = Walk()
+            yield from walk.take(self._node, self._counts)
+            self._walk = walk
+        jobs = sheet.gauge("disque_jobs", "Jobs, by state")
+        for state, number in walk.states.items():
+            jobs.add(number, pairs({"state": state}))
+        sheet.gauge(
+            "disque_jobs_counted_age_seconds",
+            "Since when jobs were counted by their states",
+            time.monotonic() - walk.ended,
+        )
+        yield from self._queues(sheet, walk)
+        yield from self._tidy(walk)
+
+    def _will_do(self, walk: Walk) -> bool:
+        """Whether ``walk``, which is over, is still good enough."""
+        return walk.cost > _QUICK and time.monotonic() - walk.ended < _REST * walk.cost
+
+    def _queues(self, sheet: Sheet, walk: Walk) -> Iterator[None]:
+        node, counts = self._node, self._counts
+        families = _QueueFamilies(sheet)
+        index = node.queues.index
+        rest = _QueueFigures()
+        added_up = 0
+        held = dict.fromkeys((BY_RATE, BY_ACTIVE, BY_GROUPS), 0)
+        shown: set[bytes] = set()
+        for number in range(len(index.shards)):
+            for queue in list(index.shards[number].values()):
+                own = counts.of(queue.name)
+                if own is counts.rest:
+                    added_up += 1
+                    yield from rest.add(queue)
+                else:
+                    figures = _QueueFigures()
+                    yield from figures.add(queue)
+                    tally = walk.queues.get(queue.name) or Tally()
+                    families.add(label_value(queue.name), figures, tally, own, node.now)
+                    shown.add(queue.name)
+                reason = self._held_back(queue)
+                if reason:
+                    held[reason] += 1
+                yield
+        # A queue that is forgotten, since nothing is queued, may have jobs in the hands of clients.
+        for name, own in list(counts.by_queue.items()):
+            if name not in shown and name in walk.queues:
+                tally = walk.queues[name]
+                families.add(label_value(name), _QueueFigures(), tally, own, node.now)
+                yield
+        if added_up or b"" in walk.queues or counts.rest.added or counts.rest.delivered:
+            families.add("", rest, walk.queues.get(b"") or Tally(), counts.rest, node.now)
+        sheet.gauge("disque_queues", "Queues of the node", index.count)
+        sheet.gauge("disque_queues_added_up", 'Queues that are added up in queue=""', added_up)
+        family = sheet.gauge("disque_queues_held", "Queues held back, by what holds them")
+        for reason, number in held.items():
+            family.add(number, pairs({"by": reason.decode()}))
+
+    def _held_back(self, queue: Queue) -> bytes:
+        """Why clients wait in vain for jobs of ``queue``; empty: they do not."""
+        if not queue.length or not queue.waiters or queue.paused & PAUSED_OUT:
+            return b""
+        limit = self._node.limits.by_name.get(queue.name)
+        if limit is not None and limit.reason:
+            return limit.reason
+        groups = queue.groups
+        return BY_GROUPS if groups is not None and not groups.deliverable() else b""
+
+    def _tidy(self, walk: Walk) -> Iterator[None]:
+        """Forget the counts of queues that are gone."""
+        for name in list(self._counts.by_queue):
+            if name not in self._node.queues.by_name and name not in walk.queues:
+                self._counts.forget(name)
+            yield
+
+    def _about_node(self, sheet: Sheet) -> None:
+        node = self._node
+        for name, text, value in (
+            ("registered_jobs", "Jobs of all states", node.store.jobs.count),
+            ("consuming_clients", "Clients that jobs are pushed to", node.consumers.count),
+            ("policies", "Policies of queues", node.policies.count),
+            ("schedules", "Schedules", node.ticks.schedules.count),
+            ("unique_keys", "Keys of jobs that are held", node.store.uniques.entries.count),
+        ):
+            sheet.gauge(f"disque_{name}", text, value)
+        for name, text, value in (
+            ("schedule_ticks", "Jobs that schedules added here", node.ticks.total),
+            ("schedule_ticks_missed", "Jobs that they should have added", node.ticks.missed),
+        ):
+            sheet.counter(f"disque_{name}_total", text, value)
+
+    def _about_cluster(self, sheet: Sheet) -> None:
+        membership, stats = self._cluster.membership, self._stats
+        nodes = sheet.gauge("disque_cluster_nodes", "Nodes of the cluster, by state")
+        for state, number in membership.states().items():
+            nodes.add(number, pairs({"state": state}))
+        for name, text, value in (
+            ("links_up", "Nodes that this one is connected to", membership.links_up()),
+            ("leaving", "1: the node is leaving the cluster", int(membership.leaving)),
+            ("memory_bytes", "What connections to nodes hold", self._cluster.links.memory),
+        ):
+            sheet.gauge(f"disque_cluster_{name}", text, value)
+        dropped = stats.cluster_overruns + stats.evicted_cluster_links
+        for name, text, value in (
+            ("network_input_bytes", "Bytes read from other nodes", stats.cluster_input_bytes),
+            ("network_output_bytes", "Bytes sent to other nodes", stats.cluster_output_bytes),
+            ("links_dropped", "Connections to nodes dropped: too much waited", dropped),
+        ):
+            sheet.counter(f"disque_cluster_{name}_total", text, value)
+
+    def _about_event_log(self, sheet: Sheet) -> None:
+        info = self._event_log.info()
+        good = int(info["event_log_last_write_status"] == "ok")
+        on = int(info["event_log_enabled"])
+        sheet.gauge("disque_event_log_enabled", "1: events are logged", on)
+        sheet.gauge("disque_event_log_last_write_ok", "0: it cannot be written", good)
+        for word in ("written", "dropped"):
+            count = int(info[f"event_log_events_{word}"])
+            sheet.counter(f"disque_event_log_{word}_total", f"Events that were {word}", count)

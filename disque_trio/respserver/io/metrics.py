@@ -1,0 +1,232 @@
+"""The figures of any server for Prometheus, and the port on which they are read."""
+
+import socket
+from collections.abc import Iterator
+from typing import Protocol
+
+import trio
+
+from disque_trio.aof.disk import TimedDisk
+from disque_trio.aof.persistence import Persistence
+from disque_trio.form import form
+from disque_trio.metrics.sheet import Sheet, Source, pairs
+from disque_trio.metrics.web import Page, Web
+from disque_trio.process.logs import Log
+from disque_trio.respserver.daemon import StartError
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.listeners import ListenError, listen_tcp, tcp_endpoints
+from disque_trio.version import VERSION
+
+_LAG_PERIOD = 0.5  # s
+_BACKLOG = 128
+NEEDED = "metrics-port needs the package prometheus-client: pip install 'disque-trio[metrics]', or "
+
+
+class Settings(Protocol):
+    """The settings that say where figures are read."""
+
+    metrics_port: int
+    metrics_bind: tuple[str, ...]
+    metrics_max_queues: int
+
+
+class Metrics:
+    """The figures of a process, and the port on which they are read.
+
+    Args:
+        settings: ``metrics_port`` must not be 0.
+
+    Raises:
+        StartError: the extra is not installed.
+    """
+
+    def __init__(self, settings: Settings, log: Log) -> None:
+        try:
+            # Not installed with the server, and nobody else has to wait for it.
+            import disque_trio.metrics.scrapes  # noqa: F401
+        except ModuleNotFoundError as missing:
+            from disque_trio.extras import how_to_install
+
+            raise StartError(
+                "metrics-port needs prometheus-client, which is not installed: pip install "
+                f"'disque-trio[metrics]', or {how_to_install('metrics')}"
+            ) from missing
+        self._settings = settings
+        self._log = log
+        self._listeners: list[socket.socket] = []
+        self._prefix = ""
+        self._sources: list[Source] = []
+        self._engine: Engine | None = None
+
+    @staticmethod
+    def of(settings: Settings, log: Log) -> "Metrics | None":
+        """Those that ``settings`` ask for; None: they do not. Raises StartError."""
+        return Metrics(settings, log) if settings.metrics_port else None
+
+    def measure(
+        self,
+        prefix: str,
+        engine: Engine,
+        persistence: Persistence,
+        disk: TimedDisk,
+        figures: Source,
+    ) -> None:
+        """Let it be those of ``engine``; their names begin with ``prefix``. ``figures``: what any
+        server does not have."""
+        engine.node.count_durations()
+        self._engine = engine
+        self._prefix = prefix
+        self._sources = [ServerFigures(prefix, engine, persistence, disk), figures]
+
+    def listen(self) -> list[tuple[str, int]]:
+        """Listen; returns addresses and ports. Raises ListenError."""
+        port = self._settings.metrics_port
+        try:
+            for address in self._settings.metrics_bind or ("::", "0.0.0.0"):
+                listener = listen_tcp(address, port, _BACKLOG)
+                if listener is not None:
+                    self._listeners.append(listener)
+                else:
+                    self._log.warning(
+                        "this machine has no IPv6, not listening on it", address=address
+                    )
+            if not self._listeners:
+                raise ListenError(f"port {port}: there is no such network")
+        except ListenError as problem:
+            self.close()
+            raise ListenError(f"metrics-port: {problem}") from problem
+        places = tcp_endpoints(self._listeners)
+        for address, port in places:
+            self._log.notice("ready to be scraped", bind=address, port=port, path="/metrics")
+        return places
+
+    async def run(self) -> None:
+        """Answer scrapes until cancelled."""
+        from disque_trio.metrics.scrapes import Scrapes
+
+        assert self._engine is not None
+        pages: dict[str, Page] = {"/metrics": Scrapes(self._prefix, self._sources).page}
+        listeners = [
+            trio.SocketListener(trio.socket.from_stdlib_socket(own)) for own in self._listeners
+        ]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_measure_lag, self._engine)
+            await Web(pages, self._failed).serve(listeners)
+
+    def _failed(self, error: Exception) -> None:
+        self._log.warning("a scrape failed", exc_info=error)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+
+async def _measure_lag(engine: Engine) -> None:
+    """Count in ``stats.lags`` how late a timer is, until cancelled."""
+    while True:
+        due = trio.current_time() + _LAG_PERIOD
+        await trio.sleep_until(due)
+        engine.stats.lags.observe(max(round((trio.current_time() - due) * 1e9), 0))
+
+
+class ServerFigures:
+    """The figures that any server has.
+
+    Args:
+        prefix: what their names begin with.
+        persistence: the append-only file; disk: where it is.
+    """
+
+    def __init__(
+        self, prefix: str, engine: Engine, persistence: Persistence, disk: TimedDisk
+    ) -> None:
+        self._prefix = prefix
+        self._engine = engine
+        self._persistence = persistence
+        self._disk = disk
+
+    def collect(self, sheet: Sheet) -> Iterator[None]:
+        """Write them into ``sheet``, in short steps."""
+        self._state(sheet)
+        yield
+        self._clients_and_memory(sheet)
+        yield
+        yield from self._commands(sheet)
+        self._file(sheet)
+        yield
+
+    def _state(self, sheet: Sheet) -> None:
+        prefix, node = self._prefix, self._engine.node
+        sheet.gauge(f"{prefix}_up", "1: serves, 0: is loading its file", int(not node.loading))
+        build = sheet.gauge(f"{prefix}_build_info", "Version and form of the program")
+        build.add(1, pairs({"version": VERSION, "form": form()}))
+        sheet.gauge(f"{prefix}_loading", "1: the append-only file is read", int(node.loading))
+
+    def _clients_and_memory(self, sheet: Sheet) -> None:
+        prefix, engine = self._prefix, self._engine
+        node, stats = engine.node, engine.stats
+        for name, text, value in (
+            ("connected_clients", "Connections of clients", len(engine.clients.by_id)),
+            ("blocked_clients", "Clients that wait for something", node.blocked_clients),
+            ("max_clients", "How many clients may connect", engine.config.maxclients),
+        ):
+            sheet.gauge(f"{prefix}_{name}", text, value)
+        for name, text, value in (
+            ("connections_received", "Clients that connected", stats.connections),
+            ("connections_rejected", "Clients that were not let in", stats.rejected),
+            ("clients_evicted", "Clients dropped, for all held too much", stats.evicted_clients),
+            ("network_input_bytes", "Bytes read from clients", stats.input_bytes),
+            ("network_output_bytes", "Bytes sent to clients", stats.output_bytes),
+        ):
+            sheet.counter(f"{prefix}_{name}_total", text, value)
+        memory = node.memory
+        held = engine.clients.departures.holdings.total
+        for name, text, value in (
+            ("used_bytes", "What is held, as maxmemory counts it", memory.used),
+            ("peak_bytes", "The most that was held", memory.note_peak()),
+            ("max_bytes", "maxmemory, 0: no limit", memory.limit),
+            ("level", "0: below 75 % of maxmemory, 1: above, 2: above 95 %", memory.level()),
+            ("clients_bytes", "Requests and replies that are held for clients", held),
+        ):
+            sheet.gauge(f"{prefix}_memory_{name}", text, value)
+        sheet.histogram(f"{prefix}_turn_seconds", "How long turns of the engine took", stats.turns)
+        sheet.histogram(f"{prefix}_event_loop_lag_seconds", "How late a timer was", stats.lags)
+
+    def _commands(self, sheet: Sheet) -> Iterator[None]:
+        prefix, node = self._prefix, self._engine.node
+        calls = sheet.counter(f"{prefix}_commands_total", "Commands run")
+        time = sheet.counter(f"{prefix}_commands_duration_seconds_total", "Time that they took")
+        durations = sheet.histogram(f"{prefix}_command_duration_seconds", "How long each took")
+        counted = node.durations or {}
+        for command in list(node.commands.values()):
+            if not command.calls:
+                continue
+            labels = pairs({"cmd": command.name})
+            calls.add(command.calls, labels)
+            time.add(command.nanoseconds / 1e9, labels)
+            histogram = counted.get(command.name)
+            if histogram is not None:
+                durations.add_histogram(histogram, labels)
+            yield
+
+    def _file(self, sheet: Sheet) -> None:
+        prefix = f"{self._prefix}_aof"
+        info = self._persistence.info()
+        good = info["aof_last_write_status"] == "ok"
+        rewritten = info["aof_last_bgrewrite_status"] == "ok"
+        for name, text, value in (
+            ("enabled", "1: there is an append-only file", info["aof_enabled"]),
+            ("last_write_ok", "0: the file cannot be written", int(good)),
+            ("fsync_behind_seconds", "Duration of the present fsync", self._persistence.behind()),
+            ("size_bytes", "Size of the file", info.get("aof_current_size", 0)),
+            ("base_size_bytes", "Size after the last rewrite", info.get("aof_base_size", 0)),
+            ("buffer_bytes", "Records not in the file yet", info.get("aof_buffer_length", 0)),
+            ("rewrite_in_progress", "1: it is rewritten", info["aof_rewrite_in_progress"]),
+            ("last_rewrite_ok", "0: the last rewrite failed", int(rewritten)),
+        ):
+            sheet.gauge(f"{prefix}_{name}", text, float(value))
+        slow = float(info.get("aof_delayed_fsync", 0))
+        sheet.counter(f"{prefix}_delayed_fsync_total", "Slow fsyncs, that replies waited for", slow)
+        sheet.histogram(f"{prefix}_fsync_seconds", "How long fsyncs took", self._disk.syncs)

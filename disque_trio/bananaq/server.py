@@ -142,7 +142,7 @@ class Server(Product):
             others_wait=OTHERS_WAIT if self._remote is None else 0,
         )
         if self._metrics is not None and disk is not None:
-            self._metrics.measure("bananaq", engine, persistence, disk, figures)
+            self._metrics.measure("bananaq", engine, persistence, disk, [figures])
         self.daemon = Daemon(
             self,
             engine,

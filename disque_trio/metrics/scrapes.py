@@ -12,11 +12,10 @@ from http import HTTPStatus
 import trio
 
 from disque_trio.metrics.formats import Format, Formats, Process, add_metrics
-from disque_trio.metrics.sheet import Sheet, Source
+from disque_trio.metrics.sheet import BLOCK, Sheet, Source
 from disque_trio.metrics.web import Reply, Request
 
 SLICE = 0.0003  # s
-_CHUNK = 16 << 10  # bytes of a page that are made, compressed and sent in one go
 _LONG = 0.05  # s; what takes longer than that
 _REST = 5  # is not done again before this multiple of it
 _GZIP = 31  # of zlib's window: with the head of gzip
@@ -35,7 +34,7 @@ async def in_slices(steps: Iterator[None], slice_seconds: float = SLICE) -> floa
     return spent + time.thread_time() - began
 
 
-class _Collection:
+class Collection:
     """A sheet, and the pages that were made of it.
 
     Attributes:
@@ -49,6 +48,18 @@ class _Collection:
         self.cost = cost
         self.ended = ended
         self.pages: dict[tuple[str, bool], list[bytes]] = {}
+
+    def free(self) -> Iterator[None]:
+        """Forget it bit by bit: many megabytes take 10 ms to be freed."""
+        for page in self.pages.values():
+            while page:
+                page.pop()
+                yield
+        for family in self.sheet.families:
+            blocks = family.blocks()
+            while blocks:
+                blocks.pop()
+                yield
 
 
 class Scrapes:
@@ -65,7 +76,7 @@ class Scrapes:
         self._formats = Formats()
         self._process = Process()
         self._lock = trio.Lock()
-        self._last: _Collection | None = None
+        self._last: Collection | None = None
         self._count = 0
         self._cost = 0.0
 
@@ -78,16 +89,19 @@ class Scrapes:
         async with self._lock:
             last = self._last
             if last is None or not _serves(last, arrived):
+                self._last = None
+                if last is not None:
+                    self._cost += await in_slices(last.free())
                 last = self._last = await self._collect()
             page = last.pages.get((form.content_type, compressed))
             if page is None:
                 page = []
-                self._cost += await in_slices(_write(last.sheet, form, compressed, page.append))
+                self._cost += await in_slices(write_page(last.sheet, form, compressed, page.append))
                 last.pages[form.content_type, compressed] = page
         encoding = "gzip" if compressed else ""
         return Reply(HTTPStatus.OK, page, form.content_type, encoding)
 
-    async def _collect(self) -> _Collection:
+    async def _collect(self) -> Collection:
         sheet = Sheet()
         cost = 0.0
         for source in self._sources:
@@ -99,15 +113,15 @@ class Scrapes:
             f"{prefix}_metrics_cpu_seconds_total", "Processor time of scrapes", self._cost
         )
         add_metrics(sheet, await trio.to_thread.run_sync(self._process.read))
-        return _Collection(sheet, cost, trio.current_time())
+        return Collection(sheet, cost, trio.current_time())
 
 
-def _serves(last: _Collection, arrived: float) -> bool:
+def _serves(last: Collection, arrived: float) -> bool:
     """Whether ``last`` will do for a scrape that arrived at this time."""
     return last.ended >= arrived or (last.cost > _LONG and arrived < last.ended + _REST * last.cost)
 
 
-def _write(
+def write_page(
     sheet: Sheet, form: Format, compressed: bool, send: Callable[[bytes], None]
 ) -> Iterator[None]:
     """Make a page of ``sheet``, in chunks for ``send``."""
@@ -117,7 +131,7 @@ def _write(
     for piece in _pieces(sheet, form):
         waiting.append(piece)
         size += len(piece)
-        if size >= _CHUNK:
+        if size >= BLOCK:
             chunk = b"".join(waiting)
             if zipper is not None:
                 chunk = zipper.compress(chunk)
@@ -133,6 +147,5 @@ def _write(
 def _pieces(sheet: Sheet, form: Format) -> Iterator[bytes]:
     for family in sheet.families:
         yield form.head(family)
-        for lines in family.lines:
-            yield lines.encode()
+        yield from family.blocks()
     yield form.end

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape
 
+BLOCK = 16 << 10  # bytes of lines that are kept, and sent, as one
 Kind = Literal["gauge", "counter", "histogram"]
 
 
@@ -21,21 +22,41 @@ class Family:
     Attributes:
         name: of a counter it ends with _total.
         kind, text: what it is, and means.
-        lines: the samples, in pieces of one or more lines.
     """
 
-    __slots__ = ("kind", "lines", "name", "text")
+    __slots__ = ("_blocks", "_lines", "_size", "kind", "name", "text")
 
     def __init__(self, name: str, kind: Kind, text: str) -> None:
         self.name = name
         self.kind: Kind = kind
         self.text = text
-        self.lines: list[str] = []
+        # Many small objects would take long to be freed, all at once.
+        self._blocks: list[bytes] = []
+        self._lines: list[str] = []
+        self._size = 0
+
+    def write(self, lines: str) -> None:
+        """Add samples, as lines."""
+        self._lines.append(lines)
+        self._size += len(lines)
+        if self._size >= BLOCK:
+            self._close_block()
+
+    def _close_block(self) -> None:
+        self._blocks.append("".join(self._lines).encode())
+        self._lines.clear()
+        self._size = 0
+
+    def blocks(self) -> list[bytes]:
+        """All lines."""
+        if self._lines:
+            self._close_block()
+        return self._blocks
 
     def add(self, value: float, labels: str = "") -> None:
         """Add a sample. ``labels``: as ``pairs`` makes them."""
         name = f"{self.name}{{{labels}}}" if labels else self.name
-        self.lines.append(f"{name} {number(value)}\n")
+        self.write(f"{name} {number(value)}\n")
 
     def add_histogram(self, histogram: Histogram, labels: str = "") -> None:
         """Add the samples of ``histogram``, in seconds."""
@@ -54,7 +75,7 @@ class Family:
             f"{name}_count{among} {count}\n"
             f"{name}_sum{among} {number(histogram.sum / units)}\n"
         )
-        self.lines.append("".join(lines))
+        self.write("".join(lines))
 
 
 class Sheet:

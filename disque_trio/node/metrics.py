@@ -6,6 +6,7 @@ microseconds, while jobs and queues come and go.
 
 import time
 from collections.abc import Iterator
+from itertools import islice
 
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.eventlog.recorder import EventLog
@@ -69,6 +70,13 @@ class Walk:
                 yield
         self.ended = time.monotonic()
 
+    def free(self) -> Iterator[None]:
+        """Forget it bit by bit: thousands of objects take a millisecond to be freed."""
+        while self.queues:
+            for name in list(islice(self.queues, _QUEUES_A_STEP)):
+                del self.queues[name]
+            yield
+
 
 class _QueueFigures:
     """The figures of a queue, or of several.
@@ -130,7 +138,7 @@ class _QueueFamilies:
         """Add the lines of a queue, or of several, with the label ``name``."""
         label = f'queue="{escape(name)}"'
         numbers = (queue.length, tally.in_hand, tally.delayed, tally.dead)
-        self._jobs.lines.append(
+        self._jobs.write(
             "".join(
                 [
                     f'disque_queue_jobs{{{label},state="{state}"}} {number}\n'
@@ -153,36 +161,29 @@ class _QueueFamilies:
             family.add_histogram(histogram, label)
 
 
-class NodeFigures:
-    """The figures that only a node has.
+class JobFigures:
+    """The figures of the jobs and queues of a node.
 
     Args:
         counts: of what happens to jobs.
     """
 
-    def __init__(
-        self, node: Node, counts: JobCounts, cluster: Cluster, event_log: EventLog, stats: Stats
-    ) -> None:
+    def __init__(self, node: Node, counts: JobCounts) -> None:
         self._node = node
         self._counts = counts
-        self._cluster = cluster
-        self._event_log = event_log
-        self._stats = stats
         self._walk: Walk | None = None
 
     def collect(self, sheet: Sheet) -> Iterator[None]:
         """Write them into ``sheet``, in short steps."""
         self._about_node(sheet)
         yield
-        self._about_cluster(sheet)
-        yield
-        self._about_event_log(sheet)
-        yield
         walk = self._walk
         if walk is None or not self._will_do(walk):
-            walk = Walk()
+            last, walk = walk, Walk()
             yield from walk.take(self._node, self._counts)
             self._walk = walk
+            if last is not None:
+                yield from last.free()
         jobs = sheet.gauge("disque_jobs", "Jobs, by state")
         for state, number in walk.states.items():
             jobs.add(number, pairs({"state": state}))
@@ -223,11 +224,12 @@ class NodeFigures:
                     held[reason] += 1
                 yield
         # A queue that is forgotten, since nothing is queued, may have jobs in the hands of clients.
-        for name, own in list(counts.by_queue.items()):
-            if name not in shown and name in walk.queues:
-                tally = walk.queues[name]
-                families.add(label_value(name), _QueueFigures(), tally, own, node.now)
-                yield
+        for name in list(counts.by_queue):
+            tally_of_gone = walk.queues.get(name)
+            if name not in shown and tally_of_gone is not None:
+                own = counts.of(name)
+                families.add(label_value(name), _QueueFigures(), tally_of_gone, own, node.now)
+            yield
         if added_up or b"" in walk.queues or counts.rest.added or counts.rest.delivered:
             families.add("", rest, walk.queues.get(b"") or Tally(), counts.rest, node.now)
         sheet.gauge("disque_queues", "Queues of the node", index.count)
@@ -268,6 +270,22 @@ class NodeFigures:
             ("schedule_ticks_missed", "Jobs that they should have added", node.ticks.missed),
         ):
             sheet.counter(f"disque_{name}_total", text, value)
+
+
+class ClusterFigures:
+    """The figures of what is around a node: its cluster and its event log."""
+
+    def __init__(self, cluster: Cluster, event_log: EventLog, stats: Stats) -> None:
+        self._cluster = cluster
+        self._event_log = event_log
+        self._stats = stats
+
+    def collect(self, sheet: Sheet) -> Iterator[None]:
+        """Write them into ``sheet``, in short steps."""
+        self._about_cluster(sheet)
+        yield
+        self._about_event_log(sheet)
+        yield
 
     def _about_cluster(self, sheet: Sheet) -> None:
         membership, stats = self._cluster.membership, self._stats

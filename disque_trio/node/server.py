@@ -25,7 +25,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
-from disque_trio.node.metrics import NodeFigures
+from disque_trio.node.metrics import ClusterFigures, JobFigures
 from disque_trio.node.shared_file import (
     SharedFileError,
     bindings_file,
@@ -161,8 +161,9 @@ class Server(Product):
         if self._metrics is not None and disk is not None:
             counts = JobCounts(config.metrics_max_queues)
             self.node.notes.count(counts)
-            figures = NodeFigures(self.node, counts, self.cluster, self.event_log, stats)
-            self._metrics.measure("disque", self.engine, persistence, disk, figures)
+            about = ClusterFigures(self.cluster, self.event_log, stats)
+            jobs = JobFigures(self.node, counts)
+            self._metrics.measure("disque", self.engine, persistence, disk, [jobs, about])
         try:
             self.daemon = Daemon(
                 self,

@@ -28,6 +28,7 @@ RUNS: Final = {
     "frameworks": "what a message of Dramatiq costs, beside its Redis broker",
     "client": "what the Python client costs a program on Trio, on asyncio and in threads",
     "tls": "what TLS costs a command, beside the TLS of redis-server",
+    "scrapes": "how long a scrape keeps clients waiting with many queues, and what it costs",
     "turns": "how long the longest turns are of commands about many jobs or queues",
     "trailers": "what jobs take of memory that have more than C Disque has fields for",
     "cores": "what two nodes gain on the cores of one machine",

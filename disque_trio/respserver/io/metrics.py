@@ -1,7 +1,7 @@
 """The figures of any server for Prometheus, and the port on which they are read."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import trio
@@ -69,14 +69,14 @@ class Metrics:
         engine: Engine,
         persistence: Persistence,
         disk: TimedDisk,
-        figures: Source,
+        figures: Sequence[Source],
     ) -> None:
         """Let it be those of ``engine``; their names begin with ``prefix``. ``figures``: what any
         server does not have."""
         engine.node.count_durations()
         self._engine = engine
         self._prefix = prefix
-        self._sources = [ServerFigures(prefix, engine, persistence, disk), figures]
+        self._sources = [ServerFigures(prefix, engine, persistence, disk), *figures]
 
     def listen(self) -> list[tuple[str, int]]:
         """Listen; returns addresses and ports. Raises ListenError."""

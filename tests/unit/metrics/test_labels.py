@@ -1,0 +1,57 @@
+"""Labels for names that clients chose."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from disque_trio.metrics.labels import MOST, escape, label_value
+from disque_trio.metrics.sheet import Sheet, pairs
+
+
+def parsed(label: str) -> str:
+    """``label`` as Prometheus reads it."""
+    sheet = Sheet()
+    family = sheet.gauge("x", "text")
+    family.add(1, pairs({"queue": label}))
+    page = b"".join(family.blocks()).decode()
+    [found] = text_string_to_metric_families("# TYPE x gauge\n" + page)
+    [sample] = found.samples
+    return str(sample.labels["queue"])
+
+
+@given(
+    st.text(
+        min_size=1, max_size=40, alphabet=st.characters(codec="utf-8", categories=["L", "P", "Zs"])
+    )
+)
+def test_a_name_that_is_text_is_its_own_label(name: str) -> None:
+    assert label_value(name.encode()) == name or "#" in name
+    assert parsed(name) == name
+
+
+def test_lines_quotes_and_backslashes_are_escaped() -> None:
+    for name in ('a"b', "a\\b", "a\nb", 'a\\"\n', "\\n", "ä", "{queue=}", "a\tb"):
+        assert label_value(name.encode()) == name
+        assert parsed(name) == name
+
+
+def test_no_line_of_a_page_has_what_splits_or_ends_it() -> None:
+    for name in (b"\0", b"a\rb", b"\x1b[2J", "\u2028".encode(), "\x85".encode(), b"\x0b"):
+        label = label_value(name)
+        assert len(escape(label).splitlines()) == 1
+        assert "\0" not in label
+
+
+def test_names_that_look_alike_have_labels_of_their_own() -> None:
+    names = [b"", b"a\0", b"a\\x00", b"\xff", b"\\xff", b"x" * 64_000, b"x" * 64_001, b"x" * MOST]
+    names += [label_value(name).encode() for name in names]
+    labels = [label_value(name) for name in dict.fromkeys(names)]
+    assert len(set(labels)) == len(labels)
+    assert all(labels)
+    assert max(map(len, labels)) < 5 * MOST
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_two_names_never_have_one_label(one: bytes, other: bytes) -> None:
+    assert (label_value(one) == label_value(other)) == (one == other)
+    assert parsed(label_value(one)) == label_value(one)

@@ -10,15 +10,36 @@ delivered: both are kept for as many jobs as ``MOST_TIMES``, the latest ones.
 
 from typing import Final
 
-from disque_trio.eventlog import schema
-from disque_trio.eventlog.schema import Kind, Reason
+from disque_trio.eventlog.schema import (
+    ACKED,
+    ADDED,
+    BY_DEATH,
+    BY_DISCONNECT,
+    BY_ENQUEUE,
+    BY_FASTACK,
+    BY_NACK,
+    BY_PEER,
+    BY_REDRIVE,
+    BY_RETRY,
+    CANCELLED,
+    DEAD,
+    DELETED,
+    DELIVERED,
+    EVICTED,
+    EXPIRED,
+    EXPORTED,
+    NACKED,
+    QUEUED,
+    Kind,
+    Reason,
+)
 from disque_trio.histogram import JOB_TIMES, MS, Histogram
 from disque_trio.node.core.job import Job
 
 MOST_TIMES: Final = 100_000
 _NEVER: Final = -1
-_AGAIN: Final = (schema.BY_RETRY, schema.BY_NACK, schema.BY_ENQUEUE, schema.BY_DISCONNECT)
-_MADE_HERE: Final = (schema.BY_DEATH, schema.BY_REDRIVE)
+_AGAIN: Final = (BY_RETRY, BY_NACK, BY_ENQUEUE, BY_DISCONNECT)
+_MADE_HERE: Final = (BY_DEATH, BY_REDRIVE)
 
 
 class QueueCounts:
@@ -56,46 +77,25 @@ class QueueCounts:
         self.processing: Histogram | None = None
 
 
-class Times:
-    """When something began for a job, ms, by its id: the latest ``MOST_TIMES``."""
-
-    __slots__ = ("_most", "_times")
-
-    def __init__(self, most: int = MOST_TIMES) -> None:
-        self._times: dict[bytes, int] = {}
-        self._most = most
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def begin(self, id: bytes, now: int) -> None:
-        """It begins for the job ``id``, maybe once more."""
-        times = self._times
-        times[id] = now
-        if len(times) > self._most:
-            del times[next(iter(times))]
-
-    def end(self, id: bytes) -> int:
-        """When it began; -1: nobody knows. It is forgotten."""
-        return self._times.pop(id, _NEVER)
-
-
 class JobCounts:
     """The counts of one node.
 
     Args:
         most: how many queues have their own.
+        most_times: for how many jobs it is known since when they wait, or are processed.
 
     Attributes:
         by_queue: the counts of queues that have their own. rest: of all others.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_times: int = MOST_TIMES) -> None:
         self.most = most
         self.by_queue: dict[bytes, QueueCounts] = {}
         self.rest = QueueCounts()
-        self._queued = Times()  # again
-        self._delivered = Times()
+        # Since when, ms, by the ids of jobs.
+        self._queued: dict[bytes, int] = {}  # again
+        self._delivered: dict[bytes, int] = {}
+        self._most_times = most_times
 
     def of(self, queue: bytes) -> QueueCounts:
         """The counts for what happens to jobs of ``queue``: its own, if it can have them."""
@@ -124,58 +124,70 @@ class JobCounts:
 
     def note(self, event: Kind, job: Job, reason: Reason, now: int) -> None:
         """Count ``event``, which happened to ``job`` at ``now`` (ms) for ``reason``."""
-        if event == schema.DELIVERED:
-            counts = self.of(job.queue)
+        if event == DELIVERED:
+            counts = self.by_queue.get(job.queue) or self.of(job.queue)
             counts.delivered += 1
-            since = self._queued.end(job.id)
+            since = self._queued.pop(job.id, _NEVER) if self._queued else _NEVER
             if since == _NEVER:
-                since = job.ctime // 1_000_000 + int(job.delay) * 1000
+                since = job.ctime // 1_000_000
+                if job.delay:
+                    since += int(job.delay) * 1000
             if counts.wait is None:
                 counts.wait = Histogram(JOB_TIMES, MS)
-            counts.wait.observe(max(now - since, 0))
+            counts.wait.observe(now - since if now > since else 0)
             if job.retry:
-                self._delivered.begin(job.id, now)
-        elif event == schema.ADDED:
+                self._begin(self._delivered, job, now)
+        elif event == ACKED:
+            self._acked(job, reason, now)
+        elif event == ADDED:
             if reason not in _MADE_HERE:
-                self.of(job.queue).added += 1
-        elif event == schema.QUEUED:
+                counts = self.by_queue.get(job.queue) or self.of(job.queue)
+                counts.added += 1
+        elif event == QUEUED:
             if reason in _AGAIN:
                 self.of(job.queue).requeued += 1
-                self._delivered.end(job.id)
-                self._queued.begin(job.id, now)
+                self._delivered.pop(job.id, None)
+                self._begin(self._queued, job, now)
             elif job.nacks or job.deliveries:  # imported, after it was delivered elsewhere
-                self._queued.begin(job.id, now)
-        elif event == schema.ACKED or (event == schema.DELETED and reason == schema.BY_FASTACK):
-            self._acked(job, reason, now)
-        elif event == schema.NACKED:
+                self._begin(self._queued, job, now)
+        elif event == NACKED:
             self.of(job.queue).nacked += 1
+        elif event == DELETED and reason == BY_FASTACK:
+            self._acked(job, reason, now)
         else:
             self._count_rare(event, job)
 
+    def _begin(self, times: dict[bytes, int], job: Job, now: int) -> None:
+        """It begins for ``job``, maybe once more. Only the latest times are kept."""
+        times[job.id] = now
+        if len(times) > self._most_times:
+            del times[next(iter(times))]
+
     def _acked(self, job: Job, reason: Reason, now: int) -> None:
-        self._queued.end(job.id)
-        since = self._delivered.end(job.id)
+        since = self._delivered.pop(job.id, _NEVER)
+        if self._queued:
+            self._queued.pop(job.id, None)
         # Of one that this node does not hold it knows no queue.
-        if reason == schema.BY_PEER or (job.body is None and not job.queue):
+        if reason == BY_PEER or (job.body is None and not job.queue):
             return
-        counts = self.of(job.queue)
+        counts = self.by_queue.get(job.queue) or self.of(job.queue)
         counts.acked += 1
         if since != _NEVER:
             if counts.processing is None:
                 counts.processing = Histogram(JOB_TIMES, MS)
-            counts.processing.observe(max(now - since, 0))
+            counts.processing.observe(now - since if now > since else 0)
 
     def _count_rare(self, event: Kind, job: Job) -> None:
         counts = self.of(job.queue)
-        if event == schema.EXPIRED:
+        if event == EXPIRED:
             counts.expired += 1
-        elif event == schema.EVICTED:
+        elif event == EVICTED:
             counts.evicted += 1
-        elif event == schema.DEAD:
+        elif event == DEAD:
             counts.dead += 1
-        elif event == schema.CANCELLED:
+        elif event == CANCELLED:
             counts.cancelled += 1
-        elif event != schema.DELETED and event != schema.EXPORTED:
+        elif event != DELETED and event != EXPORTED:
             return
-        self._queued.end(job.id)
-        self._delivered.end(job.id)
+        self._queued.pop(job.id, None)
+        self._delivered.pop(job.id, None)

@@ -65,6 +65,14 @@ def test_the_next_ones_have_places_of_their_own() -> None:
     assert (own.tls_key_file, own.cluster_announce_ip) == ("", "")
 
 
+def test_each_has_a_port_for_its_figures() -> None:
+    config = configured(metrics_port=9711)
+    assert [Worker(n).settings(config).metrics_port for n in range(3)] == [9711, 9712, 9713]
+    assert Worker(1).settings(configured()).metrics_port == 0
+    with pytest.raises(WorkerError, match="metrics-port"):
+        check_workers(configured(metrics_port=65_534))
+
+
 def test_each_knows_where_the_others_are() -> None:
     own = Worker(1).settings(configured())
     ip = "127.0.0.1"

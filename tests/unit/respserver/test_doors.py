@@ -200,3 +200,14 @@ def test_where_clients_have_to_show_a_certificate_the_door_is_closed(auth: str, 
     (line,) = Doors(places, [], config, Log()).lines()  # type: ignore[arg-type]
     assert "192.0.2.2:7711" in line
     assert line.count("192.0.2.2:7712") == said
+
+
+def test_figures_that_strangers_can_read_are_told_of() -> None:
+    places = [("127.0.0.1", 9711), ("0.0.0.0", 9711)]
+    doors = Doors([], [], Config({"requirepass": "x"}), Log(), figures=places)  # type: ignore[arg-type]
+    [line] = doors.lines()
+    assert "0.0.0.0:9711" in line
+    assert "127.0.0.1" not in line
+    assert "metrics-bind" in line
+    near = Doors([], [], Config(), Log(), figures=places[:1])  # type: ignore[arg-type]
+    assert near.lines() == []

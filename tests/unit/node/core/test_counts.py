@@ -3,7 +3,7 @@
 import pytest
 
 from disque_trio.histogram import JOB_TIMES, MS, Histogram
-from disque_trio.node.core.counts import JobCounts, QueueCounts, Times
+from disque_trio.node.core.counts import JobCounts, QueueCounts
 from tests.support.node_bench import Bench
 
 
@@ -136,13 +136,15 @@ def test_the_event_log_and_the_counts_do_not_need_each_other(bench: Bench) -> No
     assert of(counts) == {"added": 3}
 
 
-def test_only_the_latest_times_are_kept() -> None:
-    times = Times(2)
-    for number in range(4):
-        times.begin(b"%d" % number, number)
-    times.begin(b"2", 9)
-    assert [times.end(b"%d" % number) for number in range(4)] == [-1, -1, 9, 3]
-    assert len(times) == 0
+def test_only_the_latest_times_are_kept(bench: Bench) -> None:
+    counts = JobCounts(1, most_times=2)
+    bench.node.notes.count(counts)
+    ids = [bench.add("q") for _ in range(3)]
+    bench.get_all("q")
+    for id in ids:
+        bench("ACKJOB", id)
+    assert counts.of(b"q").acked == 3
+    assert seconds(counts.of(b"q").processing)[0] == 2
 
 
 def test_a_bound_belongs_to_its_range() -> None:

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import sysconfig
+import time
 import traceback
 from contextlib import suppress
 
@@ -27,7 +28,7 @@ from disque_trio.worker.link import Link, Page, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.rota import QueueWeight, Rota
 from disque_trio.worker.slots import Slots
-from disque_trio.worker.tally import Tally
+from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
 _PAUSE = 1.0  # s between two looks for a node
@@ -84,6 +85,7 @@ class Child:
         self._first = first
         self._log = log
         self._tally = Tally()
+        self._waits = Waits(self._tally)
         self._tasks = 0
         self._told_memory = False
         self._retiring = False
@@ -144,6 +146,7 @@ class Child:
             Rota(queues, strict=options.strict),
             options.concurrency,
             tally=self._tally,
+            waits=self._waits,
             page=self._page,
             timeout=app.timeout_of,
             on_outcome=self._outcome,
@@ -246,7 +249,7 @@ class Child:
                         if str(error) != told:
                             told = str(error)
                             self._log.warning("the node does not answer", error=told)
-            await self._tell(slots, used, lengths)
+            await self._tell(slots, used, lengths, connected=client.address is not None)
             with trio.move_on_after(BEAT):
                 await self._ending.wait()
                 await trio.sleep(BEAT if self._retiring else 0)
@@ -263,13 +266,20 @@ class Child:
         return self._tasks > 0
 
     async def _tell(
-        self, slots: Slots, used: int | None, lengths: dict[str, int] | None = None
+        self,
+        slots: Slots,
+        used: int | None,
+        lengths: dict[str, int] | None = None,
+        *,
+        connected: bool = False,
     ) -> None:
+        self._waits.count(time.monotonic())
         await self._link.send(
             "beat",
             tally=self._tally.take(),
             in_hand=len(slots.in_hand),
             memory=used,
+            connected=connected,
             lengths=lengths or {},
         )
 

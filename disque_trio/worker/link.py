@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 _DEADLINE = struct.Struct("d")
-_MOST = 1 << 20  # bytes of a line; longer ones are no message of ours
+_MOST = 8 << 20  # bytes of a line; longer ones are no message of ours
 
 Message = dict[str, Any]
 

@@ -17,17 +17,19 @@ from typing import Any
 
 import trio
 
+from disque_trio.extras import how_to_install
 from disque_trio.metrics.web import Page as WebPage
 from disque_trio.metrics.web import Web, text_page
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
+from disque_trio.worker.figures import Figures
 from disque_trio.worker.fleet import Fleet, Member, State
 from disque_trio.worker.link import Link, Message, Page
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
-from disque_trio.worker.view import ProcessView, View, metrics
+from disque_trio.worker.view import ProcessView, View
 
 _TICK = 0.25  # s
 _LAST_WORDS = 1.0  # s for what a process that is gone has sent
@@ -37,7 +39,7 @@ class Process:
     """A worker process, as the parent sees it.
 
     Attributes:
-        in_hand, memory, lengths: as it told last.
+        in_hand, memory, connected, lengths: as it told last.
         gone: set when it has ended.
     """
 
@@ -50,6 +52,7 @@ class Process:
         self.page = page
         self.in_hand = 0
         self.memory = 0
+        self.connected = False
         self.lengths: dict[str, int] = {}
         self.gone = trio.Event()
 
@@ -107,15 +110,20 @@ class Parent:
         """Run until all processes have ended. Returns what went wrong, in a line; empty: nothing
         did."""
         try:
+            pages = self._pages() if self._options.metrics else {}
             listeners = await self._listeners()
         except OSError as problem:
             return f"--metrics: {problem.strerror or problem}"
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] != "prometheus_client":
+                raise
+            return f"--metrics needs prometheus-client: {how_to_install('metrics')}"
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 await nursery.start(self._watch_signals)
                 if listeners:
-                    nursery.start_soon(Web(self._pages()).serve, listeners)
+                    nursery.start_soon(Web(pages).serve, listeners)
                 if self._options.reload:
                     nursery.start_soon(self._watch_sources)
                 self._fleet.begin(time.monotonic())
@@ -229,6 +237,7 @@ class Parent:
                 self._tally.merge(message["tally"])
                 process.in_hand = message["in_hand"]
                 process.memory = message["memory"] or 0
+                process.connected = message["connected"]
                 process.lengths = message["lengths"]
                 self._fleet.heard(member, now)
             case "retire":
@@ -278,11 +287,10 @@ class Parent:
             status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
             return status, text + "\n"
 
-        def figures() -> tuple[HTTPStatus, str]:
-            return HTTPStatus.OK, metrics(self._view())
+        from disque_trio.metrics.scrapes import Scrapes  # needs an extra
 
-        text = "text/plain; version=0.0.4; charset=utf-8"
-        return {"/metrics": text_page(figures, text), "/healthz": text_page(healthz)}
+        scrapes = Scrapes("disque_worker", [Figures(self._view)])
+        return {"/metrics": scrapes.page, "/healthz": text_page(healthz)}
 
     def _view(self) -> View:
         now = time.monotonic()
@@ -294,12 +302,14 @@ class Parent:
                 process.member.stuck(now),
                 process.in_hand,
                 process.memory,
+                process.connected,
             )
             for process in self._processes.values()
         ]
         lengths = [process.lengths for process in self._processes.values() if process.lengths]
         return View(
             self._options.processes,
+            self._options.concurrency,
             processes,
             self._tally,
             self._fleet.restarts,

@@ -11,7 +11,7 @@ from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import Page
 from disque_trio.worker.rota import Rota
-from disque_trio.worker.tally import Tally
+from disque_trio.worker.tally import Tally, Waits
 
 _PAUSE = 1.0  # s until a slot that cannot take a job tries again
 _ERRORS = ("dead", "runaway", "lost")
@@ -26,7 +26,7 @@ class Slots:
         client: where the jobs are.
         runner: runs them.
         rota: which queues are asked first.
-        tally: counts what becomes of them.
+        tally: counts what becomes of them. waits: counts how long slots wait for one.
         page: gets the deadline of the first task that has one.
         timeout: how long (s) the task of a job may take; None: for ever.
         on_outcome: called after each job; says whether more are to be taken.
@@ -44,6 +44,7 @@ class Slots:
         count: int,
         *,
         tally: Tally,
+        waits: Waits,
         page: Page,
         timeout: Callable[[HeldJob], float | None],
         on_outcome: Callable[[Outcome], bool],
@@ -54,6 +55,7 @@ class Slots:
         self._runner = runner
         self._rota = rota
         self._tally = tally
+        self._waits = waits
         self._page = page
         self._timeout = timeout
         self._on_outcome = on_outcome
@@ -87,6 +89,7 @@ class Slots:
     async def _serve(self, loops: list[Jobs]) -> None:
         order = self._rota.next()
         while not self._stopped:
+            self._waits.begin(time.monotonic())
             try:
                 job = await anext(loops[order])
             except StopAsyncIteration:
@@ -96,9 +99,13 @@ class Slots:
                 await self.stop()
                 return
             except DisqueError as error:
+                self._tally.errors += 1
                 self._log.warning("no job can be taken", error=str(error))
                 await trio.sleep(_PAUSE)
                 continue
+            finally:
+                self._waits.end(time.monotonic())
+            self._tally.last_job = time.time()
             following = self._rota.next()
             job.goes_on = following == order
             await self._work(job)

@@ -1,11 +1,11 @@
-"""How a worker is, as the parent sees it: for a terminal, Prometheus, probes and files."""
+"""How a worker is, as the parent sees it: for a terminal, probes and files."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from disque_trio.worker.fleet import State
-from disque_trio.worker.tally import BUCKETS, Tally
+from disque_trio.worker.tally import Tally
 
 _SHOWN = ("done", "retried", "dead", "postponed", "runaway", "lost")
 
@@ -17,6 +17,7 @@ class ProcessView(NamedTuple):
         serial: counts all that were started. pid: of the process.
         state: as named. stuck: it has given no sign of life for long.
         in_hand: tasks that run in it. memory: bytes that it has.
+        connected: it has a node.
     """
 
     serial: int
@@ -25,6 +26,7 @@ class ProcessView(NamedTuple):
     stuck: bool
     in_hand: int
     memory: int
+    connected: bool
 
 
 class View(NamedTuple):
@@ -32,12 +34,14 @@ class View(NamedTuple):
 
     Attributes:
         wanted: how many processes there are to be. processes: those that there are.
-        tally: what became of tasks.
+        concurrency: tasks at a time in each of them.
+        tally: what they have done.
         restarts: how many processes took the place of another, by why.
         lengths: of the queues, at the node in use.
     """
 
     wanted: int
+    concurrency: int
     processes: list[ProcessView]
     tally: Tally
     restarts: Mapping[str, int]
@@ -46,6 +50,11 @@ class View(NamedTuple):
     def count(self, state: State) -> int:
         """How many processes are in that state."""
         return sum(process.state is state for process in self.processes)
+
+    @property
+    def slots(self) -> int:
+        """Tasks that the processes that serve can run at once."""
+        return self.concurrency * self.count(State.SERVING)
 
     @property
     def in_hand(self) -> int:
@@ -96,52 +105,3 @@ class View(NamedTuple):
                 ],
             }
         )
-
-
-def metrics(view: View) -> str:
-    """The text that Prometheus reads (version 0.0.4)."""
-    return "".join(f"{line}\n" for line in _metrics(view))
-
-
-def _metrics(view: View) -> Iterator[str]:
-    yield from _head("tasks_total", "counter", "Runs of tasks, by how they ended.")
-    for (task, queue, outcome), count in sorted(view.tally.counts.items()):
-        yield _sample("tasks_total", count, task=task, queue=queue, outcome=outcome)
-    yield from _head("task_seconds", "histogram", "How long runs of tasks took.")
-    for task, seconds in sorted(view.tally.seconds.items()):
-        below = 0
-        for bound, count in zip((*BUCKETS, "+Inf"), seconds.counts, strict=True):
-            below += count
-            yield _sample("task_seconds_bucket", below, task=task, le=str(bound))
-        yield _sample("task_seconds_sum", seconds.total, task=task)
-        yield _sample("task_seconds_count", below, task=task)
-    yield from _head("in_hand", "gauge", "Tasks that run.")
-    yield _sample("in_hand", view.in_hand)
-    yield from _head("processes", "gauge", "Worker processes.")
-    for state in State:
-        yield _sample("processes", view.count(state), state=state.value)
-    yield from _head("processes_stuck", "gauge", "Worker processes that a task blocks.")
-    yield _sample("processes_stuck", sum(process.stuck for process in view.processes))
-    yield from _head("restarts_total", "counter", "Worker processes that took another's place.")
-    for why, count in sorted(view.restarts.items()):
-        yield _sample("restarts_total", count, reason=why)
-    yield from _head("memory_bytes", "gauge", "Memory of the worker processes.")
-    for process in view.processes:
-        yield _sample("memory_bytes", process.memory, pid=str(process.pid))
-    yield from _head("queue_jobs", "gauge", "Jobs that are queued, at the node in use.")
-    for queue, length in view.lengths.items():
-        yield _sample("queue_jobs", length, queue=queue)
-
-
-def _head(name: str, kind: str, text: str) -> tuple[str, str]:
-    return f"# HELP disque_worker_{name} {text}", f"# TYPE disque_worker_{name} {kind}"
-
-
-def _sample(name: str, value: float, **labels: str) -> str:
-    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"disque_worker_{name}{{{pairs}}} {value}" if pairs else f"disque_worker_{name} {value}"
-
-
-def _escaped(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()  # names that are not UTF-8
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 def write(
     path: Path, *, pid: int | None = None, age: float = 0.0, state: State = State.SERVING
 ) -> None:
-    view = View(1, [ProcessView(0, 1, state, False, 0, 0)], Tally(), {}, {})
+    view = View(1, 8, [ProcessView(0, 1, state, False, 0, 0, True)], Tally(), {}, {})
     path.write_text(view.to_json(os.getpid() if pid is None else pid, time.time() - age))
 
 

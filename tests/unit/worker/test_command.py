@@ -5,7 +5,11 @@ import sys
 
 import pytest
 
+from disque_trio.process.logs import Logging
+from disque_trio.process.systemd import Notifier
 from disque_trio.worker.command import open_closed
+from disque_trio.worker.options import parse
+from disque_trio.worker.parent import Parent
 
 
 def test_closed_standard_streams_are_opened_for_it_and_for_its_processes(
@@ -24,3 +28,13 @@ def test_closed_standard_streams_are_opened_for_it_and_for_its_processes(
     finally:
         for stream in streams:
             stream.close()
+
+
+async def test_metrics_say_which_extra_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith(("disque_trio.metrics.", "prometheus_client.")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    options = parse(["shop:app", "--metrics", "9100"])
+    problem = await Parent(options, Notifier({}), Logging("notice", "json").log).run()
+    assert problem.startswith("--metrics needs prometheus-client: ")

@@ -32,7 +32,7 @@ def view(count: int) -> View:
     tally = Tally()
     for _ in range(count):
         tally.add("send", "mail", "done", 0.1)
-    return View(1, [], tally, {}, {})
+    return View(1, 8, [], tally, {}, {})
 
 
 def test_on_a_terminal_it_is_written_anew_each_second(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,13 @@ def _rate(text: str) -> float:
     return value
 
 
+def _place(text: str) -> tuple[str, int]:
+    from disque_trio.spark.client import split_address  # needs hiredis, which takes a while
+
+    host, port = split_address(text if ":" in text else f":{text}")
+    return host or "127.0.0.1", port
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands; the name of the chosen one is in ``command``."""
     common = argparse.ArgumentParser(add_help=False)
@@ -122,6 +129,12 @@ def _archive(command: argparse.ArgumentParser) -> None:
         help="end when the stream has failed once more than this (default: go on)",
     )
     command.add_argument("--max-jobs", type=_number(1), help="in a batch")
+    command.add_argument(
+        "--metrics",
+        type=_place,
+        metavar="[HOST:]PORT",
+        help="serve /metrics for Prometheus there (host: 127.0.0.1)",
+    )
     command.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of the source disque"
     )

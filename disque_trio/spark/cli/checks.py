@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,6 +84,7 @@ def check_archive(options: argparse.Namespace) -> str | None:
     check_queues(options.queue)
     check_path("--output", options.output)
     check_directory(options.output)
+    check_metrics(options.metrics)
     if not options.explain:
         leases = options.output / LEASES
         if leases.is_dir():
@@ -163,6 +165,25 @@ def check_directory(path: Path) -> None:
         raise NotADirectoryError(f"{path} is not a directory")
     if not os.access(path, os.W_OK | os.X_OK):
         raise PermissionError(f"{path} cannot be written to")
+
+
+def check_metrics(place: tuple[str, int] | None) -> None:
+    """They can be served there, if they are to be.
+
+    Raises:
+        UsageError: they cannot, or need something that is not installed.
+    """
+    if place is None:
+        return
+    try:
+        import disque_trio.spark.metrics  # noqa: F401
+    except ImportError as missing:
+        raise UsageError(f"--metrics: {missing}") from None
+    try:
+        family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        socket.create_server(place, family=family).close()
+    except OSError as problem:
+        raise UsageError(f"--metrics {place[0]}:{place[1]}: {problem.strerror}") from None
 
 
 def check_nodes(nodes: Sequence[str], password: str | None) -> None:

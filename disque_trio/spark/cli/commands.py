@@ -8,7 +8,8 @@ that were lost, not done, or delivered after their acknowledge, or that logs are
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -202,7 +203,7 @@ def _archive(run: Run) -> int:
         return OK
     whole = False
     try:
-        with run.signals.held():
+        with run.signals.held(), _metrics(run):
             total = archive.run(
                 run.spark,
                 run.progress,
@@ -218,6 +219,19 @@ def _archive(run: Run) -> int:
         if not whole or options.available_now:
             raise
     return OK
+
+
+@contextmanager
+def _metrics(run: Run) -> Iterator[None]:
+    """A block in which metrics are served, if they are to be."""
+    place = run.options.metrics
+    if place is None:
+        yield
+        return
+    from disque_trio.spark.metrics import serve_metrics
+
+    with closing(serve_metrics(run.spark, *place)):
+        yield
 
 
 def _replay(run: Run) -> int:

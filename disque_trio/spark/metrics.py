@@ -1,0 +1,313 @@
+"""What streaming queries do, for Prometheus: a listener of a Spark session that keeps metrics and
+serves them over HTTP. Needs the extra ``metrics``.
+
+    from disque_trio.spark.metrics import serve_metrics
+    serve_metrics(spark, "127.0.0.1", 9103)
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+from wsgiref.simple_server import WSGIServer
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from disque_trio.extras import how_to_install
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+    from prometheus_client.metrics import MetricWrapperBase
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        "metrics need prometheus-client: pip install 'disque-trio[metrics]', or"
+        f" {how_to_install('metrics')}"
+    ) from missing
+
+MOST = 100
+"""Queries that are told apart: of those that have ended the oldest ones are forgotten."""
+
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # s
+_QUERY = ("query",)
+_SOURCE = ("query", "source")  # by its place: descriptions differ from start to start
+
+
+class State(StrEnum):
+    """Of a query."""
+
+    RUNNING = "running"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+_OVER = (State.STOPPED, State.FAILED)
+
+
+class Batch(NamedTuple):
+    """What Spark tells of a batch.
+
+    Attributes:
+        number: of the batch. seconds: that it took. steps: seconds of its steps, by their names.
+        rows: that it read. arriving, processed: rows a second.
+        sources: those that it read, in order.
+        state_rows, state_bytes: what operators that keep a state hold.
+    """
+
+    number: int
+    seconds: float
+    steps: Mapping[str, float]
+    rows: int
+    arriving: float
+    processed: float
+    sources: "Sequence[Source]"
+    state_rows: int
+    state_bytes: int
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> Self:
+        """From a ``StreamingQueryProgress``, or what one is as JSON."""
+        steps = {name: ms / 1000 for name, ms in (progress.get("durationMs") or {}).items()}
+        sources = [Source.of(source) for source in progress.get("sources") or ()]
+        operators = progress.get("stateOperators") or ()
+        rows = progress.get("numInputRows")
+        return cls(
+            number=progress["batchId"],
+            seconds=(progress.get("batchDuration") or 0) / 1000,
+            steps=steps,
+            rows=sum(source.rows for source in sources) if rows is None else rows,
+            arriving=progress.get("inputRowsPerSecond") or 0.0,
+            processed=progress.get("processedRowsPerSecond") or 0.0,
+            sources=sources,
+            state_rows=sum(operator["numRowsTotal"] for operator in operators),
+            state_bytes=sum(operator["memoryUsedBytes"] for operator in operators),
+        )
+
+
+class Source(NamedTuple):
+    """What Spark tells of a source in a batch.
+
+    Attributes:
+        rows: that were read.
+        offset: where the batch ended, latest: where the source ends, if they are numbers, or of
+            this package's ``disque``, where they count batches.
+    """
+
+    rows: int
+    offset: float | None
+    latest: float | None
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> Self:
+        """From a ``SourceProgress``, or what one is as JSON."""
+        offset, latest = (_number(progress.get(name)) for name in ("endOffset", "latestOffset"))
+        return cls(max(progress.get("numInputRows") or 0, 0), offset, latest)
+
+
+def _number(offset: object) -> float | None:
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    if isinstance(offset, dict):
+        offset = offset.get("seq")
+    is_number = isinstance(offset, int | float) and not isinstance(offset, bool)
+    return float(offset) if is_number else None  # type: ignore[arg-type]
+
+
+class StreamMetrics:
+    """The metrics of streaming queries, by the names of these, or the ids of those without one.
+
+    Args:
+        registry: where they are registered; only one object can be in a registry.
+        now: seconds since the epoch.
+    """
+
+    def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._names: dict[str, str] = {}  # by ids, the one that was heard of last at the end
+        self._states: dict[str, State] = {}  # by names, likewise
+        self._all: list[MetricWrapperBase] = []
+
+        def gauge(name: str, text: str, labels: Sequence[str] = _QUERY) -> Gauge:
+            made = Gauge(f"disque_spark_{name}", text, labels, registry=registry)
+            self._all.append(made)
+            return made
+
+        def counter(name: str, text: str, labels: Sequence[str] = _QUERY) -> Counter:
+            made = Counter(f"disque_spark_{name}", text, labels, registry=registry)
+            self._all.append(made)
+            return made
+
+        self._state = gauge(
+            "query_state", "1 for the state that the query is in.", ("query", "state")
+        )
+        self._heard = gauge(
+            "last_event_timestamp_seconds", "When the query was last heard of: a batch, or idle."
+        )
+        self._starts = counter("starts_total", "Starts of the query.")
+        self._failures = counter("failures_total", "Ends of the query with an error.")
+        self._batches = counter("batches_total", "Batches that were done.")
+        self._last_batch = gauge("last_batch", "Number of the last batch.")
+        self._rows = counter("input_rows_total", "Rows that were read.")
+        self._arriving = gauge("input_rows_per_second", "Rows that arrived, in the last batch.")
+        self._processed = gauge("processed_rows_per_second", "Rows processed, in the last batch.")
+        self._seconds = Histogram(
+            "disque_spark_batch_seconds",
+            "How long batches took.",
+            _QUERY,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._all.append(self._seconds)
+        self._steps = counter(
+            "batch_step_seconds_total", "Time that steps of batches took.", ("query", "step")
+        )
+        self._state_rows = gauge("state_rows", "Rows that operators with a state hold.")
+        self._state_bytes = gauge("state_memory_bytes", "Memory that they take.")
+        self._source_rows = counter("source_input_rows_total", "Rows of a source.", _SOURCE)
+        self._offset = gauge(
+            "source_offset", "Where the last batch ended in a source that counts.", _SOURCE
+        )
+        self._behind = gauge(
+            "source_behind", "How much more such a source has, if it tells.", _SOURCE
+        )
+
+    def started(self, query: str, name: str | None) -> None:
+        """A query begins, or begins again. ``query``: its id."""
+        self._names.pop(query, None)
+        self._names[query] = name or query
+        name = self._names[query]
+        self._starts.labels(name).inc()
+        self._failures.labels(name)  # so that its first failure is an increase
+        self._to(name, State.RUNNING)
+        self._forget()
+
+    def batch(self, query: str, name: str | None, batch: Batch) -> None:
+        """A query has done a batch."""
+        name = self._names.setdefault(query, name or query)
+        self._to(name, State.RUNNING)
+        self._batches.labels(name).inc()
+        self._last_batch.labels(name).set(batch.number)
+        self._rows.labels(name).inc(batch.rows)
+        self._arriving.labels(name).set(batch.arriving)
+        self._processed.labels(name).set(batch.processed)
+        self._seconds.labels(name).observe(batch.seconds)
+        for step, seconds in batch.steps.items():
+            self._steps.labels(name, step).inc(max(seconds, 0))
+        self._state_rows.labels(name).set(batch.state_rows)
+        self._state_bytes.labels(name).set(batch.state_bytes)
+        for number, source in enumerate(batch.sources):
+            place = str(number)
+            self._source_rows.labels(name, place).inc(source.rows)
+            if source.offset is not None:
+                self._offset.labels(name, place).set(source.offset)
+                if source.latest is not None:
+                    self._behind.labels(name, place).set(max(source.latest - source.offset, 0))
+
+    def idle(self, query: str) -> None:
+        """A query has nothing to do."""
+        name = self._names.setdefault(query, query)
+        self._to(name, State.IDLE)
+        self._arriving.labels(name).set(0)
+        self._processed.labels(name).set(0)
+
+    def ended(self, query: str, error: str | None) -> None:
+        """A query has ended. ``error``: why, if it has failed."""
+        name = self._names.setdefault(query, query)
+        self._arriving.labels(name).set(0)
+        self._processed.labels(name).set(0)
+        if error is not None:
+            self._failures.labels(name).inc()
+        self._to(name, State.STOPPED if error is None else State.FAILED)
+
+    def _to(self, name: str, state: State) -> None:
+        self._states.pop(name, None)
+        self._states[name] = state
+        for each in State:
+            self._state.labels(name, each.value).set(each is state)
+        self._heard.labels(name).set(self._now())
+
+    def _forget(self) -> None:
+        """Forget queries that ended longest ago, as many as there are too many."""
+        over = [name for name, state in self._states.items() if state in _OVER]
+        for name in over[: max(len(self._states) - MOST, 0)]:
+            del self._states[name]
+            self._names = {id: known for id, known in self._names.items() if known != name}
+            for metric in self._all:
+                metric.remove_by_labels({"query": name})
+
+
+class MetricsListener(StreamingQueryListener):
+    """Keeps ``metrics`` up to date with all queries of the session that it is added to."""
+
+    def __init__(self, metrics: StreamMetrics) -> None:
+        super().__init__()
+        self._metrics = metrics
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        self._metrics.started(str(event.id), event.name)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        self._metrics.batch(str(progress.id), progress.name, Batch.of(progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        self._metrics.idle(str(event.id))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self._metrics.ended(str(event.id), event.exception)
+
+
+class Served:
+    """Metrics of a session that are being served.
+
+    Attributes:
+        port: where.
+    """
+
+    def __init__(
+        self, spark: SparkSession, listener: StreamingQueryListener, server: WSGIServer
+    ) -> None:
+        self.port = server.server_port
+        self._spark = spark
+        self._listener = listener
+        self._server = server
+
+    def close(self) -> None:
+        """Serve them no longer. The session goes on."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._spark.streams.removeListener(self._listener)
+
+
+def serve_metrics(
+    spark: SparkSession,
+    host: str = "127.0.0.1",
+    port: int = 9103,
+    registry: CollectorRegistry | None = None,
+) -> Served:
+    """Keep metrics of all streaming queries of a session, from now on, and serve them in a thread:
+    ``/metrics``, as Prometheus' text or OpenMetrics.
+
+    Args:
+        port: 0: any that is free.
+        registry: a new one if None; what else is in it is served as well.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+    registry = registry or CollectorRegistry()
+    listener = MetricsListener(StreamMetrics(registry))
+    server, _ = start_http_server(port, host, registry)
+    spark.streams.addListener(listener)
+    return Served(spark, listener, server)

@@ -68,7 +68,8 @@ def is_pure(wheel: Path) -> bool:
         names = archive.namelist()
     assert "disque_trio/node/core/node.py" in names
     assert "disque_trio/py.typed" in names
-    assert any(name.endswith("share/disque/disque.conf") for name in names)
+    for file in ("disque.conf", "grafana-dashboard.json", "prometheus-alerts.yml"):
+        assert any(name.endswith(f"share/disque/{file}") for name in names)
     return wheel.name.endswith("-py3-none-any.whl") and not any(
         name.endswith(sysconfig.get_config_var("EXT_SUFFIX")) for name in names
     )

@@ -1,0 +1,225 @@
+"""The alert rules, on made-up series, by promtool: each fires when it should, and clears."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.support.monitoring import RULES, expressions_of_panels, rules
+
+pytestmark = pytest.mark.live
+
+STEP = 60  # s
+# Minutes at which what is wrong begins and is over, and at which it is looked at.
+BEGIN, END, LAST = 5, 27, 46
+BEFORE, WITHIN, AFTER = 4, 26, 45
+NODE = 'instance="n1",job="disque"'
+QUEUE = f'queue="mail",{NODE}'
+WORKER = 'instance="w1",job="disque-worker"'
+STREAM = 'instance="s1",job="disque-spark",query="archive"'
+
+
+def gauge(well: float, ill: float) -> str:
+    """Values of a series that has another one while something is wrong."""
+    return " ".join(
+        str(ill if BEGIN <= step * STEP / 60 < END else well) for step in range(LAST * 60 // STEP)
+    )
+
+
+def counter(well: float, ill: float) -> str:
+    """Values of a series that grows by so much a minute."""
+    value, values = 0.0, []
+    for step in range(LAST * 60 // STEP):
+        values.append(str(value))
+        value += (ill if BEGIN <= step * STEP / 60 < END else well) * STEP / 60
+    return " ".join(values)
+
+
+class Case(NamedTuple):
+    """An alert, and series by which it fires.
+
+    Attributes:
+        others: alerts that fire at the same time, and should.
+    """
+
+    alert: str
+    series: dict[str, str]
+    others: tuple[str, ...] = ()
+
+
+QUEUED = f'disque_queue_jobs{{state="queued",{QUEUE}}}'
+DEAD = f'disque_queue_jobs{{state="dead",{QUEUE}}}'
+DELIVERED = f"disque_jobs_delivered_total{{{QUEUE}}}"
+REQUEUED = f"disque_jobs_requeued_total{{{QUEUE}}}"
+PAUSED = f'disque_queue_paused{{direction="out",{QUEUE}}}'
+OLDEST = f"disque_queue_oldest_job_age_seconds{{{QUEUE}}}"
+CASES = [
+    Case("DisqueDown", {f"up{{{NODE}}}": gauge(1, 0)}),
+    Case("DisqueDown", {f"up{{{WORKER}}}": gauge(1, 0)}),
+    Case("DisqueLoading", {f"disque_loading{{{NODE}}}": gauge(0, 1)}),
+    Case("DisqueNoWorker", {QUEUED: gauge(5, 5), DELIVERED: counter(60, 0)}),
+    Case("DisqueNoWorker", {QUEUED: gauge(0, 5), DEAD: gauge(0, 1), PAUSED: gauge(0, 0)}),
+    Case("DisqueJobsWaitTooLong", {OLDEST: gauge(10, 700), DEAD: gauge(0, 0)}),
+    Case("DisqueDeadLetters", {f"disque_jobs_dead_total{{{QUEUE}}}": counter(0, 1)}),
+    Case("DisqueManyRequeues", {DELIVERED: counter(60, 60), REQUEUED: counter(3, 12)}),
+    Case("DisqueJobsExpired", {f"disque_jobs_expired_total{{{QUEUE}}}": counter(0, 1)}),
+    Case("DisqueSchedulesMissed", {f"disque_schedule_ticks_missed_total{{{NODE}}}": counter(0, 1)}),
+    Case("DisqueMemoryShort", {f"disque_memory_level{{{NODE}}}": gauge(0, 1)}),
+    Case("DisqueMemoryFull", {f"disque_memory_level{{{NODE}}}": gauge(0, 2)}),
+    Case("DisqueAofFailing", {f"disque_aof_last_write_ok{{{NODE}}}": gauge(1, 0)}),
+    Case("DisqueAofFailing", {'bananaq_aof_last_write_ok{instance="b"}': gauge(1, 0)}),
+    Case("DisqueAofBehind", {f"disque_aof_fsync_behind_seconds{{{NODE}}}": gauge(0, 9)}),
+    Case("DisqueAofRewriteFailing", {f"disque_aof_last_rewrite_ok{{{NODE}}}": gauge(1, 0)}),
+    Case(
+        "DisqueSlow",
+        {
+            f'disque_turn_seconds_bucket{{le="0.1",{NODE}}}': counter(1000, 900),
+            f'disque_turn_seconds_bucket{{le="0.5",{NODE}}}': counter(1000, 1000),
+            f'disque_turn_seconds_bucket{{le="+Inf",{NODE}}}': counter(1000, 1000),
+        },
+    ),
+    Case("DisqueClientsRefused", {f"disque_connections_rejected_total{{{NODE}}}": counter(0, 1)}),
+    Case(
+        "DisqueNodeFailing",
+        {
+            f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(3, 2),
+            f'disque_cluster_nodes{{state="pfail",{NODE}}}': gauge(0, 0),
+            f'disque_cluster_nodes{{state="fail",{NODE}}}': gauge(0, 1),
+            f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
+        },
+    ),
+    Case(
+        "DisqueLinksDown",
+        {
+            f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(3, 3),
+            f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
+        },
+    ),
+    Case("DisqueEventLogDropped", {f"disque_event_log_dropped_total{{{NODE}}}": counter(0, 1)}),
+    Case("DisqueEventLogDropped", {f"disque_event_log_last_write_ok{{{NODE}}}": gauge(1, 0)}),
+    Case("BananaqRedisDown", {'bananaq_redis_up{instance="b"}': gauge(1, 0)}),
+    Case("DisqueWorkerStuck", {f"disque_worker_processes_stuck{{{WORKER}}}": gauge(0, 1)}),
+    Case(
+        "DisqueWorkerNotServing",
+        {
+            f'disque_worker_processes{{state="serving",{WORKER}}}': gauge(2, 0),
+            f"disque_worker_connected_processes{{{WORKER}}}": gauge(2, 0),
+        },
+    ),
+    Case(
+        "DisqueWorkerNotConnected",
+        {
+            f'disque_worker_processes{{state="serving",{WORKER}}}': gauge(2, 2),
+            f"disque_worker_connected_processes{{{WORKER}}}": gauge(2, 1),
+        },
+    ),
+    Case(
+        "DisqueWorkerDying",
+        {f'disque_worker_restarts_total{{reason="died",{WORKER}}}': counter(0, 1)},
+    ),
+    Case(
+        "DisqueSparkStreamFailed",
+        {f'disque_spark_query_state{{state="failed",{STREAM}}}': gauge(0, 1)},
+    ),
+    Case(
+        "DisqueSparkStreamSilent",
+        {
+            f'disque_spark_query_state{{state="running",{STREAM}}}': gauge(1, 1),
+            # It was heard of in each minute but those.
+            f"disque_spark_last_event_timestamp_seconds{{{STREAM}}}": " ".join(
+                str(BEGIN * 60 if BEGIN <= step * STEP / 60 < END else step * STEP)
+                for step in range(LAST * 60 // STEP)
+            ),
+        },
+    ),
+]
+# Nothing is wrong with any of these.
+QUIET = [
+    {QUEUED: gauge(0, 5), PAUSED: gauge(0, 1), OLDEST: gauge(0, 5000)},
+    {QUEUED: gauge(5, 5), DEAD: gauge(5, 5), OLDEST: gauge(0, 5000)},
+    {QUEUED: gauge(5, 5), DELIVERED: counter(1, 1)},  # slowly, but they are taken
+    {DELIVERED: counter(0, 0.1), REQUEUED: counter(0, 0.1)},  # a few: no rate to speak of
+    {  # what one node has others may deliver
+        QUEUED: gauge(0, 5),
+        'disque_jobs_delivered_total{queue="mail",instance="n2",job="disque"}': counter(1, 1),
+    },
+    {  # a node alone
+        f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(1, 1),
+        f"disque_cluster_links_up{{{NODE}}}": gauge(0, 0),
+    },
+    {f'disque_spark_query_state{{state="stopped",{STREAM}}}': gauge(0, 1)},
+    {'up{job="another",instance="x"}': gauge(1, 0)},
+]
+
+
+def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed")
+    return subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def expectation(minute: float, *alerts: str) -> dict[str, Any]:
+    """Which alerts fire then, and no others."""
+    return {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": f"{int(minute * 60)}s",
+        "exp_samples": [
+            {"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(alerts)
+        ],
+    }
+
+
+def story(series: dict[str, str], *checks: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "interval": f"{STEP}s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": list(checks),
+    }
+
+
+def test_the_rules_are_well_formed() -> None:
+    done = promtool("check", "rules", RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_alert_fires_while_something_is_wrong_and_then_clears(tmp_path: Path) -> None:
+    stories = [
+        story(
+            case.series,
+            expectation(BEFORE),
+            expectation(WITHIN, case.alert, *case.others),
+            expectation(AFTER),
+        )
+        for case in CASES
+    ]
+    stories += [story(series, *map(expectation, (BEFORE, WITHIN, AFTER))) for series in QUIET]
+    tests = tmp_path / "tests.yml"
+    tests.write_text(
+        yaml.safe_dump(
+            {"rule_files": [str(RULES)], "evaluation_interval": f"{STEP}s", "tests": stories}
+        )
+    )
+    done = promtool("test", "rules", tests)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_alert_is_without_such_a_case() -> None:
+    assert {rule["alert"] for rule in rules()} == {case.alert for case in CASES}
+
+
+def test_prometheus_can_read_all_that_the_dashboard_asks(tmp_path: Path) -> None:
+    expressions = sorted({expression for _, expression in expressions_of_panels()})
+    recorded = [
+        {"record": f"dashboard:{number}", "expr": expression}
+        for number, expression in enumerate(expressions)
+    ]
+    file = tmp_path / "dashboard.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
+    done = promtool("check", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr

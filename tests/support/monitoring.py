@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import yaml
+from prometheus_client.metrics_core import Metric
 
 from tests.support import ROOT
 
@@ -44,17 +45,43 @@ def expressions_of_panels() -> Iterator[tuple[str, str]]:
             yield panel["title"], target["expr"].replace("$__rate_interval", "1m")
 
 
+ROW = re.compile(r"^\| `(\w+)` \| (gauge|counter|histogram) \|([^|]*)\|", re.MULTILINE)
+
+
+def rows(text: str) -> dict[str, Documented]:
+    """The rows of tables of metrics in ``text``, by name."""
+    return {
+        name: Documented(kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in ROW.findall(text)
+    }
+
+
+def table(of: str) -> dict[str, Documented]:
+    """The table of metrics that is marked so."""
+    return rows(
+        PAGE.read_text(encoding="utf-8").partition(f"<!-- {of} metrics -->")[2].partition("\n\n")[0]
+    )
+
+
 def documented() -> dict[str, Documented]:
     """The rows of all tables of metrics, by name."""
     text = PAGE.read_text(encoding="utf-8")
-    found = {}
-    rows = r"^\| `(\w+)` \| (gauge|counter|histogram) \|([^|]*)\|"
-    for name, kind, labels in re.findall(rows, text, re.MULTILINE):
-        found[name] = Documented(kind, frozenset(re.findall(r"`(\w+)`", labels)))
+    found = rows(text)
     # What bananaq has in common with a node stands in the table of the node.
     of_both = text.partition("<!-- node metrics -->")[2].partition("`disque_jobs`")[0]
-    for name in re.findall(r"^\| `disque_(\w+)` \|", of_both, re.MULTILINE):
-        found[f"bananaq_{name}"] = found[f"disque_{name}"]
+    for name, row in rows(of_both).items():
+        found[name.replace("disque_", "bananaq_", 1)] = row
     for name in re.findall(r"`(process_\w+)`", text):
         found[name] = Documented("counter" if name.endswith("_total") else "gauge", frozenset())
     return found
+
+
+def exported(families: Iterable[Metric]) -> dict[str, Documented]:
+    """What is exported, as the tables have it; each family has a sample."""
+    return {
+        f"{family.name}_total" if family.type == "counter" else family.name: Documented(
+            family.type,
+            frozenset(name for sample in family.samples for name in sample.labels) - {"le"},
+        )
+        for family in families
+    }

@@ -8,6 +8,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from disque_trio.spark.metrics import MOST, Batch, Source, StreamMetrics
+from tests.support.monitoring import exported, table
 
 ID = "0f2f13fb-c4fb-4add-be7c-720e47e09e61"
 NOW = 1000.0
@@ -145,3 +146,9 @@ def test_names_may_have_anything_in_them(seen: Seen) -> None:
     seen.metrics.started(ID, name)
     families = text_string_to_metric_families(generate_latest(seen.registry).decode())
     assert name in {sample.labels["query"] for family in families for sample in family.samples}
+
+
+def test_the_page_about_monitoring_has_the_same_metrics(seen: Seen) -> None:
+    seen.metrics.started(ID, "mine")
+    seen.metrics.batch(ID, "mine", Batch.of(progress()))
+    assert exported(seen.registry.collect()) == table("spark")

@@ -14,6 +14,7 @@ from disque_trio.worker.figures import Figures
 from disque_trio.worker.fleet import State
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import ProcessView, View
+from tests.support.monitoring import exported, table
 
 MB = 1 << 20
 FORMATS = {
@@ -119,3 +120,12 @@ def test_names_that_look_alike_keep_labels_of_their_own() -> None:
     assert len({label_value(name.encode("utf-8", "surrogatepass")) for name in HOSTILE}) == len(
         HOSTILE
     )
+
+
+async def test_the_page_about_monitoring_has_the_same_metrics() -> None:
+    tally = Tally()
+    tally.add("send", "mail", "done", 0.1)
+    view = View(1, 8, [process()], tally, {"died": 1}, {"mail": 7})
+    found = exported(await families(view, "application/openmetrics-text"))
+    ours = {name: row for name, row in found.items() if not name.startswith("process_")}
+    assert ours == table("worker")

@@ -37,8 +37,10 @@ MORE = (
     "disque_trio/respserver/io/hold.py",
     "disque_trio/respserver/io/links.py",
     "disque_trio/respserver/io/measured.py",
+    "disque_trio/respserver/io/sealing.py",
     "disque_trio/respserver/io/serving.py",
     "disque_trio/respserver/io/stats.py",
+    "disque_trio/respserver/io/tls_connection.py",
     "disque_trio/respserver/io/turns.py",
 )
 # Interpreted classes derive from these, which a compiled class does not allow; or the other way;

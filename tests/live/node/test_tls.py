@@ -270,6 +270,13 @@ def test_who_ends_its_half_gets_its_replies_and_the_end(start: Start) -> None:
     tls.unwrap()  # there is the end of the server: it was not cut off
 
 
+def test_who_breaks_the_protocol_can_read_why(start: Start) -> None:
+    wire = start("--proto-max-bulk-len", "100kb").wire()
+    wire.raw(b"*2\r\n$4\r\nECHO\r\n$20000000\r\n" + bytes(20 * MB))
+    assert "invalid bulk length" in str(wire.read())
+    assert wire.closed()
+
+
 @pytest.mark.parametrize("how", ["SET", "SIGHUP"])
 def test_certificates_are_changed_while_clients_work(
     start: Start, tmp_path: Path, certificates: Path, how: str

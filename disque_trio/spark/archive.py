@@ -26,6 +26,7 @@ from disque_trio.disk import sync_directory, sync_file
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.planner import Offset
+from disque_trio.spark.options import login_of
 from disque_trio.spark.restarts import LONGEST_PAUSE, Restarts, wait
 from disque_trio.spark.session import text_of, told
 
@@ -144,8 +145,7 @@ class Archive:
             return
         with LeaseLog(self.table / LEASES) as log:
             if log.identity == offset.log:
-                password = self.options.get("password")
-                LeaseKeeper(log, self.nodes, password).finish(offset.seq)
+                LeaseKeeper(log, self.nodes, login_of(self.options)).finish(offset.seq)
 
     def run(
         self,

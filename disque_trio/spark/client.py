@@ -10,7 +10,9 @@ from typing import NamedTuple, Self, TypeAlias
 
 import hiredis
 
-from disque_trio.resp.command import encode_command
+from disque_trio.resp.command import Argument, encode_command
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import refusal
 
 Arg: TypeAlias = bytes | str | int
 Reply: TypeAlias = "bytes | int | hiredis.ReplyError | list[Reply] | None"
@@ -62,8 +64,11 @@ class BlockingClient:
 
     Args:
         nodes: ``host:port`` each, in the order to try them.
-        password: for AUTH, if the nodes want one.
+        login: how to get in, if the nodes want a password or TLS.
         timeout: seconds to wait for each reply.
+
+    Raises:
+        ValueError: a file of certificates cannot be used.
 
     Attributes:
         address: of the node it is connected to; "" while it is not.
@@ -72,7 +77,7 @@ class BlockingClient:
     def __init__(
         self,
         nodes: Sequence[str],
-        password: str | None = None,
+        login: Login | None = None,
         timeout: float = REPLY_SECONDS,
     ) -> None:
         if not nodes:
@@ -80,7 +85,9 @@ class BlockingClient:
         self.address = ""
         self._nodes = list(nodes)
         self._next = 0  # of the nodes: where the next attempt begins
-        self._password = password
+        login = login or Login()
+        self._auth = login.auth
+        self._encryption = login.encryption()
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._reader = hiredis.Reader()
@@ -95,7 +102,7 @@ class BlockingClient:
         """
         return accepted(self.pipeline([args])[0])
 
-    def pipeline(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
+    def pipeline(self, requests: Sequence[Sequence[Argument]]) -> list[Reply]:
         """Send requests at once and return their replies; those that are errors stand in the list.
 
         Raises:
@@ -117,7 +124,7 @@ class BlockingClient:
         except (OSError, hiredis.ProtocolError) as problem:
             address = self.address
             self.close()
-            raise WireError(f"{address}: {problem}", replies) from problem
+            raise WireError(f"{address}: {refusal(problem) or problem}", replies) from problem
         return replies
 
     def hello(self) -> tuple[str, list[Entry]]:
@@ -155,18 +162,18 @@ class BlockingClient:
             address = self._nodes[self._next]
             self._next = (self._next + 1) % len(self._nodes)
             try:
-                sock = socket.create_connection(split_address(address), CONNECT_SECONDS)
+                sock = self._open(*split_address(address))
             except OSError as problem:
-                problems.append(f"{address}: {problem}")
+                problems.append(f"{address}: {refusal(problem) or problem}")
                 continue
             sock.settimeout(self._timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = sock
             self.address = address
-            if self._password is None:
+            if self._auth is None:
                 return sock
             try:
-                self.call("AUTH", self._password)
+                accepted(self.pipeline([self._auth])[0])
             except WireError as problem:
                 problems.append(str(problem))
                 continue
@@ -175,6 +182,11 @@ class BlockingClient:
                 raise
             return sock
         raise WireError("no node can be reached: " + "; ".join(problems))
+
+    def _open(self, host: str, port: int) -> socket.socket:
+        """Raises OSError."""
+        sock = socket.create_connection((host, port), CONNECT_SECONDS)
+        return sock if self._encryption is None else self._encryption.wrap(sock, host)
 
 
 def accepted(reply: Reply) -> Reply:

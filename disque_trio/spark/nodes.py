@@ -6,6 +6,7 @@ Nodes come and go while a stream runs: who does not answer is left out for a whi
 import time
 from collections.abc import Callable, Sequence
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError
 
 DISCOVER_SECONDS = 5.0
@@ -18,7 +19,7 @@ class Nodes:
 
     Args:
         seeds: addresses to begin with.
-        password: for AUTH.
+        login: how to get in.
         discover: whether to ask them for the others of their cluster.
         timeout: seconds to wait for a reply.
         clock: monotonic seconds.
@@ -27,13 +28,13 @@ class Nodes:
     def __init__(
         self,
         seeds: Sequence[str],
-        password: str | None = None,
+        login: Login | None = None,
         discover: bool = True,
         timeout: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seeds = list(seeds)
-        self._password = password
+        self._login = login
         self._discover = discover
         self._timeout = timeout
         self._clock = clock
@@ -73,7 +74,7 @@ class Nodes:
         if self._down.get(address, (0.0, 0.0))[0] > self._clock():
             raise WireError(f"{address}: did not answer lately")
         if address not in self._clients:
-            self._clients[address] = BlockingClient([address], self._password, self._timeout)
+            self._clients[address] = BlockingClient([address], self._login, self._timeout)
         return self._clients[address]
 
     def lost(self, address: str) -> None:

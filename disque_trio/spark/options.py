@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import split_address
 from disque_trio.spark.defaults import DEFAULT_NODES
 
@@ -33,6 +35,33 @@ def nodes_of(options: Mapping[str, str]) -> list[str]:
         if not host:
             raise OptionError(f"nodes: expected host:port, got {node!r}")
     return nodes
+
+
+def login_of(options: Mapping[str, str]) -> Login:
+    """``password``, ``username``, and TLS with ``tls``, ``tlsCaFile``, ``tlsCertFile``,
+    ``tlsKeyFile``, ``tlsServerName``, ``tlsCheckHostname`` and ``tlsInsecure``.
+
+    The files are read where connections are made: each machine has its own.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+
+    def file(name: str) -> str | None:
+        return str(directory(given[name])) if given.get(name) else None
+
+    tls = Tls(
+        ca_file=file("tlscafile"),
+        cert_file=file("tlscertfile"),
+        key_file=file("tlskeyfile"),
+        server_name=given.get("tlsservername"),
+        check_hostname=flag(given, "tlscheckhostname", True),
+        verify=not flag(given, "tlsinsecure", False),
+    )
+    encrypted = flag(given, "tls", False)
+    if not encrypted and tls != Tls():
+        raise OptionError("tls: expected true beside tlsCaFile and the like")
+    if tls.key_file is not None and tls.cert_file is None:
+        raise OptionError("tlsKeyFile: expected tlsCertFile beside it")
+    return Login(given.get("username"), given.get("password"), tls if encrypted else None)
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from disque_trio.disk import sync_directory
+from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import read_archive
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.client import Arg
@@ -107,7 +108,7 @@ class Target:
     """The destination of the jobs.
 
     Attributes:
-        nodes: ``host:port`` each.
+        nodes: ``host:port`` each. login: how to get into them.
         queue: instead of the one that they had.
         options: of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
         timeout: ms that an ADDJOB waits for its copies.
@@ -117,7 +118,7 @@ class Target:
     """
 
     nodes: Sequence[str]
-    password: str | None = None
+    login: Login | None = None
     queue: str | None = None
     options: Mapping[str, int] = field(default_factory=dict)
     timeout: int = 5000
@@ -179,7 +180,7 @@ def replay(
         return outcome
     chunk = CHUNK if target.rate is None else max(1, min(CHUNK, int(target.rate / _TICKS)))
     due = clock()
-    with closing(Adder(target.nodes, target.password, failover=target.failover)) as adder:
+    with closing(Adder(target.nodes, target.login, failover=target.failover)) as adder:
         while rows := list(islice(chosen, chunk)):
             if target.rate is not None:
                 early = due - clock()

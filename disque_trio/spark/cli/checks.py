@@ -7,11 +7,12 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
 from disque_trio.spark.leases.directory import LOCK_SECONDS, LeaseLog
-from disque_trio.spark.options import OptionError, local, nodes_of
+from disque_trio.spark.options import OptionError, local, login_of, nodes_of
 from disque_trio.spark.segments import find_segments
 from disque_trio.spark.sink.adder import RETRIED
 
@@ -91,7 +92,7 @@ def check_archive(options: argparse.Namespace) -> str | None:
             # The processes of a killed archive need a moment to end.
             LeaseLog(leases, WAIT_SECONDS).close()
         try:
-            check_nodes(nodes, options.password)
+            check_nodes(nodes, login(options))
         except WireError as problem:
             if options.available_now:
                 raise
@@ -117,7 +118,7 @@ def check_replay(options: argparse.Namespace) -> None:
             raise IsADirectoryError(f"{options.done} is a directory")
         check_directory(options.done.parent)
     if not options.explain and not options.dry_run:
-        check_nodes(nodes, options.password)
+        check_nodes(nodes, login(options))
 
 
 def check_queues(queues: Sequence[str]) -> None:
@@ -186,14 +187,39 @@ def check_metrics(place: tuple[str, int] | None) -> None:
         raise UsageError(f"--metrics {place[0]}:{place[1]}: {problem.strerror}") from None
 
 
-def check_nodes(nodes: Sequence[str], password: str | None) -> None:
+def connection_options(options: argparse.Namespace) -> dict[str, str]:
+    """What the command line says of getting in, as options of the data sources."""
+    named = {
+        "password": options.password,
+        "username": options.user,
+        "tls": "true" if options.tls else None,
+        "tlsCaFile": options.cacert,
+        "tlsCertFile": options.cert,
+        "tlsKeyFile": options.key,
+        "tlsServerName": options.sni,
+        "tlsInsecure": "true" if options.insecure else None,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def login(options: argparse.Namespace) -> Login:
+    """The same. Raises UsageError: it does not go together, or a file cannot be used."""
+    try:
+        found = login_of(connection_options(options))
+        found.encryption()
+    except ValueError as problem:
+        raise UsageError(str(problem)) from None
+    return found
+
+
+def check_nodes(nodes: Sequence[str], login: Login) -> None:
     """One of them answers.
 
     Raises:
         WireError: none does, or it is loading.
         UsageError: it wants another password, or is no node.
     """
-    with BlockingClient(nodes, password, _REPLY_SECONDS) as client:
+    with BlockingClient(nodes, login, _REPLY_SECONDS) as client:
         try:
             client.hello()
         except RefusedError as refused:

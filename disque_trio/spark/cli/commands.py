@@ -27,9 +27,11 @@ from disque_trio.spark.cli.checks import (
     check_audit,
     check_replay,
     check_report,
+    connection_options,
 )
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.leases.directory import LeaseError
+from disque_trio.spark.options import login_of
 from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
 from disque_trio.spark.report import make_report, write_report
 from disque_trio.spark.restarts import Restarts
@@ -187,8 +189,7 @@ def _archive(run: Run) -> int:
     more = dict(option.split("=", 1) for option in options.option)
     if options.max_jobs is not None:
         more["maxJobsPerBatch"] = str(options.max_jobs)
-    if options.password is not None:
-        more["password"] = options.password
+    more |= connection_options(options)
     archive = Archive(
         nodes=addresses(options),
         queues=options.queue,
@@ -244,7 +245,7 @@ def _replay(run: Run) -> int:
     names = ("delay", "retry", "ttl", "replicate")
     target = Target(
         nodes=addresses(options),
-        password=options.password,
+        login=login_of(connection_options(options)),
         queue=options.to_queue,
         options={
             name: getattr(options, name) for name in names if getattr(options, name) is not None

@@ -29,7 +29,15 @@ from disque_trio.spark.leases.directory import LeaseError, PartitionPlan, batch_
 from disque_trio.spark.leases.fetch import ReadOptions, acknowledge, leased, take
 from disque_trio.spark.leases.planner import Offset, Planner
 from disque_trio.spark.nodes import Nodes
-from disque_trio.spark.options import OptionError, arrow_schema, directory, flag, nodes_of, number
+from disque_trio.spark.options import (
+    OptionError,
+    arrow_schema,
+    directory,
+    flag,
+    login_of,
+    nodes_of,
+    number,
+)
 from disque_trio.spark.sink.writer import BatchWriter, StreamWriter
 
 READ_SCHEMA = """
@@ -140,7 +148,7 @@ class BatchReader(DataSourceReader):
     def _unleased(self) -> list[PartitionPlan]:
         options = self._options
         with closing(
-            Nodes(options.nodes, options.password, options.discover, options.timeout)
+            Nodes(options.nodes, options.login, options.discover, options.timeout)
         ) as nodes:
             found = list(nodes.ask([("PING",)]))
         if not found:
@@ -154,7 +162,7 @@ class BatchReader(DataSourceReader):
     def _read_once(self, plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
         """Acknowledge first: what fails after that has lost the jobs."""
         options = self._options
-        with BlockingClient([plan.address], options.password, options.timeout) as client:
+        with BlockingClient([plan.address], options.login, options.timeout) as client:
             for jobs in take(client, options, plan.limit, self._schema):
                 acknowledge(client, jobs.column(0).to_pylist())
                 yield jobs
@@ -189,7 +197,7 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
         wait=number(options, "idleWait", 100, 0) if batch else 0,
         with_ctime=flag(options, "withCtime", False),
         heartbeat=number(options, "heartbeat", 10),
-        password=options.get("password"),
+        login=login_of(options),
         timeout=number(options, "timeout", 60),
     )
 

@@ -17,7 +17,16 @@ from pyspark.sql.types import StructType
 from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError, accepted
 from disque_trio.spark.datasources.pushdown import STATES, JobFilters, QueueFilters
 from disque_trio.spark.nodes import Nodes
-from disque_trio.spark.options import arrow_schema, choice, flag, nodes_of, number, text, words
+from disque_trio.spark.options import (
+    arrow_schema,
+    choice,
+    flag,
+    login_of,
+    nodes_of,
+    number,
+    text,
+    words,
+)
 
 Column: TypeAlias = str | int | bytes | list[str] | None
 
@@ -67,7 +76,7 @@ class QueuesSource(DataSource):
 class NodesReader(DataSourceReader):
     """The base of both tables: finds the nodes, and iterates over each with a cursor.
 
-    Options: ``nodes``, ``password``, ``discover`` (whether to ask them for all nodes of
+    Options: ``nodes``, those of ``login_of``, ``discover`` (whether to ask them for all nodes of
     their cluster), ``unreachable`` (fail or skip), ``batchSize`` (visited by a call),
     ``timeout`` (seconds to wait for a reply).
     """
@@ -78,7 +87,7 @@ class NodesReader(DataSourceReader):
         self.filters = filters
         self._schema = schema
         self._nodes = nodes_of(options)
-        self._password = options.get("password")
+        self._login = login_of(options)
         self._discover = flag(options, "discover", True)
         self._skip = choice(options, "unreachable", "fail", "skip") == "skip"
         self._count = number(options, "batchSize", 1000)
@@ -86,13 +95,13 @@ class NodesReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each node; its value is the address."""
-        with closing(Nodes(self._nodes, self._password, self._discover, self._timeout)) as nodes:
+        with closing(Nodes(self._nodes, self._login, self._discover, self._timeout)) as nodes:
             return [InputPartition(address) for address in nodes.addresses()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one node; each step of its cursor is a batch."""
         schema = arrow_schema(self._schema)
-        with BlockingClient([partition.value], self._password, self._timeout) as client:
+        with BlockingClient([partition.value], self._login, self._timeout) as client:
             try:
                 node, _ = client.hello()
             except WireError:

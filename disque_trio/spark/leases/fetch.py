@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
 from disque_trio.spark.leases.directory import (
     LeaseError,
@@ -46,7 +47,7 @@ class ReadOptions:
         wait: ms that a task waits in GETJOB when there is no job left; 0: not at all.
         with_ctime: whether to ask for each job's time of creation.
         heartbeat: seconds between two WORKINGs while it takes long.
-        password, timeout: of connections, see ``BlockingClient``.
+        login, timeout: of connections, see ``BlockingClient``.
     """
 
     queues: tuple[str, ...]
@@ -60,7 +61,7 @@ class ReadOptions:
     wait: int = 0
     with_ctime: bool = False
     heartbeat: float = 10.0
-    password: str | None = None
+    login: Login | None = None
     timeout: float = 60.0
 
 
@@ -200,7 +201,7 @@ def _lease(
     taken: list[str] = []
     with (
         closing(LeaseFile(batch, schema)) as file,
-        BlockingClient([plan.address], options.password, options.timeout) as client,
+        BlockingClient([plan.address], options.login, options.timeout) as client,
     ):
         try:
             with suppress(WireError):  # what comes until the node is lost is enough for a batch

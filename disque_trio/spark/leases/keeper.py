@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.leases.directory import LeaseLog, batch_path, leased_ids, read_plan, was_read
 from disque_trio.spark.leases.fetch import acknowledge, give_back, working
@@ -24,19 +26,19 @@ class LeaseKeeper:
     Args:
         log: where the leases are.
         seeds: nodes to turn to when that of a lease is gone; others are asked for.
-        password, timeout: of connections, see ``BlockingClient``.
+        login, timeout: of connections, see ``BlockingClient``.
     """
 
     def __init__(
         self,
         log: LeaseLog,
         seeds: Sequence[str] = (),
-        password: str | None = None,
+        login: Login | None = None,
         timeout: float = 60.0,
     ) -> None:
         self._log = log
         self._seeds = list(seeds)
-        self._password = password
+        self._login = login
         self._timeout = timeout
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,13 +94,13 @@ class LeaseKeeper:
         for number, address, ids in _leases(batch):
             count += len(ids)
             if not was_read(batch, number):
-                with BlockingClient([address], self._password, self._timeout) as client:
+                with BlockingClient([address], self._login, self._timeout) as client:
                     give_back(client, ids)
                 continue
             others = [plan.address for plan in read_plan(batch) or []]
             # Any node takes an ACKJOB and passes it on.
             nodes = list(dict.fromkeys([address, *self._seeds, *others]))
-            with BlockingClient(nodes, self._password, self._timeout) as client:
+            with BlockingClient(nodes, self._login, self._timeout) as client:
                 for attempt in range(len(nodes)):
                     try:
                         acknowledge(client, ids)
@@ -125,14 +127,14 @@ class LeaseKeeper:
         if not nodes:
             return []
         try:
-            with BlockingClient(nodes, self._password, self._timeout) as client:
+            with BlockingClient(nodes, self._login, self._timeout) as client:
                 nodes += discovered(client)
         except WireError:
             return []
         return [node for node in dict.fromkeys(nodes) if node != address]
 
     def _send_working(self, address: str, ids: Sequence[str]) -> None:
-        with BlockingClient([address], self._password, self._timeout) as client:
+        with BlockingClient([address], self._login, self._timeout) as client:
             working(client, ids)
 
 
@@ -140,6 +142,9 @@ def ack(
     lease_directory: str | Path,
     nodes: str | Sequence[str] = (),
     password: str | None = None,
+    *,
+    username: str | None = None,
+    tls: Tls | bool | None = None,
 ) -> int:
     """Acknowledge what batch reads have taken into a lease directory: its rows are safe.
 
@@ -148,7 +153,7 @@ def ack(
     Args:
         lease_directory: the option ``leaseDirectory`` of the read.
         nodes: addresses to turn to when a node that jobs came from is gone.
-        password: for AUTH.
+        password, username: for AUTH. tls: connect by TLS; True: with the system's authorities.
 
     Returns:
         how many jobs.
@@ -158,7 +163,8 @@ def ack(
         WireError: no node can be reached; call it again.
     """
     with LeaseLog(_path(lease_directory)) as log:
-        return sum(LeaseKeeper(log, _as_addresses(nodes), password).finish().values())
+        login = Login(username, password, tls)
+        return sum(LeaseKeeper(log, _as_addresses(nodes), login).finish().values())
 
 
 @contextmanager
@@ -167,12 +173,15 @@ def holding(
     nodes: str | Sequence[str] = (),
     password: str | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
+    *,
+    username: str | None = None,
+    tls: Tls | bool | None = None,
 ) -> Iterator[None]:
     """A block that reads and processes a batch: its jobs are kept from being delivered again, and
     acknowledged at the end. An exception leaves them, for the next read of the same directory.
 
     Args:
-        lease_directory, nodes, password: as for ``ack``.
+        lease_directory, nodes, password, username, tls: as for ``ack``.
         heartbeat: seconds between two WORKINGs for each job; at most a third of the retry time.
 
     Raises:
@@ -182,13 +191,13 @@ def holding(
     seeds = _as_addresses(nodes)
     log = LeaseLog(path)
     log.close()  # made and usable; while the block runs the reader of Spark needs the lock
-    keeper = LeaseKeeper(log, seeds, password)
+    keeper = LeaseKeeper(log, seeds, Login(username, password, tls))
     keeper.start(heartbeat)
     try:
         yield
     finally:
         keeper.close()
-    ack(path, seeds, password)
+    ack(path, seeds, password, username=username, tls=tls)
 
 
 def _leases(batch: Path) -> Iterator[tuple[int, str, list[str]]]:

@@ -73,8 +73,8 @@ class Planner:
         self._options = options
         self._schema = schema
         self._log = LeaseLog(options.directory)
-        self._nodes = Nodes(options.nodes, options.password, options.discover, options.timeout)
-        self._keeper = LeaseKeeper(self._log, options.nodes, options.password, options.timeout)
+        self._nodes = Nodes(options.nodes, options.login, options.discover, options.timeout)
+        self._keeper = LeaseKeeper(self._log, options.nodes, options.login, options.timeout)
         self._turn = 0  # whose turn it is to be waited for
         self._target: int | None = None  # how many jobs to take until the end; None: no end
         self._before = 0  # batches up to this one do not count for the target

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import hiredis
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError
 from disque_trio.spark.nodes import discovered
 
@@ -29,7 +30,7 @@ class Adder:
 
     Args:
         nodes: addresses, in the order to try them.
-        password: for AUTH.
+        login: how to get in.
         discover: whether to ask them for the others, to turn to when they are lost.
         timeout: seconds to wait for a reply.
         retries: how often to try again what was refused for a reason that may pass.
@@ -41,7 +42,7 @@ class Adder:
     def __init__(
         self,
         nodes: Sequence[str],
-        password: str | None = None,
+        login: Login | None = None,
         discover: bool = True,
         timeout: float = 60.0,
         retries: int = 5,
@@ -51,7 +52,7 @@ class Adder:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._nodes = list(nodes)
-        self._password = password
+        self._login = login
         self._discover = discover
         self._timeout = timeout
         self._retries = retries
@@ -59,7 +60,7 @@ class Adder:
         self._failover = failover
         self._sleep = sleep
         self._clock = clock
-        self._client = BlockingClient(nodes, password, timeout)
+        self._client = BlockingClient(nodes, login, timeout)
 
     def add(self, jobs: Sequence[Sequence[Arg]]) -> list[Refusal]:
         """Send ADDJOBs and return those that were refused, in their order.
@@ -120,7 +121,7 @@ class Adder:
             # The one that answered comes first, as it did.
             first = nodes.index(known[0])
             self._nodes = nodes[first:] + nodes[:first]
-            self._client = BlockingClient(self._nodes, self._password, self._timeout)
+            self._client = BlockingClient(self._nodes, self._login, self._timeout)
 
 
 def code_of(error: str) -> str:

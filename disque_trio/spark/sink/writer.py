@@ -28,7 +28,15 @@ from pyspark.sql.types import (
 )
 
 from disque_trio.spark.client import Arg
-from disque_trio.spark.options import OptionError, choice, directory, flag, nodes_of, number
+from disque_trio.spark.options import (
+    OptionError,
+    choice,
+    directory,
+    flag,
+    login_of,
+    nodes_of,
+    number,
+)
 from disque_trio.spark.sink.adder import Adder, Refusal, code_of
 from disque_trio.spark.sink.dead_letters import DeadLetters
 
@@ -71,7 +79,7 @@ class Sink:
             raise OptionError("mode: jobs can only be appended")
         _check(schema, "queue" in options)
         self._nodes = nodes_of(options)
-        self._password = options.get("password")
+        self._login = login_of(options)
         self._discover = flag(options, "discover", True)
         self._queue = options.get("queue")
         self._timeout = number(options, "timeout", TIMEOUT)
@@ -101,7 +109,7 @@ class Sink:
         first = context.partitionId() % len(self._nodes) if context else 0
         adder = Adder(
             self._nodes[first:] + self._nodes[:first],
-            self._password,
+            self._login,
             self._discover,
             timeout=self._timeout / 1000 + 60,
             retries=self._retries,

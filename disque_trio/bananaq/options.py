@@ -265,8 +265,12 @@ def _check(settings: BananaSettings, given: Sequence[Setting]) -> None:
     errors: list[ConfigError] = []
     if settings.redis_cluster and settings.redis_db:
         errors.append(_about("redis-db", "a cluster has only database 0", given))
-    if len(settings.redis_addr) > 1 and not settings.redis_cluster:
+    if len(settings.redis_addr) > 1 and not settings.redis_cluster and not settings.redis_service:
         errors.append(_about("redis-addr", "several are only for a cluster", given))
+    if settings.redis_cluster and settings.redis_service:
+        errors.append(_about("redis-service", "a cluster has no sentinels", given))
+    if settings.redis_tls_key_file and not settings.redis_tls_cert_file:
+        errors.append(_about("redis-tls-key-file", "needs redis-tls-cert-file", given))
     if errors:
         raise ConfigErrors(errors)
 

@@ -238,11 +238,24 @@ def _redis_store(settings: BananaSettings, log: Log, on_news: Callable[[], None]
     # Here, because most daemons keep their events themselves and start sooner without.
     from disque_trio.bananaq.redis_store.health import Line
     from disque_trio.bananaq.redis_store.store import RedisStore
+    from disque_trio.redis.servers import Options
+    from disque_trio.respclient.tls import Encryption, Tls
 
     def tell(lines: list[Line]) -> None:
         for line in lines:
             (log.warning if line.urgent else log.notice)(line.event, **line.fields)
 
+    tls = Tls(
+        ca_file=settings.redis_tls_ca_cert_file or None,
+        cert_file=settings.redis_tls_cert_file or None,
+        key_file=settings.redis_tls_key_file or None,
+        check_hostname=settings.redis_tls_check_hostname,
+    )
+    if settings.redis_tls:
+        try:
+            Encryption.of(tls)
+        except ValueError as error:
+            raise StartError(f"redis-tls: {error}") from error
     first, *others = settings.redis_addr
     return RedisStore(
         first.host,
@@ -250,7 +263,15 @@ def _redis_store(settings: BananaSettings, log: Log, on_news: Callable[[], None]
         others=[(other.host, other.port) for other in others],
         cluster=settings.redis_cluster,
         db=settings.redis_db,
+        username=settings.redis_username or None,
         password=settings.redis_password or None,
+        tls=tls if settings.redis_tls else None,
+        service=settings.redis_service,
+        sentinels=Options(
+            username=settings.redis_sentinel_username or None,
+            password=settings.redis_sentinel_password or None,
+            tls=tls if settings.redis_tls else None,
+        ),
         prefix=settings.redis_prefix,
         pool_size=settings.redis_pool_size,
         reply_seconds=settings.redis_timeout,

@@ -202,7 +202,8 @@ TABLE = make_table(
             "redis-addr",
             RedisAddresses(),
             f"127.0.0.1:{REDIS_PORT}",
-            "Where the Redis is. Of a cluster one node is enough; of several the first is asked.",
+            "Where the Redis is. Of a cluster one node is enough; of several the first is asked. "
+            "With `redis-service`: where its sentinels are.",
         ),
         _redis("redis-cluster", YesNo(), "no", "The Redis is a Redis Cluster."),
         _redis(
@@ -210,6 +211,59 @@ TABLE = make_table(
             Text("text of at most 512 bytes", 512),
             "",
             "Password of the Redis; empty gives none.",
+            secret=True,
+        ),
+        _redis(
+            "redis-username",
+            Text("text of at most 512 bytes", 512),
+            "",
+            "User of the Redis whose password is given; empty for the default user.",
+        ),
+        _redis("redis-tls", YesNo(), "no", "Connect to the Redis, and to sentinels, by TLS."),
+        _redis(
+            "redis-tls-ca-cert-file",
+            Text("a file", 4096),
+            "",
+            "Certificates of the authorities to trust (PEM); empty trusts those of the system.",
+        ),
+        _redis(
+            "redis-tls-cert-file",
+            Text("a file", 4096),
+            "",
+            "Our certificate (PEM), for a Redis that wants one; empty shows none.",
+        ),
+        _redis(
+            "redis-tls-key-file",
+            Text("a file", 4096),
+            "",
+            "The key of our certificate, if it is not in the same file.",
+        ),
+        _redis(
+            "redis-tls-check-hostname",
+            YesNo(),
+            "yes",
+            "The certificate of a Redis has to name the host that is connected to.",
+        ),
+        _redis(
+            "redis-service",
+            Text("the name of a service", 512),
+            "",
+            "Name of the Redis with sentinels: `redis-addr` are these then, and the primary is "
+            "where they say, also after a failover. Empty: there are no sentinels.",
+        ),
+        _redis(
+            "redis-sentinel-username",
+            Text("text of at most 512 bytes", 512),
+            "",
+            "User of the sentinels; empty for the default user.",
+        ),
+        replace(
+            _redis(
+                "redis-sentinel-password",
+                Text("text of at most 512 bytes", 512),
+                "",
+                "Password of the sentinels; empty gives none.",
+            ),
             secret=True,
         ),
         _redis(
@@ -377,6 +431,15 @@ class BananaSettings(Settings):
     redis_addr: tuple[Endpoint, ...]
     redis_cluster: bool
     redis_password: str
+    redis_username: str
+    redis_tls: bool
+    redis_tls_ca_cert_file: str
+    redis_tls_cert_file: str
+    redis_tls_key_file: str
+    redis_tls_check_hostname: bool
+    redis_service: str
+    redis_sentinel_username: str
+    redis_sentinel_password: str
     redis_db: int
     redis_prefix: str
     redis_pool_size: int

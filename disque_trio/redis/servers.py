@@ -93,11 +93,17 @@ class Sentinels:
     service: str
     options: Options
 
-    async def connect(self, nursery: Nursery, _: Address | None, seconds: float) -> Connection:
+    async def connect(
+        self,
+        nursery: Nursery,
+        _: Address | None,
+        seconds: float,
+        on_push: OnPush | None = None,
+    ) -> Connection:
         """As ``Server.connect``. Raises ``RedisUnavailable`` also if it is no primary any more."""
         primary = await self._primary()
         options = replace(self.options, commands=(*self.options.commands, (b"ROLE",)))
-        connection, replies = await _connect(nursery, primary, options, seconds)
+        connection, replies = await _connect(nursery, primary, options, seconds, on_push)
         kind = cast("list[bytes]", replies[-1])[0].decode()
         if kind != "master":
             connection.close()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens: a TCP host and port, or the path of a unix socket."""
+    """Where a server listens: a TCP host and port, or the path of a unix socket. Without a port it
+    is the name of a service whose place others know."""
 
     host: str = ""
     port: int = 0
@@ -14,4 +15,6 @@ class Address:
     def __str__(self) -> str:
         if self.path:
             return f"unix:{self.path}"
+        if not self.port:
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -5,7 +5,7 @@ from functools import partial
 import trio
 
 from disque_trio.redis.connection import RedisConnection
-from disque_trio.redis.servers import Options, Server
+from disque_trio.redis.servers import Options, Sentinels, Server
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import OnPush
 
@@ -15,6 +15,7 @@ class Nodes:
 
     Args:
         seconds: in which a node has to reply; None: ten.
+        sentinels: who say where ``first`` is, which is but a name then; None: it is where it is.
 
     Attributes:
         first: the node that is asked first. cluster: whether there are others. known: all nodes, in
@@ -29,11 +30,13 @@ class Nodes:
         cluster: bool = False,
         others: tuple[Address, ...] = (),
         seconds: float | None = None,
+        sentinels: Sentinels | None = None,
     ) -> None:
         self.first = first
         self.cluster = cluster
         self._options = options
         self._seconds = seconds
+        self._sentinels = sentinels
         self.known = [first, *others]
         self.slots: dict[int, Address] = {}
 
@@ -41,7 +44,8 @@ class Nodes:
         self, nursery: trio.Nursery, node: Address, on_push: OnPush | None = None
     ) -> RedisConnection:
         """A new link to a node."""
-        connect = partial(Server((node,), self._options).connect, on_push=on_push)
+        servers = self._sentinels or Server((node,), self._options)
+        connect = partial(servers.connect, on_push=on_push)
         return RedisConnection(nursery, connect, self._seconds)
 
     def learn(self, slot: int, node: Address) -> None:

@@ -29,11 +29,13 @@ from disque_trio.bananaq.redis_store.wire import (
 )
 from disque_trio.redis.connection import RedisConnection
 from disque_trio.redis.errors import RedisError, RedisUnavailable
-from disque_trio.redis.servers import Options
+from disque_trio.redis.servers import Options, Sentinels, Server
 from disque_trio.respclient.addresses import Address
 from disque_trio.respclient.connection import Connection, OnPush
+from disque_trio.respclient.tls import TlsOption
 
 HEARTBEAT_SECONDS = 10.0
+_NO_OPTIONS = Options()
 _CLOSE_SECONDS = 2.0
 
 
@@ -71,6 +73,9 @@ class RedisStore(Store):
 
     Args:
         server, port: where it is; of a cluster, one of its nodes. db: number of the database.
+        username, password, tls: how to get in.
+        service: the name of the Redis with sentinels, which are at ``server`` and ``others`` then.
+        sentinels: how to get into these.
         prefix: of all keys, without braces. pool_size: connections for requests, 1 or more.
         others: more nodes of the cluster, host and port, to ask when the first is away.
         poll_seconds: how often those who wait are told to look, whatever was heard.
@@ -95,6 +100,9 @@ class RedisStore(Store):
         db: int = 0,
         username: str | None = None,
         password: str | None = None,
+        tls: TlsOption = None,
+        service: str = "",
+        sentinels: Options = _NO_OPTIONS,
         prefix: str = "bananaq",
         pool_size: int = 10,
         cluster: bool = False,
@@ -110,13 +118,16 @@ class RedisStore(Store):
         super().__init__()
         self.names = KeyNames(prefix)
         # The nodes of a cluster know no databases.
-        options = Options(0 if cluster else db, username, password)
+        options = Options(0 if cluster else db, username, password, tls=tls)
+        places = tuple(Address(*place) for place in ((server, port), *others))
+        asked = tuple(Server((place,), sentinels) for place in places)
         self._nodes = Nodes(
-            Address(server, port),
+            Address(service) if service else places[0],
             options,
             cluster=cluster,
-            others=tuple(Address(host, number) for host, number in others) if cluster else (),
+            others=places[1:] if cluster else (),
             seconds=reply_seconds,
+            sentinels=Sentinels(asked, service, options) if service else None,
         )
         self.health = Health()
         self._probe_seconds = probe_seconds

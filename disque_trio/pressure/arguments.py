@@ -9,8 +9,9 @@ from disque_trio.version import VERSION
 EPILOG = """\
 The environment variables REDIS_SERVER, REDIS_PORT, REDIS_DB and PRESSURE_PREFIX stand in for the
 options that are not given; without either it is 127.0.0.1, 6379, 0 and __pressure__. A password of
-Redis is in REDISCLI_AUTH, that of Disque in DISQUECLI_AUTH. In a cluster all keys of a queue have
-to be in one slot: put a part of the prefix or the name in braces.
+Redis is in REDISCLI_AUTH, that of sentinels in REDISCLI_SENTINEL_AUTH, that of Disque in
+DISQUECLI_AUTH. In a cluster all keys of a queue have to be in one slot: put a part of the prefix or
+the name in braces.
 
 Exit status: 0 done; 1 failed, a line on standard error says why; 2 wrong arguments; 130, 141, 143
 stopped by SIGINT, because nobody reads the output any more, by SIGTERM.
@@ -55,14 +56,16 @@ def _check_where(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             parser.error(f"{name} cannot be given beside {given[0]}")
     if (options.sentinel is None) != (options.service is None):
         parser.error("--sentinel and --service belong together")
+    if options.sentinel_user is not None and options.sentinel is None:
+        parser.error("--sentinel-user is for --sentinel")
     if options.cluster and (options.sentinel or options.socket or options.db):
         parser.error("a cluster has no sentinels, no socket and no database but 0")
     if options.key is not None and options.cert is None:
         parser.error("--key is for --cert")
     tls = options.tls or (options.url is not None and options.url.tls)
-    files = (options.cacert, options.cert, options.insecure or None)
+    files = (options.cacert, options.cert, options.sni, options.insecure or None)
     if not tls and any(value is not None for value in files):
-        parser.error("--cacert, --cert, --key and --insecure are for --tls")
+        parser.error("--cacert, --cert, --key, --sni and --insecure are for --tls")
     if options.tls and (options.socket is not None or (options.url and options.url.socket)):
         parser.error("a socket knows no TLS")
 
@@ -151,8 +154,9 @@ def _parser() -> argparse.ArgumentParser:
         "--node",
         action="append",
         metavar="HOST:PORT",
-        help="a Disque node, more than once for several (default 127.0.0.1:7711); its password is"
-        " in the environment variable DISQUECLI_AUTH",
+        help="a Disque node, or its URL, such as disques://user:password@host:7711 for TLS; more"
+        " than once for several (default 127.0.0.1:7711); a password for all is in the environment"
+        " variable DISQUECLI_AUTH",
     )
     pipe.add_argument("-n", "--count", type=_number, metavar="N", help="end after N elements")
     pipe.add_argument("--no-wait", action="store_true", help="end when there is nothing to take")
@@ -185,11 +189,13 @@ def _common(parser: argparse.ArgumentParser) -> None:
     add("--cacert", metavar="FILE", help="certificates to trust (PEM)")
     add("--cert", metavar="FILE", help="our certificate (PEM)")
     add("--key", metavar="FILE", help="its key, if it is not in the same file")
+    add("--sni", metavar="NAME", help="the name that its certificate has to have")
     add("--insecure", action="store_true", help="trust any certificate")
     add("--cluster", action="store_true", help="it is a cluster: list asks all nodes")
     places = "HOST:PORT[,...]"
     add("--sentinel", type=_sentinels, metavar=places, help="ask these sentinels where Redis is")
     add("--service", metavar="NAME", help="its name with the sentinels")
+    add("--sentinel-user", metavar="NAME", help="user of the sentinels, where they have users")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

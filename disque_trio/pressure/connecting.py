@@ -6,11 +6,11 @@ leads to the right one.
 
 import argparse
 import os
-import ssl
 
 from disque_trio.pressure.settings import Settings, resolve
 from disque_trio.redis.servers import Options, Sentinels, Server
 from disque_trio.respclient.addresses import Address
+from disque_trio.respclient.tls import Encryption, Tls
 
 
 def where(options: argparse.Namespace) -> Settings:
@@ -31,37 +31,25 @@ def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sent
     password = (url.password if url else None) or os.environ.get("REDISCLI_AUTH") or None
     user = url.user if url else options.user
     socket = url.socket if url else options.socket
-    tls = _context(options) if options.tls or (url is not None and url.tls) else None
+    tls = _tls(options) if options.tls or (url is not None and url.tls) else None
     how = Options(settings.db, user, password, tls=tls)
     if options.sentinel is not None:
-        sentinels = [Server((Address(*place),), Options(tls=tls)) for place in options.sentinel]
+        secret = os.environ.get("REDISCLI_SENTINEL_AUTH") or None
+        ask = Options(username=options.sentinel_user, password=secret, tls=tls)
+        sentinels = [Server((Address(*place),), ask) for place in options.sentinel]
         return Sentinels(tuple(sentinels), options.service, how)
     if socket is not None:
         return Server((Address(path=socket),), how)
     return Server((Address(settings.server, settings.port),), how)
 
 
-def _context(options: argparse.Namespace) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=options.cacert)
-    except OSError as error:
-        raise ValueError(f"--cacert {options.cacert}: {_why(error)}") from error
-    if options.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if options.cert is not None:
-        try:
-            # A key that is locked would be asked for at the terminal.
-            context.load_cert_chain(options.cert, options.key, password=_locked)
-        except (OSError, ValueError) as error:
-            files = " and ".join(name for name in (options.cert, options.key) if name is not None)
-            raise ValueError(f"--cert, --key {files}: {_why(error)}") from error
-    return context
-
-
-def _locked() -> str:
-    raise ValueError("the key is locked by a password")
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _tls(options: argparse.Namespace) -> Tls:
+    tls = Tls(
+        ca_file=options.cacert,
+        cert_file=options.cert,
+        key_file=options.key,
+        server_name=options.sni,
+        verify=not options.insecure,
+    )
+    Encryption.of(tls)  # reads the files
+    return tls

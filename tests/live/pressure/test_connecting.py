@@ -254,6 +254,8 @@ def test_sentinels_tell_where_redis_is(
         "list --sentinel a:1 --service main --port 1",
         "list --sentinel a:1 --service main --cluster",
         "list --sentinel a:1 --service main --socket /s",
+        "list --sentinel-user u",
+        "list --sni n",
         "list --socket /s --server h",
         "list --socket /s --url redis://",
         "list --socket /s --tls",

@@ -15,6 +15,8 @@ _AFTER_ALL: Final = (
 )
 _RIGHTS: Final = {b"R": TAKE, b"W": ADD, b"RW": BOTH, b"WR": BOTH}
 _PREFIXES: Final = {TAKE: b"%R~", ADD: b"%W~", BOTH: b"~"}
+_DECIDED: Final = 1000  # answers that are remembered, since globs take long
+_LONG: Final = 256  # bytes of a name from which on none is
 _NONE: Final = "-@all"
 _EVERYTHING: Final = "+@all"
 
@@ -44,6 +46,7 @@ class Permissions:
 
     __slots__ = (
         "_catalog",
+        "_decided",
         "allowed",
         "channels",
         "every_channel",
@@ -57,6 +60,7 @@ class Permissions:
         self.rules = [_NONE]
         self.allowed: frozenset[str] = frozenset()
         self.patterns: dict[bytes, int] = {}
+        self._decided: dict[tuple[bytes, int], bool] = {}  # what ``patterns`` say
         self.every_queue = False
         self.channels: list[bytes] = []
         self.every_channel = False
@@ -81,6 +85,7 @@ class Permissions:
 
     def apply(self, rule: bytes) -> None:
         """Apply one rule. Raises RuleError; nothing has changed then."""
+        self._decided.clear()
         word = rule.lower()
         if word in (b"allkeys", b"allqueues", b"~*"):
             self.patterns.clear()
@@ -191,6 +196,16 @@ class Permissions:
         """Whether an access to the queue ``name`` that needs ``need`` (see ``access``) is let."""
         if self.every_queue:
             return True
+        known = self._decided.get((name, need))
+        if known is None:
+            known = self._decide(name, need)
+            if len(name) < _LONG:
+                if len(self._decided) >= _DECIDED:
+                    self._decided.clear()
+                self._decided[name, need] = known
+        return known
+
+    def _decide(self, name: bytes, need: int) -> bool:
         # Taking may be let by one rule and adding by another one.
         for right in (TAKE, ADD):
             if need & right and not self._granted(name, need & ~BOTH | right):

@@ -177,7 +177,7 @@ class User:
         "command" or "key" with its name or that of the queue; empty ``word``: any command is let.
         None: it may be run."""
         refused: bytes | None = None
-        accesses = list(accesses)
+        accesses = list(dict.fromkeys(accesses))  # many jobs may be of one queue
         for permissions in (self.root, *self.selectors):
             if word and word not in permissions.allowed:
                 continue

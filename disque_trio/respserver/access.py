@@ -17,6 +17,8 @@ TAKE: Final = 1  # to read, take, acknowledge or remove jobs of a queue: ``%R~``
 ADD: Final = 2  # to add jobs to a queue: ``%W~``; ``~`` is both
 PATTERN: Final = 4  # beside these: the name is a glob, the request is about all queues that match
 
+NO_QUEUE: Final = "NOPERM this user has no permissions to access one of the keys used as arguments"
+
 # The name of all queues, with PATTERN.
 EVERY: Final = b"*"
 

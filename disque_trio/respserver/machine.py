@@ -19,7 +19,7 @@ from typing import Final
 
 from disque_trio.histogram import NS, STEP_TIMES, Histogram
 from disque_trio.resp.reply import error
-from disque_trio.respserver.access import PATTERN, TAKE
+from disque_trio.respserver.access import NO_QUEUE, PATTERN, TAKE
 from disque_trio.respserver.acl.catalog import Catalog, word_of
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.acl.users import Users
@@ -36,9 +36,6 @@ from disque_trio.respserver.wait_ends import WaitEnds
 
 LONGEST_REST: Final = 10_000  # ms that the periodic work is put off when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
-_NO_QUEUE: Final = (
-    b"-NOPERM this user has no permissions to access one of the keys used as arguments\r\n"
-)
 _OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
@@ -283,7 +280,7 @@ class Machine:
         reason, object = refused
         self.note_refusal(client, reason, object, client.user.name)
         if reason == "key":
-            return _NO_QUEUE
+            return error(NO_QUEUE)
         return error(f"NOPERM this user has no permissions to run the '{word}' command")
 
     def note_refusal(self, client: Client, reason: str, object: bytes, user: bytes) -> None:

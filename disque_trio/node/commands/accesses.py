@@ -2,7 +2,7 @@
 
 What is malformed is about no queue: the handlers read it in the same way, and refuse it before they
 do anything. Ids are about the queues that this node knows their jobs to be in; what becomes of
-others is in ``known_ids``.
+others, and of very many, is in ``reach``.
 """
 
 from typing import Final
@@ -11,6 +11,7 @@ from disque_trio.glob import glob_prefix, is_glob
 from disque_trio.node.commands.consume import ConsumeOptions, is_stop
 from disque_trio.node.commands.dead_letters import RedriveOptions, end_of_nacked
 from disque_trio.node.commands.endings import has_result
+from disque_trio.node.commands.reach import queue_of
 from disque_trio.node.commands.scan import JobScan, QueueScan
 from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.node import Node
@@ -19,7 +20,7 @@ from disque_trio.node.core.versions import SharedError
 from disque_trio.respserver.access import ADD, EVERY, KNOW, PATTERN, TAKE, Access
 from disque_trio.respserver.command import CommandError
 
-BOTH: Final = TAKE | ADD  # to say what holds for a queue
+_WORDS: Final = 2  # that may stand among the ids
 
 
 def adds(node: Node, args: list[bytes]) -> list[Access]:
@@ -81,7 +82,8 @@ def jobs(node: Node, args: list[bytes]) -> list[Access]:
 
 def waitjob(node: Node, args: list[bytes]) -> list[Access]:
     """WAITJOB: who adds a job may wait for its end."""
-    return [(name, KNOW) for name, _ in _of_jobs(node, args[2:])]
+    queues = dict.fromkeys([queue_of(node, id) for id in args[2:]])
+    return [(name, KNOW) for name in queues if name is not None]
 
 
 def updatejob(node: Node, args: list[bytes]) -> list[Access]:
@@ -93,12 +95,10 @@ def updatejob(node: Node, args: list[bytes]) -> list[Access]:
 
 def _of_jobs(node: Node, ids: list[bytes]) -> list[Access]:
     """The queues of those of the jobs ``ids`` that this node has."""
-    names: dict[bytes, None] = {}
-    for id in ids:
-        job = node.store.jobs.get(id)
-        if job is not None and job.body is not None:
-            names[job.queue] = None
-    return [(name, TAKE) for name in names]
+    if len(ids) > node.batches.size + _WORDS and not node.in_group:
+        return []
+    queues = dict.fromkeys([queue_of(node, id) for id in ids])
+    return [(name, TAKE) for name in queues if name is not None]
 
 
 def jscan(node: Node, args: list[bytes]) -> list[Access]:

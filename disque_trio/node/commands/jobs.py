@@ -13,6 +13,7 @@ from disque_trio.node.commands.arguments import (
     find_jobs,
 )
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
+from disque_trio.node.commands.reach import Reach, may_end_others
 from disque_trio.node.core.contents import first_due, is_delivered
 from disque_trio.node.core.entries import (
     WITH_COUNTERS,
@@ -139,7 +140,8 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
             raise CommandError(BAD_ID)
         job = node.store.jobs.get(id)
         if job is None:
-            node.ack_gc.remember_ack(id)
+            if client.unrestricted or may_end_others(node, client, args):
+                node.ack_gc.remember_ack(id)
             client.out.append(b":0\r\n")
         else:
             client.out.append(b":1\r\n" if node.ack_gc.acknowledge(job) else b":0\r\n")
@@ -163,12 +165,17 @@ def answer_count(
     start: int,
     work: Callable[[Node, list[bytes]], int],
 ) -> None:
-    """Run ``work`` on the ids ``args[start:]``, at once or in slices if there are many, and answer
-    with the sum of what it returns."""
+    """Run ``work`` on those of the ids ``args[start:]`` that ``client`` can reach, at once or in
+    slices if there are many, and answer with the sum of what it returns."""
+    check = check_ids
+    if not client.unrestricted:
+        reach = Reach(node, client, args)
+        check = reach.check
+        work = partial(reach.within, work)
     if len(args) - start > node.batches.size and not node.in_group:
         command = node.find_command(args[0])
         assert command is not None
-        batch = Batch(client, command, args, start, check_ids, partial(work, node))
+        batch = Batch(client, command, args, start, check, partial(work, node))
         node.batches.begin(batch)
     else:
         client.out.append(integer(work(node, args[start:])))

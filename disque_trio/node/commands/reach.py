@@ -1,0 +1,67 @@
+"""Which jobs a client with limited rights may do something to by their ids.
+
+A request about ids is refused before it is run if the user may not take from the queue of one of
+the jobs (see ``accesses``). What is left to look at when it runs:
+
+- An id of no job of this node may be that of anybody's. Only for who may take from all queues
+  something is done about it on other nodes; for others it is that of a job that has ended.
+- Many ids are looked at in slices, as all that is done about them. Meanwhile jobs come, and are
+  moved to other queues: so each slice is looked at again when its turn has come.
+"""
+
+from collections.abc import Callable
+
+from disque_trio.node.commands.arguments import check_ids
+from disque_trio.node.core.node import Node
+from disque_trio.respserver.access import EVERY, NO_QUEUE, PATTERN, TAKE
+from disque_trio.respserver.acl.catalog import word_of
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import CommandError
+
+
+def queue_of(node: Node, id: bytes) -> bytes | None:
+    """The queue of the job ``id``; None: this node does not have it, or just knows that it has
+    ended."""
+    job = node.store.jobs.get(id)
+    return None if job is None or job.body is None else job.queue
+
+
+def may_end_others(node: Node, client: Client, args: list[bytes]) -> bool:
+    """Whether the command ``args`` of ``client``, which has limited rights, may end jobs that this
+    node does not have."""
+    return Reach(node, client, args).lets(EVERY, TAKE | PATTERN)
+
+
+class Reach:
+    """The jobs that a request of ``client`` with the command ``args`` may be about."""
+
+    def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
+        self._node = node
+        self._client = client
+        command = node.find_command(args[0])
+        assert command is not None
+        self._word = word_of(command, args)
+
+    def lets(self, name: bytes, need: int) -> bool:
+        """Whether its user may do that now."""
+        return self._client.user.refusal(self._word, ((name, need),)) is None
+
+    def check(self, ids: list[bytes]) -> None:
+        """Raise CommandError if one of ``ids`` is malformed, or of a job that is out of reach."""
+        check_ids(ids)
+        node = self._node
+        for queue in {queue_of(node, id) for id in ids}:
+            if queue is not None and not self.lets(queue, TAKE):
+                node.note_refusal(self._client, "key", queue, self._client.user.name)
+                raise CommandError(NO_QUEUE)
+
+    def within(self, work: Callable[[Node, list[bytes]], int], node: Node, ids: list[bytes]) -> int:
+        """Do ``work`` with those of ``ids`` that are in reach; returns what it does. Raises
+        CommandError if one is malformed."""
+        check_ids(ids)
+        queues = [queue_of(node, id) for id in ids]
+        lets = {queue: self._lets_queue(queue) for queue in set(queues)}
+        return work(node, [id for id, queue in zip(ids, queues, strict=True) if lets[queue]])
+
+    def _lets_queue(self, queue: bytes | None) -> bool:
+        return self.lets(EVERY, TAKE | PATTERN) if queue is None else self.lets(queue, TAKE)

@@ -43,9 +43,10 @@ def common_commands() -> list[Command[Machine]]:
                 "Read and change the settings.", "server",
                 parts={"get set rewrite resetstat": "admin dangerous"}),
         Command("command", -1, "readonly loading", server.command,
-                "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...]]",
+                "[COUNT | LIST [FILTERBY ACLCAT category] | INFO [name ...] | DOCS [name ...] "
+                "| GETKEYS request]",
                 "The command table.", "server",
-                parts={"count list info docs": "connection"}),
+                parts={"count list info docs getkeys": "connection"}),
         Command("time", 1, "readonly fast", server.time, "",
                 "The clock: seconds and microseconds.", "server"),
         Command("slowlog", -2, "readonly", diagnostics.slowlog, "GET [count] | LEN | RESET",

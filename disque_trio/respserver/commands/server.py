@@ -11,7 +11,7 @@ from disque_trio.resp.reply import (
 from disque_trio.respserver.categories import CATEGORIES
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import AnyCommand, CommandError
-from disque_trio.respserver.commands.arguments import SYNTAX
+from disque_trio.respserver.commands.arguments import SYNTAX, wrong_arity
 from disque_trio.respserver.commands.info import info_text
 from disque_trio.respserver.machine import Machine
 
@@ -68,7 +68,8 @@ def _config_arity(word: bytes) -> CommandError:
 
 
 def command(node: Machine, client: Client, args: list[bytes]) -> None:
-    """COMMAND, COMMAND COUNT, LIST [FILTERBY ACLCAT category], INFO [name ...], DOCS [name ...]."""
+    """COMMAND, COMMAND COUNT, LIST [FILTERBY ACLCAT category], INFO [name ...], DOCS [name ...],
+    GETKEYS request ...."""
     word = args[1].lower() if len(args) > 1 else b""
     answer: Value
     if len(args) == 1:
@@ -94,9 +95,28 @@ def command(node: Machine, client: Client, args: list[bytes]) -> None:
     elif word == b"docs":
         names = [name.lower() for name in args[2:]] or list(node.commands)
         answer = {name: _docs(node.commands[name]) for name in names if name in node.commands}
+    elif word == b"getkeys":
+        answer = _queues_named(node, args[2:])
     else:
         raise CommandError("ERR Unknown subcommand or wrong number of arguments.")
     client.out.append(encode(answer, client.resp))
+
+
+def _queues_named(node: Machine, request: list[bytes]) -> list[Value]:
+    """The words of ``request`` that are names of queues, topics or patterns."""
+    if len(request) < 2:
+        raise wrong_arity("command|getkeys")
+    command = node.find_command(request[0])
+    if command is None:
+        raise CommandError("ERR Invalid command specified")
+    if not command.min_args <= len(request) <= command.max_args:
+        raise CommandError("ERR Invalid number of arguments specified for command")
+    found = command.accesses(node, request) if command.accesses else ()
+    # The queue of an id, say, is none of the words.
+    names = dict.fromkeys([name for name, _ in found if name in request[1:]])
+    if not names:
+        raise CommandError("ERR The command has no key arguments")
+    return list(names)
 
 
 def _is_in(command: AnyCommand, category: str) -> bool:

@@ -74,7 +74,7 @@ def test_a_shop_adds_and_waits_for_results(house: House) -> None:
 
 
 def test_a_mailer_goes_through_all_that_a_worker_does(house: House) -> None:
-    ids = [house.operator("ADDJOB", "mail.in", n, 0, "RETRY", 1) for n in range(5)]
+    ids = [house.operator("ADDJOB", "mail.in", str(n), 0, "RETRY", 1) for n in range(5)]
     with house.client("mailer") as client:
         (job,) = client.get("mail.in", nohang=True)
         assert client.working(job.id) == 1
@@ -97,12 +97,13 @@ def test_a_mailer_goes_through_all_that_a_worker_does(house: House) -> None:
 def test_a_mailer_that_asks_for_others_jobs_is_told_at_once(house: House) -> None:
     id = house.operator("ADDJOB", "admin", "body", 0)
     assert isinstance(id, bytes)
+    known = id.decode()
     asks: list[Callable[[Client], object]] = [
         lambda client: client.get("admin"),
         lambda client: client.get("*", pattern=True),
         lambda client: next(iter(client.jobs("mail.in", "admin"))),
-        lambda client: client.ack(id),
-        lambda client: client.show(id),
+        lambda client: client.ack(known),
+        lambda client: client.show(known),
     ]
     with house.client("mailer", "+show") as client:
         for ask in asks:

@@ -85,6 +85,45 @@ def test_a_job_belongs_to_the_queue_that_it_was_moved_to(bench: Bench) -> None:
     assert needs(bench, "ACKJOB", id) == {(b"admin", TAKE)}
 
 
+# ---- COMMAND GETKEYS ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "names"),
+    [
+        ("ADDJOB q job 0", ["q"]),
+        ("getjob nohang from a b a", ["a", "b"]),
+        ("QMOVE from to", ["from", "to"]),
+        ("QSET mail.* DEAD dead", ["mail.*", "dead"]),
+        ("ADDJOB @topic job 0", ["@topic"]),
+        ("UPDATEJOB D-x QUEUE q", ["q"]),
+    ],
+)
+def test_getkeys_tells_the_queues_of_a_request(
+    bench: Bench, request_: str, names: list[str]
+) -> None:
+    assert bench("COMMAND", "GETKEYS", *request_.split()) == [name.encode() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ("", "ERR wrong number of arguments for 'command|getkeys' command"),
+        ("PING", "ERR wrong number of arguments for 'command|getkeys' command"),
+        ("NOSUCH x", "ERR Invalid command specified"),
+        ("QMOVE from", "ERR Invalid number of arguments specified for command"),
+        ("PING x", "ERR The command has no key arguments"),
+    ],
+)
+def test_getkeys_fails_as_in_redis(bench: Bench, request_: str, error: str) -> None:
+    assert bench.error("COMMAND", "GETKEYS", *request_.split()) == error
+
+
+def test_getkeys_does_not_tell_where_a_job_is(bench: Bench) -> None:
+    id = bench.add("admin")
+    assert "no key arguments" in bench.error("COMMAND", "GETKEYS", "ACKJOB", id)
+
+
 # ---- topics -----------------------------------------------------------------------------------
 
 

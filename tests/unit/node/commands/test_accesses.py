@@ -13,6 +13,7 @@ from disque_trio.node.core.versions import Entry
 from disque_trio.respserver.access import ADD, PATTERN, TAKE, grants
 from disque_trio.respserver.client import Client
 from tests.support.node_bench import Bench
+from tests.support.restricted import client_of
 from tests.unit.docs.test_rights import ABOUT_NO_QUEUE, rows
 
 BOTH = TAKE | ADD
@@ -166,6 +167,27 @@ def test_nobody_binds_more_topics_than_may_be_read() -> None:
     assert granted > 100
 
 
+def test_who_may_add_to_a_topic_needs_nothing_for_its_queues(bench: Bench) -> None:
+    bench("BIND", "news", "mail.in")
+    bench("BIND", "news", "admin")
+    added = bench.ask(client_of(bench, "%W~@news"), "ADDJOB", "@news", "body", 0)
+    assert isinstance(added, list)
+    assert len(added) == 2
+    for rule in ("~mail.*", "~news", "%R~@news"):
+        client = client_of(bench, rule)
+        assert "NOPERM" in bench.error_of(client, "ADDJOB", "@news", "body", 0)
+    assert bench.number_queued("mail.in") == bench.number_queued("admin") == 1
+
+
+def test_a_topic_is_bound_by_who_may_read_it_and_add_to_the_queue(bench: Bench) -> None:
+    reader = client_of(bench, "%R~@news*", "%W~mail.*")
+    assert bench.ask(reader, "BIND", "news.#", "mail.in") == b"OK"
+    for topic, queue in (("news.#", "admin"), ("#", "mail.in"), ("secret", "mail.in")):
+        assert "NOPERM" in bench.error_of(reader, "BIND", topic, queue)
+        assert "NOPERM" in bench.error_of(reader, "UNBIND", topic, queue)
+    assert "NOPERM" in bench.error_of(client_of(bench, "~mail.*"), "UNBIND", "news.#", "mail.in")
+
+
 # ---- whatever is sent ---------------------------------------------------------------------------
 
 MINE = b"mail.*"
@@ -216,8 +238,8 @@ class World:
         self.ids += [b"D-" + b"a" * 8 + b"-" + b"b" * 24 + b"-05a1"]
         self.requests = [request for request, _ in rows("commands.md") if request[0] != b"CONSUME"]
 
-    def client(self) -> Client:
-        client = self.bench.client()
+    def client(self, rule: str) -> Client:
+        client = client_of(self.bench, rule)
         self.bench.ask(client, "HELLO", 3)
         return client
 
@@ -260,10 +282,11 @@ class World:
             return None
         return list(command.accesses(self.bench.node, request)) if command.accesses else []
 
-    def run(self, request: list[bytes]) -> bytes:
-        """What is answered to ``request``, if anything, and pushed behind it."""
+    def run(self, request: list[bytes], rule: str = "~*") -> bytes:
+        """What is answered to the ``request`` of a user with that rule, if anything, and pushed
+        behind it."""
         bench = self.bench
-        client = self.client()
+        client = self.client(rule)
         bench.send(client, *request)
         for _ in range(20):
             if client.in_flight:
@@ -312,6 +335,9 @@ class World:
         )
 
 
+RULES = {TAKE: "%R~mail.*", ADD: "%W~mail.*", BOTH: "~mail.*"}
+
+
 def is_let(rules: Rules, accesses: list[tuple[bytes, int]]) -> bool:
     return all(any(grants(*rule, *access) for rule in rules) for access in accesses)
 
@@ -326,11 +352,12 @@ def test_nothing_of_others_is_changed_or_shown(rights: int) -> None:
         for _ in range(60):
             request = world.request()
             accesses = world.needs(request)
-            if accesses is None or not is_let(rules, accesses):
+            if accesses is None:
                 continue
             theirs = world.theirs()
             mine = world.jobs(True)
-            reply = world.run(request)
+            reply = world.run(request, RULES[rights])
+            assert reply.startswith(b"-NOPERM") != is_let(rules, accesses), request
             assert world.theirs() == theirs, request
             assert SECRET not in reply, request
             assert not any(id in reply for id in world.jobs(False) if id not in request), request

@@ -2,12 +2,10 @@
 
 import pytest
 
-from disque_trio.respserver.acl.catalog import Catalog
-from disque_trio.respserver.acl.user import User
-from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
+from tests.support.restricted import client_of
 
 ENDINGS = [
     ("ACKJOB", "{id}"),
@@ -18,15 +16,6 @@ ENDINGS = [
     ("DELJOB", "BCAST", "FORCE", "{id}"),
 ]
 NO_QUEUE = "NOPERM this user has no permissions to access one of the keys"
-
-
-def client_of(bench: Bench, *rules: str) -> Client:
-    """A client of a user with ``rules`` beside all commands."""
-    user = User(b"someone", Catalog(bench.node.commands.values()))
-    user.set([b"on", b"nopass", b"+@all", *[rule.encode() for rule in rules]])
-    client = bench.client()
-    client.log_in(user)
-    return client
 
 
 def words(request: tuple[str, ...], id: bytes, own: bytes) -> list[str]:
@@ -87,8 +76,8 @@ def test_what_is_only_known_to_have_ended_is_not_touched() -> None:
     mesh.isolate(0)
     assert mesh[1]("ACKJOB", id) == 0  # so it tells the others, until they have confirmed
     client = client_of(mesh[1], "~mail.*")
-    for request in (["DELJOB", id], ["FASTACK", id], ["CANCEL", id], ["ACKJOB", id, id]):
-        assert mesh[1].ask(client, *request) == 0
+    for command in ("DELJOB", "FASTACK", "CANCEL", "ACKJOB"):
+        assert mesh[1].ask(client, command, id, id) == 0
     mesh.rejoin(0)
     mesh.advance(300)
     assert mesh.holders(id) == []

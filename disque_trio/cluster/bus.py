@@ -94,8 +94,7 @@ class Bus(Links):
             sock.close()
             return
         if len(links.unproven) >= MOST_UNPROVEN:
-            # Whoever is slow makes room: a node needs a moment only.
-            links.break_off(next(iter(links.unproven)), "too many connections of strangers")
+            links.break_off(links.strangest(), "too many connections of strangers")
         now = self._clock.now()
         link = links.take_in(sock, now + PATIENCE)
         try:

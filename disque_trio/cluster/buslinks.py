@@ -142,6 +142,11 @@ class BusLinks:
         self.doubt(link, until)
         return link
 
+    def strangest(self) -> BusLink:
+        """The link of a stranger that makes room for another one: who is slow, since a node needs a
+        moment only, and who has not shown a certificate or the secret, where that is asked for."""
+        return next((link for link in self.unproven if not link.up), next(iter(self.unproven)))
+
     def doubt(self, link: BusLink, until: int) -> None:
         """Give ``link`` until then (ms) to bring something valid."""
         self.unproven[link] = until

@@ -75,7 +75,7 @@ def run(plan: Plan) -> Findings:
 def guards_table(found: list[Guarded]) -> str:
     """One row for each guard; ratios are to the open bus in the same round."""
     titles = ["body", "pipelined", "bus", "CPU s/100k jobs, all nodes", "(range)"]
-    titles += ["CPU ratio", "(range)", "jobs/s"]
+    titles += ["CPU ratio", "(range)", "jobs/s", "packets a job"]
     rows = []
     for (body, pipeline), kind in grouped(found, lambda g: (g.size, g.result.way.pipeline)).items():
         by_guard = grouped(kind, lambda g: g.guard)
@@ -85,6 +85,7 @@ def guards_table(found: list[Guarded]) -> str:
             ratios = [one / beside for one, beside in zip(cpu, plain, strict=True)]
             row = [f"{body:,}", str(pipeline), guard, *spread(cpu), f"{median(ratios):.2f}"]
             row += [f"{min(ratios):.2f}-{max(ratios):.2f}", middle(mine, lambda g: g.result.rate)]
+            row.append(middle(mine, lambda g: g.result.usage.packets / g.result.jobs, 1))
             rows.append(row)
     return table(titles, rows)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.cluster.bus import PATIENCE
+from disque_trio.cluster.bus import MOST_UNPROVEN, PATIENCE
 from disque_trio.cluster.buslink import BusLink
 from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config
@@ -207,6 +207,19 @@ def test_a_handshake_that_does_not_end_is_dropped_in_time(bench: Bench) -> None:
     assert bench.links.count == 0
     for sock in (silent, slow, mute):
         assert is_closed(sock)
+
+
+def test_strangers_do_not_take_the_place_of_who_knows_the_secret(bench: Bench) -> None:
+    other = bench.admit()
+    other.settimeout(5)
+    peer = Peer(bench, other, True, SECRET)
+    peer.shake()
+    for _ in range(2 * MOST_UNPROVEN):
+        bench.admit()
+    assert bench.links.count == MOST_UNPROVEN
+    other.sendall(peer.seal.close(PING_PACKET))
+    bench.turns_until(lambda: bench.notes.packets)
+    assert bench.heard() == ["accepted"]
 
 
 def test_a_member_of_another_machine_is_let_in_where_no_address_was_named(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from disque_trio.respserver.client import Client
 from tools.bench.cli import Findings, child, environment_of, option, say, table
 from tools.bench.inprocess import START, make_node
 
-PAGE = "performance.md"
+PAGE = "monitoring.md"
 SECTION = "scrapes"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

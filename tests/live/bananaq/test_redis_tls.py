@@ -49,7 +49,9 @@ def test_events_are_kept_by_tls_as_a_user(
     run_bananaq: DaemonFactory, redis: RedisServer, certificates: Certificates
 ) -> None:
     with plain_client(redis.port) as client:
-        client.execute_command("ACL", "SETUSER", "banana", "on", ">se cret", "~*", "&*", "+@all")
+        client.execute_command(
+            "ACL", "SETUSER", "banana", "on", ">se cret", "~bananaq:*", "&*", "+@all", "-@admin"
+        )
         client.execute_command("ACL", "SETUSER", "default", "off")
     options = tls_options(redis, certificates)
     options += ["--redis-username", "banana", "--redis-password", "se cret"]

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from disque_trio.client import Client, ConnectionLost, Tls, TlsError, connect
+from disque_trio.client import AuthError, Client, ConnectionLost, Tls, TlsError, connect
 from disque_trio.client.sync import connect as connect_sync
 from disque_trio.respclient.concurrency import library
-from tests.support.harness import HANG_SECONDS, LiveNode, free_port, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, free_port, wait_until
 from tests.support.loops import on_both
 from tests.support.tls_front import Certificates, TlsFront, tls_front
 
@@ -251,3 +252,42 @@ def test_connections_that_are_shut_leave_the_server(front: TlsFront, tls: Tls) -
     with connect_sync(at(front), tls=tls) as client:
         client.qlen("q")
     wait_until(lambda: not front._connections)
+
+
+def test_nodes_that_hello_names_are_reached_by_tls(
+    disque_server: NodeFactory, certificates: Certificates, tmp_path: Path
+) -> None:
+    def start(number: int) -> tuple[LiveNode, str]:
+        port = free_port()
+        node = disque_server(
+            *("--tls-port", str(port), "--tls-auth-clients", "optional"),
+            *("--tls-cert-file", certificates.cert("good")),
+            *("--tls-key-file", certificates.key("good")),
+            *("--tls-ca-cert-file", certificates.ca, "--requirepass", "secret"),
+            cwd=tmp_path / f"tls-{number}",
+        )
+        return node, f"127.0.0.1:{port}"
+
+    (first, at_first), (second, at_second) = start(1), start(2)
+    meet = first.wire()
+    assert meet("AUTH", "secret") == b"OK"
+    assert meet("CLUSTER", "MEET", second.host, second.port) == b"OK"
+
+    def known() -> bool:
+        reply = meet("HELLO")
+        assert isinstance(reply, list)
+        return len(reply) == 4
+
+    wait_until(known)
+    tls = Tls(certificates.ca)
+    with connect_sync(at_first, username="default", password="secret", tls=tls) as client:
+        # Each port is said over the bus.
+        wait_until(lambda: at_second in {str(node.address) for node in client.hello().nodes})
+        client.add("q", "body")
+        used = client.address
+        other = at_second if used == at_first else at_first
+        (first if used == at_first else second).kill()
+        client.add("q", "body", retry_lost=True, replicate=1)
+        assert client.address == other
+    with pytest.raises(AuthError):
+        connect_sync(other, username="default", password="wrong", tls=tls, retry_for=LONG)

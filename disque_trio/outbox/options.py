@@ -4,8 +4,6 @@ import argparse
 import math
 import os
 
-from disque_trio.respclient.tls import Tls
-
 UNIQUE_FOR = 86400  # s
 # s: twice the longest time after which a row whose fate is unknown is sent again.
 LEAST_UNIQUE_FOR = 600
@@ -67,24 +65,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def password() -> str | None:
     """That of the nodes."""
     return os.environ.get("DISQUECLI_AUTH")
-
-
-def tls_of(options: argparse.Namespace) -> Tls | None:
-    """What they say of TLS; None: nothing.
-
-    Raises:
-        ValueError: one of them needs --tls.
-    """
-    tls = Tls(
-        ca_file=options.cacert,
-        cert_file=options.cert,
-        key_file=options.key,
-        server_name=options.sni,
-        verify=not options.insecure,
-    )
-    if not options.tls and tls != Tls():
-        raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
-    return tls if options.tls else None
 
 
 def _count(text: str) -> int:

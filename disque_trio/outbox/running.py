@@ -5,12 +5,13 @@ import sys
 import time
 
 from disque_trio.outbox.forwarder import Forwarder, NodesAway
-from disque_trio.outbox.options import password, tls_of
+from disque_trio.outbox.options import password
 from disque_trio.outbox.sender import DisqueSender
 from disque_trio.outbox.stop import Stop, stopped_by_signals
 from disque_trio.outbox.store import Store
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.tls import Tls
 
 FAILED = 1
 
@@ -22,7 +23,7 @@ def run(store: Store, options: argparse.Namespace) -> int:
         return FAILED
     try:
         sender = DisqueSender(
-            options.nodes, password(), options.unique_for, options.user, tls_of(options)
+            options.nodes, password(), options.unique_for, options.user, _tls(options)
         )
     except ValueError as error:
         print(f"the nodes: {error}", file=sys.stderr)
@@ -92,3 +93,21 @@ def _check(store: Store, sender: DisqueSender) -> int:
         print(f"no node can be used: {error}", file=sys.stderr)
         status = FAILED
     return status
+
+
+def _tls(options: argparse.Namespace) -> Tls | None:
+    """What ``options`` say of TLS; None: nothing.
+
+    Raises:
+        ValueError: one of them needs --tls.
+    """
+    tls = Tls(
+        ca_file=options.cacert,
+        cert_file=options.cert,
+        key_file=options.key,
+        server_name=options.sni,
+        verify=not options.insecure,
+    )
+    if not options.tls and tls != Tls():
+        raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
+    return tls if options.tls else None

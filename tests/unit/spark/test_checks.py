@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.cli.arguments import parser
 from disque_trio.spark.cli.checks import UsageError, check_archive, check_nodes
 from disque_trio.spark.client import WireError
@@ -36,12 +37,12 @@ def archive(table: Path, *words: str) -> str | None:
 def test_a_password_that_a_node_refuses_is_a_wrong_argument(error: str) -> None:
     code = error.split(" ", 1)[0]
     with ScriptedNode(answers(error)) as node, pytest.raises(UsageError, match=code):
-        check_nodes([node.address], "wrong")
+        check_nodes([node.address], Login(password="wrong"))
 
 
 def test_a_node_that_is_loading_does_not_answer_yet() -> None:
     with ScriptedNode(answers("LOADING a file")) as node, pytest.raises(WireError):
-        check_nodes([node.address], None)
+        check_nodes([node.address], Login())
 
 
 def test_an_archive_without_end_may_begin_before_its_nodes(tmp_path: Path) -> None:

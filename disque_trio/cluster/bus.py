@@ -195,8 +195,8 @@ class Bus(Links):
         except OSError as failure:
             links.break_off(link, str(failure))
             return
-        except SealError as problem:
-            self._refuse(link, problem)
+        except SealError as refusal:  # mypyc: a name has one type
+            self._refuse(link, refusal)
             return
         if data is None:
             return

@@ -11,6 +11,10 @@ class Origins:
         self._networks: dict[int, str] = {}
         self._counts: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return len(self._networks)
+
     def count(self, ip: str) -> int:
         """The connections from the same ``network`` as ``ip``."""
         return self._counts.get(network(ip), 0)

@@ -80,7 +80,15 @@ def vars_of(value: object) -> object:
         return [vars_of(one) for one in value]
     if isinstance(value, dict):
         return {key: vars_of(one) for key, one in value.items()}
-    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    # mypyc's classes have no __slots__, but say the same under another name.
+    names = list(
+        dict.fromkeys(
+            name
+            for kind in type(value).__mro__
+            for also in ("__slots__", "__mypyc_attrs__")
+            for name in getattr(kind, also, ())
+        )
+    )
     names += list(getattr(value, "__dict__", ()))
     if not names or isinstance(value, bytes | str | int):
         return value

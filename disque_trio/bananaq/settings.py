@@ -341,7 +341,7 @@ TABLE = make_table(
             "What all clients together may make bananaq hold beside events: requests that are not "
             "complete or not served yet, and replies that are not read. Beyond it those that hold "
             "most are disconnected, unless they said CLIENT NO-EVICT ON. A percentage is one of "
-            "`maxmemory`; 0 sets no limit.",
+            "`maxmemory`, or of 32mb where that is less; 0 sets no limit.",
         ),
         _same("client-output-buffer-limit", LIMITS),
         _same(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from disque_trio.config.types import Word, format_size, parse_integer, parse_size
 
+LEAST_WHOLE: Final = 32 << 20  # bytes: what a node may make for one client in one turn
+
 
 class MemoryLimit(NamedTuple):
-    """A number of bytes, or a percentage of another size; 0 of either is no limit."""
+    """A number of bytes, or a percentage of another size, which counts as ``LEAST_WHOLE`` if it is
+    less: or a lone client with an ordinary batch would be too much for it. 0 of either is no
+    limit."""
 
     size: int = 0
     percent: int = 0
@@ -16,7 +20,7 @@ class MemoryLimit(NamedTuple):
     def of(self, whole: int) -> int:
         """Give the bytes where the other size is ``whole`` bytes; 0, no limit, where that is 0."""
         if self.percent and whole:
-            return max(whole * self.percent // 100, 1)
+            return max(whole, LEAST_WHOLE) * self.percent // 100
         return self.size
 
 

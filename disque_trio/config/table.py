@@ -368,8 +368,9 @@ TABLE = make_table(
             "What all clients together may make the node hold beside jobs: requests that are not "
             "complete or not served yet, and replies that are not read. Above that, the clients "
             "that hold the most are disconnected, unless they said CLIENT NO-EVICT ON. A "
-            "percentage is one of `maxmemory`, and 100% lets any job through that fits into it; 0 "
-            "sets no limit. Not in Disque; Redis has 0 by default.",
+            "percentage is one of `maxmemory`, or of 32mb where that is less, and 100% lets any "
+            "job through that fits into it; 0 sets no limit. Not in Disque; Redis has 0 by "
+            "default.",
             unit="bytes",
             settable=True,
         ),
@@ -561,8 +562,8 @@ TABLE = make_table(
             "What the packets of other nodes that have not come whole yet may take together. "
             "Beyond it the connections that hold most of it are closed, to be opened again; a "
             "packet that is larger by itself, as one with a very large job, is passed over. A "
-            "percentage is one of `maxmemory`; 0 sets no limit, and below 4 MB it is 4 MB. Not in "
-            "Disque.",
+            "percentage is one of `maxmemory`, or of 32mb where that is less; 0 sets no limit, and "
+            "below 4 MB it is 4 MB. Not in Disque.",
             unit="bytes",
             settable=True,
         ),

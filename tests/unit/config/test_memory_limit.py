@@ -39,7 +39,12 @@ def test_what_is_neither_is_refused(text: str) -> None:
 def test_a_part_of_no_limit_is_no_limit() -> None:
     assert MemoryLimit(percent=5).of(0) == 0
     assert MemoryLimit(percent=0) == TABLE["maxmemory-clients"].parse_text("0%")
-    assert MemoryLimit(percent=1).of(10) == 1  # 0 would be none
+
+
+def test_a_part_of_little_is_enough_for_one_client() -> None:
+    assert MemoryLimit(percent=100).of(1) == 32 * MB
+    assert MemoryLimit(percent=50).of(MB) == 16 * MB
+    assert MemoryLimit(3).of(MB) == 3
 
 
 def test_by_default_clients_and_half_packets_have_the_limit_of_the_jobs() -> None:

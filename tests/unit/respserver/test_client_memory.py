@@ -162,10 +162,23 @@ def test_a_percentage_follows_maxmemory(desk: Desk) -> None:
     desk.engine.apply(["maxmemory", "maxmemory-clients"])
     say(desk, 0, HALF + bytes(2 * MB))
     assert alive(desk) == [0, 1, 2, 3, 4]
-    config.maxmemory = 10 * MB
+    config.maxmemory = 40 * MB
     desk.engine.apply(["maxmemory"])
-    turn(desk)
-    assert alive(desk) == [1, 2, 3, 4]
+    say(desk, 1, HALF + bytes(MB))
+    assert alive(desk) == [0, 1, 2, 3, 4]
+    say(desk, 1, bytes(2 * MB))
+    assert alive(desk) == [0, 2, 3, 4]
+
+
+def test_a_lone_client_may_send_a_batch_however_small_maxmemory_is(node_desk: Desk) -> None:
+    desk = node_desk
+    desk.engine.config.maxmemory = MB
+    desk.engine.apply(["maxmemory"])
+    say(desk, 0, request(b"GETJOB", b"FROM", b"q"))
+    say(desk, 0, request(b"ECHO", bytes(10_000)) * 100)
+    say(desk, 1, request(b"MULTI") + request(b"ECHO", bytes(10_000)) * 200)
+    say(desk, 2, HALF + bytes(5 * MB))
+    assert alive(desk) == [0, 1, 2]
 
 
 def test_a_client_that_is_not_to_be_evicted_stays_and_says_so(desk: Desk) -> None:

@@ -16,6 +16,7 @@ from disque_trio.resp.reply import error
 from disque_trio.resp.request import request_size
 from disque_trio.respserver.client import REPLY_ON, Client, Group
 from disque_trio.respserver.command import AnyCommand
+from disque_trio.respserver.host import NO_DEBUG, Host
 
 MOST_WORDS: Final = 100_000  # names and arguments: at least 10,000 ADDJOBs, some 0.1 s
 MOST_BYTES: Final = 1 << 30  # as much as may be half read
@@ -37,6 +38,7 @@ _NEVER: Final = frozenset(("monitor", "restart", "shutdown"))
 class Runner(Protocol):
     """The interface of the machine that runs the commands."""
 
+    host: Host
     in_group: bool
     monitors: list[Client]
 
@@ -87,7 +89,7 @@ def take(
     if not refusal and command is not None:
         if command.name in _AT_ONCE:
             return False
-        refusal = _kept(client, group, command, args)
+        refusal = _kept(runner, client, group, command, args)
     if refusal:
         group.bad = True
         group.clear()
@@ -96,11 +98,15 @@ def take(
     return True
 
 
-def _kept(client: Client, group: Group, command: AnyCommand, args: list[bytes]) -> bytes:
+def _kept(
+    runner: Runner, client: Client, group: Group, command: AnyCommand, args: list[bytes]
+) -> bytes:
     """Keep ``args`` for EXEC; returns the error if that cannot be, else nothing."""
     name = command.name
     if name in _NEVER or (name == "client" and args[1].lower() == b"reply"):
         return _NOT_HERE
+    if name == "debug" and not runner.host.may_debug(client):
+        return error(NO_DEBUG)
     if group.bad:
         return b""
     group.words += len(args)

@@ -14,6 +14,11 @@ NO_ACL_FILE: Final = (
     "ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a configuration file "
     "set) in order to store users in the configuration."
 )
+NO_DEBUG: Final = (
+    "ERR DEBUG command not allowed. If the enable-debug-command option is set to "
+    '"local", you can run it from a local connection, otherwise you need to set this '
+    "option in the configuration file, and then restart the server."
+)
 
 
 class Host:

@@ -4,6 +4,7 @@ from disque_trio.resp.reply import OK, Text, Value, encode, integer
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer
+from disque_trio.respserver.host import NO_DEBUG
 from disque_trio.respserver.machine import Machine
 
 
@@ -121,11 +122,7 @@ def debug(node: Machine, client: Client, args: list[bytes]) -> None:
     """DEBUG FLUSHALL, SLEEP s, ERROR text, SEGFAULT, OOM, ASSERT, RESTART [ms],
     CRASH-AND-RECOVER [ms]."""
     if not node.host.may_debug(client):
-        raise CommandError(
-            "ERR DEBUG command not allowed. If the enable-debug-command option is set to "
-            '"local", you can run it from a local connection, otherwise you need to set this '
-            "option in the configuration file, and then restart the server."
-        )
+        raise CommandError(NO_DEBUG)
     word = args[1].lower()
     count = len(args)
     if word == b"flushall" and count == 2:

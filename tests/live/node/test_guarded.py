@@ -59,6 +59,9 @@ def test_by_default_nobody_may_debug_or_say_where_files_go(
     refused(node.wire(), node)
     refused(unix_connection(tmp_path / "s"), node)
     wire = node.wire()
+    assert wire("MULTI") == b"OK"
+    assert "DEBUG command not allowed" in wire.error("DEBUG", "SLEEP", 0)
+    assert wire.error("EXEC").startswith("EXECABORT")
     for name in ("enable-debug-command", "enable-protected-configs"):
         assert wire("CONFIG", "GET", name) == [name.encode(), b"no"]
         assert wire.error("CONFIG", "SET", name, "yes").endswith("can't set immutable config")

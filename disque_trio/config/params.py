@@ -28,6 +28,8 @@ class Param:
         unit: of a bare number ("seconds"); empty where it has none or the type says it.
         settable: CONFIG SET takes it.
         protected: CONFIG SET takes it only from those whom ``enable-protected-configs`` lets.
+        reread: names a file, which SET to the same path reads again. That is open to all, even
+            where ``protected`` keeps them from another path.
         immutable: CONFIG SET refuses it in Redis's words; to other names that it does not take
             it says that it does not know them, as Disque does.
         file_only: CONFIG GET does not show it.
@@ -45,6 +47,7 @@ class Param:
     unit: str = ""
     settable: bool = False
     protected: bool = False
+    reread: bool = False
     immutable: bool = False
     file_only: bool = False
     secret: bool = False

@@ -126,11 +126,11 @@ class Settings:
         for raw_name, raw_text in pairs:
             name, text = to_text(raw_name).lower(), to_text(raw_text)
             param = self.table.get(name)
-            if param is not None and (param.immutable or (param.protected and not trusted)):
-                kind = "immutable" if param.immutable else "protected"
+            refusal = self._refusal(param, text, trusted) if param is not None else None
+            if refusal is not None:
                 raise ConfigError(
                     "ERR CONFIG SET failed (possibly related to argument "
-                    f"'{to_text(raw_name)}') - can't set {kind} config",
+                    f"'{to_text(raw_name)}') - {refusal}",
                     setting=to_text(raw_name),
                 )
             if param is None or not param.settable:
@@ -151,3 +151,15 @@ class Settings:
                     expected=param.type.expected,
                 ) from error
         return values
+
+    def _refusal(self, param: Param, text: str, trusted: bool) -> str | None:
+        """Why nobody, or nobody who is not ``trusted``, may SET ``param`` to ``text``."""
+        if param.immutable:
+            return "can't set immutable config"
+        if trusted or not param.protected:
+            return None
+        if not param.reread:
+            return "can't set protected config"
+        if text == param.type.show(self.get(param.name)):
+            return None
+        return "can't set protected config to another path (see enable-protected-configs)"

@@ -292,8 +292,8 @@ TABLE = make_table(
             Choice("no", "yes", "local"),
             "no",
             "Who may CONFIG SET `dir` and `event-log-dir`, and so have files written anywhere, and "
-            "the files of TLS: nobody (no), every client (yes), or those on this machine, over "
-            "loopback or the unix socket (local). As in Redis 7; not in Disque.",
+            "files of TLS at another path: nobody (no), every client (yes), or those on this "
+            "machine, over loopback or the unix socket (local). As in Redis 7; not in Disque.",
             immutable=True,
         ),
         _security(
@@ -592,11 +592,13 @@ TABLE = make_table(
             Text("a path, or an empty text for no certificate"),
             "",
             "The certificate of this server (PEM), followed by those between it and the "
-            "authority. CONFIG SET, also to the same path, and SIGHUP read it and the other files "
-            "again, for new connections; those that exist go on with what they began with. The key "
-            "has to fit: to change both, SET them in one command.",
+            "authority. CONFIG SET and SIGHUP read it and the other files again, for new "
+            "connections; those that exist go on with what they began with. CONFIG SET to the same "
+            "path is for everybody, to another one for those whom `enable-protected-configs` lets. "
+            "The key has to fit: to change both paths, SET them in one command.",
             settable=True,
             protected=True,
+            reread=True,
         ),
         _tls(
             "tls-key-file",
@@ -605,6 +607,7 @@ TABLE = make_table(
             "The private key of the certificate (PEM).",
             settable=True,
             protected=True,
+            reread=True,
         ),
         _tls(
             "tls-key-file-pass",
@@ -624,6 +627,7 @@ TABLE = make_table(
             "can join the cluster then, so it should be an authority of your own.",
             settable=True,
             protected=True,
+            reread=True,
         ),
         _tls(
             "tls-ca-cert-dir",
@@ -633,6 +637,7 @@ TABLE = make_table(
             "(`openssl rehash`).",
             settable=True,
             protected=True,
+            reread=True,
         ),
         _tls(
             "tls-auth-clients",

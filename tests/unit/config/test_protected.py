@@ -52,3 +52,24 @@ def test_one_protected_setting_among_several_keeps_all_as_they_are(settings: Set
             with pytest.raises(ConfigError, match="can't set protected config"):
                 settings.read_pairs([(a.encode(), b.encode()) for a, b in pairs], trusted=False)
     assert settings.values() == before
+
+
+@pytest.mark.parametrize("settings", [Config, BananaSettings])
+def test_certificates_at_the_same_path_can_be_read_again_by_everybody(
+    settings: type[Settings],
+) -> None:
+    running = settings({"tls-cert-file": "node.pem"})
+    same = [(b"tls-cert-file", b"node.pem"), (b"TLS-KEY-FILE", b"")]
+    assert running.read_pairs(same, trusted=False) == {
+        "tls-cert-file": "node.pem",
+        "tls-key-file": "",
+    }
+    for other in (b"", b"./node.pem", b"/node.pem"):
+        with pytest.raises(ConfigError, match="set protected config to another path"):
+            running.read_pairs([(b"tls-cert-file", other)], trusted=False)
+
+
+def test_the_password_of_a_key_cannot_be_guessed() -> None:
+    running = Config({"tls-key-file-pass": "secret"})
+    with pytest.raises(ConfigError, match=r"can't set protected config$"):
+        running.read_pairs([(b"tls-key-file-pass", b"secret")], trusted=False)

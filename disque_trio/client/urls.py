@@ -18,7 +18,14 @@ _FORM = (
     " percent signs for what is special in a password"
 )
 _TRUTH: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_CHECKS: Final = {"required": True, "none": False}
+_CHECKS: Final = {  # kombu knows both
+    "required": True,
+    "optional": True,  # of a server one always comes
+    "none": False,
+    "cert_required": True,
+    "cert_optional": True,
+    "cert_none": False,
+}
 _OPTIONS: Final = {  # what they are for ``Tls``; named as in the URLs of redis-py and kombu
     "ssl_ca_certs": "ca_file",
     "ssl_ca_path": "ca_dir",

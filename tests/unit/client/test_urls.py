@@ -136,3 +136,17 @@ def test_a_cluster_names_its_nodes_without_its_secrets() -> None:
     assert cluster.urls == ["disques://a:7711", "disques://b:7711"]
     assert cluster.only("c:1") == Cluster(("c:1",), "SECRET", "u", Tls())
     assert cluster.login.auth == ["AUTH", "u", "SECRET"]
+
+
+@pytest.mark.parametrize(
+    ("text", "verify"),
+    [
+        ("required", True),
+        ("CERT_REQUIRED", True),
+        ("optional", True),
+        ("none", False),
+        ("CERT_NONE", False),
+    ],
+)
+def test_whether_to_verify_is_said_as_in_urls_of_kombu(text: str, verify: bool) -> None:
+    assert Cluster.parse(f"disques://a?ssl_cert_reqs={text}").tls == Tls(verify=verify)

@@ -25,6 +25,7 @@ from disque_trio.form import form
 from disque_trio.version import VERSION
 
 PREFIXES = ("bananaq_", "BANANAQ_")  # the later wins
+_TLS_OF_REDIS = ("redis-tls-ca-cert-file", "redis-tls-cert-file", "redis-tls-key-file")
 _YES_NO = {"true": "yes", "on": "yes", "false": "no", "off": "no", "yes": "yes", "no": "no"}
 
 
@@ -282,9 +283,11 @@ def _about(name: str, reason: str, given: Sequence[Setting]) -> ConfigError:
 
 
 def _warnings(settings: BananaSettings, overriding: Sequence[Setting]) -> list[str]:
-    """Name the options about a Redis that were given where none is used."""
+    """Name the options about a Redis, or about TLS with it, that were given where there is none."""
     if settings.store == "redis":
-        return []
+        named = [name for name in _TLS_OF_REDIS if settings.get(name)]
+        unused = [] if settings.redis_tls else named
+        return [f"{name} has no effect without redis-tls yes" for name in unused]
     names = [
         name
         for name in dict.fromkeys(setting.name for setting in overriding)

@@ -6,6 +6,7 @@ same certificates.
 
 from __future__ import annotations
 
+import os
 import ssl
 import time
 from pathlib import Path
@@ -116,13 +117,31 @@ def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_cert_chain(certificate, key, password)
     except (OSError, ValueError) as problem:
         raise TlsError(
-            f"Failed to load tls-cert-file {certificate} with tls-key-file {key}: {_text(problem)}"
+            f"Failed to load tls-cert-file {certificate} with tls-key-file {key}: "
+            f"{_why_not_loaded(problem, certificate, key)}"
         ) from problem
+
+
+def _why_not_loaded(problem: Exception, certificate: str, key: str) -> str:
+    """Why ``certificate`` and ``key``, which can be read, are no good. OpenSSL often says no more
+    than which part of it has failed."""
+    if "KEY_VALUES_MISMATCH" in str(problem):
+        return "the key is not that of the certificate"
+    if "BEGIN CERTIFICATE" not in Path(certificate).read_text("latin-1"):
+        return "there is no certificate (PEM) in the first"
+    text = Path(key).read_text("latin-1")
+    if "PRIVATE KEY" not in text:
+        return "there is no private key (PEM) in the second"
+    if "ENCRYPTED" in text:
+        return "the key is encrypted, and tls-key-file-pass does not open it"
+    return _text(problem)
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
     file, directory = settings.tls_ca_cert_file, settings.tls_ca_cert_dir
     try:
+        if directory:
+            os.scandir(directory).close()  # OpenSSL does not tell that there is none
         context.load_verify_locations(file or None, directory or None)
     except (OSError, ValueError) as problem:
         raise TlsError(

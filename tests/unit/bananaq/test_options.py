@@ -156,6 +156,16 @@ def test_options_about_a_redis_that_is_not_used_are_named() -> None:
     assert settings("--redis-addr=a:1", "--store", "redis").warnings == []
 
 
+def test_certificates_for_a_redis_without_tls_are_named(tmp_path: Path) -> None:
+    (tmp_path / "banana.yaml").write_text("store: redis\nredis-tls-ca-cert-file: ca.pem\n")
+    config = f"--config={tmp_path / 'banana.yaml'}"
+    assert settings(config, "--redis-tls-cert-file=ours.pem").warnings == [
+        "redis-tls-ca-cert-file has no effect without redis-tls yes",
+        "redis-tls-cert-file has no effect without redis-tls yes",
+    ]
+    assert settings(config, "--redis-tls").warnings == []
+
+
 def test_the_address_of_a_redis_means_that_it_is_used(tmp_path: Path) -> None:
     assert settings("--redis-addr=a:1").store == "redis"
     assert settings("--redis-cluster").store == "redis"

@@ -55,6 +55,9 @@ def test_without_a_port_no_certificate_is_read() -> None:
         ({"tls_key_file": "/no/such"}, "Failed to load private key: .*/no/such"),
         ({"tls_cert_file": "/etc/passwd"}, "/etc/passwd"),
         ({"tls_ca_cert_file": "/no/such"}, "Failed to configure CA certificate"),
+        ({"tls_ca_cert_dir": "/no/such"}, "tls-ca-cert-dir /no/such: No such file or directory"),
+        ({"tls_cert_file": "/etc/passwd"}, r"there is no certificate .PEM. in the first"),
+        ({"tls_key_file": "/etc/passwd"}, r"there is no private key .PEM. in the second"),
         ({"tls_ciphers": "nonsense"}, "Failed to configure ciphers: nonsense"),
     ],
 )
@@ -77,6 +80,11 @@ def test_authorities_may_be_in_a_directory(certificates: Path, tmp_path: Path) -
     assert context_of(config).verify_mode == ssl.CERT_REQUIRED
 
 
+def test_a_key_of_another_certificate_is_told(certificates: Path) -> None:
+    with pytest.raises(TlsError, match="the key is not that of the certificate"):
+        for_clients(settings(certificates, tls_key_file=str(certificates / "next.key")))
+
+
 def test_a_key_may_be_encrypted(certificates: Path, tmp_path: Path) -> None:
     locked = str(tmp_path / "locked.key")
     key = str(certificates / "ours.key")
@@ -85,7 +93,7 @@ def test_a_key_may_be_encrypted(certificates: Path, tmp_path: Path) -> None:
     context_of(config)
     assert "hush" not in repr(config)
     for wrong in ("", "other"):
-        with pytest.raises(TlsError, match="locked"):
+        with pytest.raises(TlsError, match="the key is encrypted"):
             for_clients(settings(certificates, tls_key_file=locked, tls_key_file_pass=wrong))
 
 

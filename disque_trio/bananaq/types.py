@@ -19,8 +19,9 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_endpoint(word: str, port: int | None = None) -> Endpoint:
-    """Read ``host:port``, ``[ipv6]:port`` or ``:port``; without a port it is ``port``.
+def parse_endpoint(word: str, port: int | None = None, lowest: int = 1) -> Endpoint:
+    """Read ``host:port``, ``[ipv6]:port`` or ``:port``; without a port it is ``port``. None that is
+    there may be below ``lowest``.
 
     Raises:
         BadValue: it is none of these.
@@ -36,20 +37,23 @@ def parse_endpoint(word: str, port: int | None = None) -> Endpoint:
         raise BadValue("an IPv6 address needs brackets, as in [::1]:4777")
     if any(character.isspace() or not character.isprintable() for character in word):
         raise BadValue
-    return Endpoint(host, parse_integer(digits, 1, 65535))
+    return Endpoint(host, parse_integer(digits, lowest, 65535))
 
 
 class ListenAddress(Word[Endpoint]):
-    """Where to listen; ``Endpoint("", 0)`` for no TCP."""
+    """Where to listen. Port 0: there is only the one for TLS; without a host, too, it is empty."""
 
     quoted = True
-    expected = "HOST:PORT, :PORT for all addresses, or an empty text for no TCP"
+    expected = (
+        "HOST:PORT, :PORT for all addresses, or an empty text for no TCP; with port 0 there is "
+        "only tls-port"
+    )
 
     def parse_word(self, word: str) -> Endpoint:
-        return parse_endpoint(word) if word else Endpoint("", 0)
+        return parse_endpoint(word, lowest=0) if word else Endpoint("", 0)
 
     def show(self, value: Endpoint) -> str:
-        return str(value) if value.port else ""
+        return str(value) if any(value) else ""
 
 
 class RedisAddresses(ParamType[tuple[Endpoint, ...]]):

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.banana_daemons import spawn
 from tests.support.banana_fixtures import DaemonFactory
-from tests.support.harness import free_port
-from tests.support.tls import TlsWire, all_certificates, client_context, tls_options
+from tests.support.harness import free_port, wait_until
+from tests.support.tls import HOST, TlsWire, all_certificates, client_context, tls_options
 
 
 def test_clients_are_served_over_tls_and_certificates_can_be_changed(
@@ -33,6 +34,24 @@ def test_clients_are_served_over_tls_and_certificates_can_be_changed(
     ):
         wire("PING")
     assert daemon.ask("PING") == b"PONG"
+
+
+def test_it_can_speak_tls_alone(run_bananaq: DaemonFactory, tmp_path: Path) -> None:
+    certificates = all_certificates(tmp_path)
+    port = free_port()
+    options = (*tls_options(certificates, port), "--listen-addr", f"{HOST}:0")
+    with closing(spawn(tmp_path, port, options, "embedded")) as daemon:
+
+        def answers() -> bool:
+            assert daemon.process.poll() is None, daemon.log.read_text()
+            try:
+                with closing(TlsWire(port, client_context(certificates))) as wire:
+                    assert wire("CONFIG", "GET", "listen-addr")[1] == f"{HOST}:0".encode()
+                    return wire("PING") == b"PONG"
+            except ConnectionRefusedError:
+                return False
+
+        wait_until(answers)
 
 
 def test_no_certificate_no_start(run_bananaq: DaemonFactory) -> None:

@@ -110,6 +110,7 @@ def test_a_value_of_several_words_is_one_text_or_several_arguments() -> None:
         (":4777", "", 4777),
         ("localhost:1", "localhost", 1),
         ("[::1]:65535", "::1", 65535),
+        ("127.0.0.1:0", "127.0.0.1", 0),
         ("", "", 0),
     ],
 )
@@ -120,7 +121,7 @@ def test_addresses_to_listen_on(text: str, host: str, port: int) -> None:
     assert given.config_get([b"listen-addr"]) == [(b"listen-addr", text.encode())]
 
 
-@pytest.mark.parametrize("text", ["4777", "::1:4777", "a:0", "a:65536", "a:x", "a b:1", ":", "[]"])
+@pytest.mark.parametrize("text", ["4777", "::1:4777", "a:-1", "a:65536", "a:x", "a b:1", ":", "[]"])
 def test_what_is_no_address_to_listen_on(text: str) -> None:
     [error] = errors(f"--listen-addr={text}")
     assert error.startswith("command line: listen-addr: expected HOST:PORT")

@@ -17,20 +17,19 @@ the end of a turn, after any number of calls, the driver
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.histogram import NS, STEP_TIMES, Histogram
 from disque_trio.resp.reply import error
-from disque_trio.respserver.access import NO_QUEUE, PATTERN, TAKE
-from disque_trio.respserver.acl.catalog import Catalog, word_of
-from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.batches import Batches
 from disque_trio.respserver.client import REPLY_ON, REPLY_SKIP, REPLY_SKIP_NEXT, Client, Pending
 from disque_trio.respserver.command import AnyCommand, CommandError, misconf
+from disque_trio.respserver.durations import Durations
 from disque_trio.respserver.groups import take
 from disque_trio.respserver.host import Host
 from disque_trio.respserver.latency import LatencyMonitor
-from disque_trio.respserver.memory import UNLIMITED, Memory
-from disque_trio.respserver.monitor import monitor_line, without_password
+from disque_trio.respserver.memory import Memory
+from disque_trio.respserver.monitor import monitor_line
+from disque_trio.respserver.rights import not_permitted
 from disque_trio.respserver.slowlog import SlowLog
 from disque_trio.respserver.wait_ends import WaitEnds
 
@@ -71,7 +70,7 @@ class Machine:
             journal of the turn is in the append-only file; ``commit`` empties it.
         blocked_clients: how many wait. wait_ends: when they do no more.
         ended: when the last command ended, ns of ``clock``.
-        durations: how long commands took, by their names; None: nobody wants to know.
+        slowlog, latency: of commands that took long. durations: decides which did.
         in_group: what is served is one of a group of commands: it must not wait for anything.
     """
 
@@ -106,6 +105,7 @@ class Machine:
         self.uncommitted: list[tuple[Client, int, int]] = []
         self.slowlog = SlowLog()
         self.latency = LatencyMonitor()
+        self.durations = Durations(self.slowlog, self.latency)
         self.total_commands = 0
         self.blocked_clients = 0
         self.ended = 0
@@ -118,9 +118,6 @@ class Machine:
         # Commands of one kind often come in a row.
         self._last_name = b""
         self._last_command: AnyCommand | None = None
-        self._slow = UNLIMITED  # ns from which a command's duration interests anyone
-        self._very_slow = UNLIMITED  # but those who count all of them
-        self.durations: dict[str, Histogram] | None = None
         self.wait_ends = WaitEnds()
 
     def find_command(self, name: bytes) -> "AnyCommand | None":
@@ -181,8 +178,8 @@ class Machine:
             took = self.ended - started
             command.calls += 1
             command.nanoseconds += took
-            if took >= self._slow:
-                self._note_slow(command, args, took)
+            if took >= self.durations.least:
+                self.durations.note(command, args, took, self.now)
             if self.journaling and (len(self.journal) != noted or self.flushed):
                 if waiting:
                     journaled = True
@@ -256,7 +253,7 @@ class Machine:
         if not command.min_args <= len(args) <= command.max_args:
             return error(f"ERR wrong number of arguments for '{command.name}' command")
         if not client.unrestricted:
-            refusal = self._not_permitted(client, command, args)
+            refusal = not_permitted(self, client, command, args)
             if refusal:
                 return refusal
         if self.memory.used > self.memory.evict_above and not self.make_room(command):
@@ -266,48 +263,6 @@ class Machine:
         if self.loading and not command.while_loading:
             return self._loading
         return b""
-
-    def _not_permitted(self, client: Client, command: AnyCommand, args: list[bytes]) -> bytes:
-        """The error for ``args``, a ``command``, if the user of ``client`` must not have it run,
-        which is noted for ACL LOG then; else empty."""
-        accesses = command.accesses
-        word = word_of(command, args)
-        refused = client.user.refusal(
-            "" if command.unauthenticated else word, accesses(self, args) if accesses else ()
-        )
-        if refused is None:
-            return b""
-        reason, object = refused
-        self.note_refusal(client, reason, object, client.user.name)
-        if reason == "key":
-            return error(NO_QUEUE)
-        return error(f"NOPERM this user has no permissions to run the '{word}' command")
-
-    def note_refusal(self, client: Client, reason: str, object: bytes, user: bytes) -> None:
-        """Note for ACL LOG what was refused to ``client``, which is, or wanted to be, ``user``."""
-        grouped = self.in_group or client.group is not None
-        context = "multi" if grouped else "toplevel"
-        self.users.log.add(self.now, reason, context, object, user, self.host.describe(client))
-
-    def users_changed(self) -> None:
-        """Make what has changed about users take effect for those who are connected. Who waits
-        for, or gets, what its user may not have any more is disconnected."""
-        anybody = self.users.default.open
-        for client in self.host.clients():
-            client.log_in(client.user, client.authenticated or anybody)
-            if not (client.unrestricted or self._may_go_on(client)):
-                self.host.close(client)
-        self.host.users_changed()
-
-    def _may_go_on(self, client: Client) -> bool:
-        """Whether ``client`` may have what it gets without asking again."""
-        for name, queues in self.standing(client):
-            command = self.find_command(name)
-            word = "" if command is None else word_of(command, [name])
-            accesses = [(queue, TAKE | PATTERN) for queue in queues]
-            if client.user.refusal(word, accesses) is not None:
-                return False
-        return True
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
         """What ``client`` gets without asking again: names of commands, with those of the queues
@@ -319,13 +274,6 @@ class Machine:
             names = [name for name in client.waits_for if name]
             found.append((client.last_command.encode(), names))
         return found
-
-    def forget_user(self, user: User) -> None:
-        """``user`` is gone: disconnect its clients, which may do nothing any more."""
-        for client in self.host.clients():
-            if client.user is user:
-                client.log_in(self.users.default, False)
-                self.host.close(client)
 
     def set_trouble(self, loading: bool, write_problem: str) -> None:
         """Say that jobs are being loaded, or why nothing can be written (empty: it can)."""
@@ -340,35 +288,6 @@ class Machine:
             client.reply_mode = REPLY_SKIP
         elif client.reply_mode == REPLY_SKIP and not client.waits_for:
             client.reply_mode = REPLY_ON
-
-    def watch_durations(self, slower_than: int, threshold: int) -> None:
-        """Keep commands of ``slower_than`` µs and more (negative: none) in the slow log and
-        events of ``threshold`` ms and more (0: none) in the latency monitor."""
-        self.slowlog.slower_than = slower_than
-        self.latency.threshold = threshold
-        self._slow = slower_than * 1000 if slower_than >= 0 else UNLIMITED
-        if threshold:
-            self._slow = min(self._slow, threshold * 1_000_000)
-        self._very_slow = self._slow
-        if self.durations is not None:
-            self._slow = 0
-
-    def count_durations(self) -> None:
-        """Count in ``durations`` how long all commands take from now on."""
-        self.durations = {}
-        self._slow = 0
-
-    def _note_slow(self, command: AnyCommand, args: list[bytes], took: int) -> None:
-        if self.durations is not None:
-            durations = self.durations.get(command.name)
-            if durations is None:
-                durations = self.durations[command.name] = Histogram(STEP_TIMES, NS)
-            durations.observe(took)
-            if took < self._very_slow:
-                return
-        self.slowlog.add(self.now, took // 1000, without_password(command, args))
-        event = b"fast-command" if "fast" in command.flags else b"command"
-        self.latency.add(event, self.now, took // 1_000_000)
 
     def show_monitors(self, client: Client, command: AnyCommand, args: list[bytes]) -> None:
         """Write ``args``, which is ``command``, to those who watch."""
@@ -490,8 +409,7 @@ class Machine:
         for command in self.commands.values():
             command.calls = 0
             command.nanoseconds = 0
-        if self.durations is not None:
-            self.durations = {}
+        self.durations.reset()
 
 
 def _is_http(name: bytes) -> bool:

@@ -20,6 +20,7 @@ from disque_trio.respserver.daemon import Daemon
 from disque_trio.respserver.host import NO_ACL_FILE, Host
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import known_listeners, tcp_endpoints
+from disque_trio.respserver.rights import forget_user, users_changed
 from disque_trio.respserver.user_file import UserFile, UserFileError
 from disque_trio.version import VERSION
 
@@ -107,8 +108,8 @@ class ProcessHost(Host):
         machine = self._engine.node
         gone = machine.users.replace(self._user_file.read(machine.users))
         for user in gone:
-            machine.forget_user(user)
-        machine.users_changed()
+            forget_user(machine, user)
+        users_changed(machine)
 
     def reload_users(self, fresh: Settings) -> None:
         """Have the users that are declared, if others are than before; ``fresh``: the settings as

@@ -17,6 +17,7 @@ from disque_trio.respserver.access import EVERY, NO_QUEUE, PATTERN, TAKE
 from disque_trio.respserver.acl.catalog import word_of
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.rights import note_refusal
 
 
 def queue_of(node: Node, id: bytes) -> bytes | None:
@@ -52,7 +53,7 @@ class Reach:
         node = self._node
         for queue in {queue_of(node, id) for id in ids}:
             if queue is not None and not self.lets(queue, TAKE):
-                node.note_refusal(self._client, "key", queue, self._client.user.name)
+                note_refusal(node, self._client, "key", queue, self._client.user.name)
                 raise CommandError(NO_QUEUE)
 
     def within(self, work: Callable[[Node, list[bytes]], int], node: Node, ids: list[bytes]) -> int:

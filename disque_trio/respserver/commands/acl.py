@@ -12,6 +12,7 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import parse_integer, wrong_arity
 from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.rights import forget_user, users_changed
 
 MOST_BITS: Final = 4096
 _SHOWN: Final = 10  # entries of ACL LOG
@@ -102,7 +103,7 @@ def _deluser(node: Machine, client: Client, args: list[bytes]) -> None:
         user = node.users.delete(name)
         if user is not None:
             count += 1
-            node.forget_user(user)
+            forget_user(node, user)
     client.out.append(integer(count))
 
 
@@ -217,7 +218,7 @@ def _setuser(node: Machine, client: Client, args: list[bytes]) -> None:
         node.users.set(args[2], args[3:])
     except SetUserError as wrong:
         raise CommandError(f"ERR {wrong}") from wrong
-    node.users_changed()
+    users_changed(node)
     client.out.append(OK)
 
 

@@ -7,6 +7,7 @@ from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_integer, wrong_arity
 from disque_trio.respserver.commands.client import check_name
 from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.rights import note_refusal
 from disque_trio.version import VERSION
 
 
@@ -31,7 +32,7 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
     ip = node.host.ip(client)
     wait = users.logins.wait(ip, name, password, node.now)
     if wait:
-        node.note_refusal(client, "auth-limit", how, name)
+        note_refusal(node, client, "auth-limit", how, name)
         raise CommandError(
             f"TRYAGAIN too many wrong passwords from this address, wait {-(-wait // 1000)} s "
             "(auth-failures-per-minute)"
@@ -39,7 +40,7 @@ def _authenticate(node: Machine, client: Client, how: bytes, words: list[bytes])
     user = users.find(name, password)
     if user is None:
         users.logins.failed(ip, name, password, node.now)
-        node.note_refusal(client, "auth", how, name)
+        note_refusal(node, client, "auth", how, name)
         plain = users.only_password
         if plain and not users.default.open:
             # As in Disque; with users it stays who it was, as in Redis.

@@ -25,6 +25,7 @@ from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
 from disque_trio.respserver.io.serving import Serving
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.machine import Machine
+from disque_trio.respserver.rights import users_changed
 from disque_trio.respserver.slices import do_slice
 
 OTHERS_WAIT: Final = 4  # ms of turns in a row before other tasks (timers, new clients) get theirs
@@ -131,13 +132,13 @@ class Engine:
         self.stir()
         node.slowlog.max_len = config.slowlog_max_len
         node.slowlog.trim()
-        node.watch_durations(config.slowlog_log_slower_than, config.latency_monitor_threshold)
+        node.durations.watch(config.slowlog_log_slower_than, config.latency_monitor_threshold)
         node.users.log.max_len = config.acllog_max_len
         node.users.log.trim()
         node.users.logins.limit = config.auth_failures_per_minute
         if "requirepass" in names:
             node.users.require(to_bytes(config.requirepass))
-            node.users_changed()
+            users_changed(node)
         for connection in self.clients.connections.values():
             parser = connection.parser
             parser.trusted = connection.client.authenticated

@@ -73,7 +73,7 @@ class Metrics:
     ) -> None:
         """Let it be those of ``engine``; their names begin with ``prefix``. ``figures``: what any
         server does not have."""
-        engine.node.count_durations()
+        engine.node.durations.count()
         self._engine = engine
         self._prefix = prefix
         self._sources = [ServerFigures(prefix, engine, persistence, disk), *figures]
@@ -199,7 +199,7 @@ class ServerFigures:
         calls = sheet.counter(f"{prefix}_commands_total", "Commands run")
         time = sheet.counter(f"{prefix}_commands_duration_seconds_total", "Time that they took")
         durations = sheet.histogram(f"{prefix}_command_duration_seconds", "How long each took")
-        counted = node.durations or {}
+        counted = node.durations.counts or {}
         for command in list(node.commands.values()):
             if not command.calls:
                 continue

@@ -24,7 +24,7 @@ def entries(bench: Bench, *args: int) -> list[list[object]]:
 
 
 def test_slow_commands_are_logged_latest_first(bench: Bench) -> None:
-    bench.node.watch_durations(10_000, 0)
+    bench.node.durations.watch(10_000, 0)
     slow(bench, 10, "PING", "one")
     slow(bench, 9, "PING", "quick")
     bench.advance(5)
@@ -42,7 +42,7 @@ def test_slow_commands_are_logged_latest_first(bench: Bench) -> None:
 
 
 def test_the_slow_log_keeps_its_length_and_shows_ten_unasked(bench: Bench) -> None:
-    bench.node.watch_durations(0, 0)
+    bench.node.durations.watch(0, 0)
     bench.node.slowlog.max_len = 20
     for _ in range(50):
         bench("PING")
@@ -51,13 +51,13 @@ def test_the_slow_log_keeps_its_length_and_shows_ten_unasked(bench: Bench) -> No
 
 
 def test_a_negative_limit_switches_the_slow_log_off(bench: Bench) -> None:
-    bench.node.watch_durations(-1, 1)
+    bench.node.durations.watch(-1, 1)
     slow(bench, 5000, "PING")
     assert bench("SLOWLOG", "LEN") == 0
 
 
 def test_long_arguments_are_cut_in_the_slow_log(bench: Bench) -> None:
-    bench.node.watch_durations(0, 0)
+    bench.node.durations.watch(0, 0)
     bench("ACKJOB", *[b"D-aaaaaaaa-" + b"x" * 24 + b"-05a1"] * 40)
     bench("ECHO", "y" * 200)
     echo, ack = entries(bench, 2)
@@ -81,7 +81,7 @@ def test_passwords_are_not_shown_in_the_slow_log_nor_to_monitors(
 ) -> None:
     watcher = bench.client()
     bench.send(watcher, "MONITOR")
-    bench.node.watch_durations(0, 0)
+    bench.node.durations.watch(0, 0)
     bench.send(bench.client(), *args)
     assert b"hunter2" not in b"".join(watcher.out)
     bench.send(bench.me, "SLOWLOG", "GET")
@@ -99,7 +99,7 @@ def test_other_forms_of_slowlog_are_an_error(bench: Bench) -> None:
 
 
 def test_latency_keeps_the_worst_of_each_second(bench: Bench) -> None:
-    bench.node.watch_durations(-1, 100)
+    bench.node.durations.watch(-1, 100)
     slow(bench, 99, "PING")
     slow(bench, 150, "PING")
     slow(bench, 300, "PING")
@@ -120,7 +120,7 @@ def test_latency_keeps_the_worst_of_each_second(bench: Bench) -> None:
 
 
 def test_latency_keeps_160_samples_of_an_event(bench: Bench) -> None:
-    bench.node.watch_durations(-1, 1)
+    bench.node.durations.watch(-1, 1)
     for _ in range(200):
         slow(bench, 2, "PING")
         bench.advance(1)
@@ -131,7 +131,7 @@ def test_latency_keeps_160_samples_of_an_event(bench: Bench) -> None:
 
 
 def test_without_a_threshold_nothing_is_sampled(bench: Bench) -> None:
-    bench.node.watch_durations(0, 0)
+    bench.node.durations.watch(0, 0)
     slow(bench, 5000, "PING")
     assert bench("LATENCY", "LATEST") == []
 
@@ -141,7 +141,7 @@ def test_graph_and_doctor_answer_text(bench: Bench) -> None:
     assert bench.error("LATENCY", "GRAPH", "nosuch") == (
         "ERR No samples available for event 'nosuch'"
     )
-    bench.node.watch_durations(-1, 1)
+    bench.node.durations.watch(-1, 1)
     assert bench.text("LATENCY", "DOCTOR")
     for duration in (5, 50, 500):
         slow(bench, duration, "PING")
@@ -156,7 +156,7 @@ def test_other_forms_of_latency_are_an_error(bench: Bench) -> None:
 
 
 def test_the_graph_shows_the_all_time_high_after_its_sample_is_gone(bench: Bench) -> None:
-    bench.node.watch_durations(-1, 1)
+    bench.node.durations.watch(-1, 1)
     for duration in [900] + [5] * 160:
         slow(bench, duration, "PING")
         bench.advance(1)

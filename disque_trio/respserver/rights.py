@@ -1,0 +1,83 @@
+"""Enforces what the users of clients may do, and notes for ACL LOG what they may not.
+
+Clients that may do everything never come here: ``Client.unrestricted`` says so.
+"""
+
+from typing import Protocol
+
+from disque_trio.resp.reply import error
+from disque_trio.respserver.access import NO_QUEUE, PATTERN, TAKE
+from disque_trio.respserver.acl.catalog import word_of
+from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.acl.users import Users
+from disque_trio.respserver.client import Client
+from disque_trio.respserver.command import AnyCommand
+from disque_trio.respserver.host import Host
+
+
+class Guarded(Protocol):
+    """The interface of the machine whose clients have users."""
+
+    now: int
+    host: Host
+    users: Users
+    in_group: bool
+
+    def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
+        """What ``client`` gets without asking again; see ``Machine``."""
+
+
+def not_permitted(
+    machine: Guarded, client: Client, command: AnyCommand, args: list[bytes]
+) -> bytes:
+    """The error for ``args``, a ``command``, if the user of ``client`` must not have it run, which
+    is noted for ACL LOG then; else empty."""
+    accesses = command.accesses
+    word = word_of(command, args)
+    refused = client.user.refusal(
+        "" if command.unauthenticated else word, accesses(machine, args) if accesses else ()
+    )
+    if refused is None:
+        return b""
+    reason, object = refused
+    note_refusal(machine, client, reason, object, client.user.name)
+    if reason == "key":
+        return error(NO_QUEUE)
+    return error(f"NOPERM this user has no permissions to run the '{word}' command")
+
+
+def note_refusal(machine: Guarded, client: Client, reason: str, object: bytes, user: bytes) -> None:
+    """Note for ACL LOG what was refused to ``client``, which is, or wanted to be, ``user``."""
+    grouped = machine.in_group or client.group is not None
+    context = "multi" if grouped else "toplevel"
+    whose = machine.host.describe(client)
+    machine.users.log.add(machine.now, reason, context, object, user, whose)
+
+
+def users_changed(machine: Guarded) -> None:
+    """Make what has changed about users take effect for those who are connected. Who waits for, or
+    gets, what its user may not have any more is disconnected."""
+    anybody = machine.users.default.open
+    for client in machine.host.clients():
+        client.log_in(client.user, client.authenticated or anybody)
+        if not (client.unrestricted or _may_go_on(machine, client)):
+            machine.host.close(client)
+    machine.host.users_changed()
+
+
+def _may_go_on(machine: Guarded, client: Client) -> bool:
+    """Whether ``client`` may have what it gets without asking again."""
+    for name, queues in machine.standing(client):
+        word = machine.users.catalog.proper(name.decode())  # rename-command does not matter here
+        accesses = [(queue, TAKE | PATTERN) for queue in queues]
+        if client.user.refusal(word, accesses) is not None:
+            return False
+    return True
+
+
+def forget_user(machine: Guarded, user: User) -> None:
+    """``user`` is gone: disconnect its clients, which may do nothing any more."""
+    for client in machine.host.clients():
+        if client.user is user:
+            client.log_in(machine.users.default, False)
+            machine.host.close(client)

@@ -265,8 +265,8 @@ class Machine:
         return b""
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
-        """What ``client`` gets without asking again: names of commands, with those of the queues
-        (or patterns of names) that jobs come from."""
+        """What ``client`` gets without asking again: commands as rules call them, or by another
+        name, with the names of the queues (or patterns of names) that jobs come from."""
         found: list[tuple[bytes, list[bytes]]] = []
         if client.monitor:
             found.append((b"monitor", []))

@@ -117,6 +117,16 @@ def test_those_who_wait_or_get_jobs_pushed_lose_what_their_user_loses(
     assert admin("QLEN", "a") == 1
 
 
+def test_rights_are_lost_for_commands_that_are_renamed(disque_server: NodeFactory) -> None:
+    node = disque_server("--rename-command", "MONITOR", "spy")
+    admin = node.wire()
+    rights(admin, "w", "+@all", "~*")
+    watches = login(node, "w")
+    assert watches("SPY") == b"OK"
+    admin("ACL", "SETUSER", "w", "-monitor")
+    receive_all(watches.sock)  # up to the end
+
+
 def test_clients_of_a_user_that_is_removed_are_disconnected(shared: LiveNode, admin: Wire) -> None:
     rights(admin, "a", "+@all", "~*")
     wire, own = login(shared, "a"), login(shared, "a")

@@ -64,6 +64,13 @@ CASES = [
     Case("DisqueNoWorker", {QUEUED: gauge(0, 5), DEAD: gauge(0, 1), PAUSED: gauge(0, 0)}),
     Case("DisqueJobsWaitTooLong", {OLDEST: gauge(10, 700), DEAD: gauge(0, 0)}),
     Case("DisqueDeadLetters", {f"disque_jobs_dead_total{{{QUEUE}}}": counter(0, 1)}),
+    Case(  # of a queue that is first seen with it, and is forgotten
+        "DisqueDeadLetters",
+        {
+            f"up{{{NODE}}}": gauge(1, 1),
+            f"disque_jobs_dead_total{{{QUEUE}}}": "_x19 " + "1x7 " + "_x18",
+        },
+    ),
     Case("DisqueManyRequeues", {DELIVERED: counter(60, 60), REQUEUED: counter(3, 12)}),
     Case("DisqueJobsExpired", {f"disque_jobs_expired_total{{{QUEUE}}}": counter(0, 1)}),
     Case("DisqueSchedulesMissed", {f"disque_schedule_ticks_missed_total{{{NODE}}}": counter(0, 1)}),
@@ -140,6 +147,7 @@ CASES = [
 QUIET = [
     {QUEUED: gauge(0, 5), PAUSED: gauge(0, 1), OLDEST: gauge(0, 5000)},
     {QUEUED: gauge(5, 5), DEAD: gauge(5, 5), OLDEST: gauge(0, 5000)},
+    {f"up{{{NODE}}}": gauge(1, 1), f"disque_jobs_dead_total{{{QUEUE}}}": gauge(3, 3)},  # long ago
     {QUEUED: gauge(5, 5), DELIVERED: counter(1, 1)},  # slowly, but they are taken
     {DELIVERED: counter(0, 0.1), REQUEUED: counter(0, 0.1)},  # a few: no rate to speak of
     {  # what one node has others may deliver

@@ -1,5 +1,6 @@
 """The formats of a page of figures: what prometheus-client writes, and when it is asked for."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import (
@@ -70,11 +71,22 @@ class Formats:
         return known
 
 
-class Process:
-    """The figures of this process, which the system has: ``process_*``."""
+class _ProcessCollector(ProcessCollector):
+    """Needs no /proc/stat, which a service with ProcSubset=pid does not see."""
 
-    def __init__(self) -> None:
-        self._collector = ProcessCollector(registry=None)
+    def _boot_time(self) -> float:
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Process:
+    """The figures of this process, which the system has: ``process_*``.
+
+    Args:
+        proc: where the system shows processes.
+    """
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._collector = _ProcessCollector(proc=proc, registry=None)
 
     def read(self) -> list[Metric]:
         """Ask the system; a thread may do that, as it takes a while with many open files."""

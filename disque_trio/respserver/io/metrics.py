@@ -19,7 +19,6 @@ from disque_trio.version import VERSION
 
 _LAG_PERIOD = 0.5  # s
 _BACKLOG = 128
-NEEDED = "metrics-port needs the package prometheus-client: pip install 'disque-trio[metrics]', or "
 
 
 class Settings(Protocol):

@@ -93,7 +93,7 @@ class Bus(Links):
             )
             sock.close()
             return
-        if len(links.unproven) >= MOST_UNPROVEN:
+        if links.strangers >= MOST_UNPROVEN:
             links.break_off(links.strangest(), "too many connections of strangers")
         now = self._clock.now()
         link = links.take_in(sock, now + PATIENCE)

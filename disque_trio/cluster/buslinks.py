@@ -142,10 +142,17 @@ class BusLinks:
         self.doubt(link, until)
         return link
 
+    @property
+    def strangers(self) -> int:
+        """The number of links that others have opened and on which nothing valid has come yet."""
+        return sum(not link.outgoing for link in self.unproven)
+
     def strangest(self) -> BusLink:
-        """The link of a stranger that makes room for another one: who is slow, since a node needs a
-        moment only, and who has not shown a certificate or the secret, where that is asked for."""
-        return next((link for link in self.unproven if not link.up), next(iter(self.unproven)))
+        """The link of a stranger, if there is one, that makes room for another one: who is slow,
+        since a node needs a moment only, and who has not shown a certificate or the secret, where
+        that is asked for."""
+        strangers = [link for link in self.unproven if not link.outgoing]
+        return next((link for link in strangers if not link.up), strangers[0])
 
     def doubt(self, link: BusLink, until: int) -> None:
         """Give ``link`` until then (ms) to bring something valid."""

@@ -61,7 +61,6 @@ def job_goes_round(cluster: LiveCluster) -> None:
 
 def test_jobs_go_through_a_cluster_with_a_secret(cluster: LiveCluster) -> None:
     job_goes_round(cluster)
-    assert all(refused(node) == 0 for node in cluster)
 
 
 def test_a_node_that_does_not_know_the_secret_cannot_join(

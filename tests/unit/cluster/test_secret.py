@@ -222,6 +222,15 @@ def test_strangers_do_not_take_the_place_of_who_knows_the_secret(bench: Bench) -
     assert bench.heard() == ["accepted"]
 
 
+def test_strangers_do_not_end_handshakes_that_the_node_began(bench: Bench) -> None:
+    outgoing = bench.connect()
+    bench.turns_until(lambda: outgoing.connected)
+    for _ in range(2 * MOST_UNPROVEN):
+        bench.admit()
+    assert not outgoing.closed
+    assert bench.links.count == MOST_UNPROVEN + 1
+
+
 def test_a_member_of_another_machine_is_let_in_where_no_address_was_named(bench: Bench) -> None:
     def comes(ip: str) -> bool:
         theirs = socket.create_connection(bench.address, 5)

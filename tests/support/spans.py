@@ -36,14 +36,15 @@ class Traces:
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str, count: int = 1) -> list[ReadableSpan]:
-        """Wait for so many spans of that name, and return them."""
+        """Wait for so many spans of that name, and return them in the order in which they began:
+        one may end while another thread has begun the next."""
 
         def found() -> list[ReadableSpan]:
             return [span for span in self.all() if span.name == name]
 
         wait_until(lambda: len(found()) >= count)
         assert len(found()) == count
-        return found()
+        return sorted(found(), key=lambda span: span.start_time or 0)
 
     def one(self, name: str) -> ReadableSpan:
         """Wait for the one of that name."""

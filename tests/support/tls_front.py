@@ -90,7 +90,7 @@ class TlsFront:
             self._connections.add(scope)
             try:
                 await self._pass_on(stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
                 pass
             finally:
                 self._connections.discard(scope)

@@ -89,7 +89,7 @@ def test_celery(url: str, certificates: Certificates, by: str) -> None:
         }
     app.conf.result_backend = url
 
-    @app.task(name="add")
+    @app.task(name="by_tls", shared=False)
     def add(a: int, b: int) -> int:
         return a + b
 

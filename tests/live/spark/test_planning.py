@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from disque_trio.respclient.login import Login
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.queues import read_options
 from disque_trio.spark.leases.directory import (
@@ -202,7 +203,7 @@ def test_a_password_is_used_for_all_that_is_asked(
     wire("AUTH", "secret")
     wire("ADDJOB", "q", "body 0", 0)
     address = f"127.0.0.1:{node.port}"
-    reader = Reader(tmp_path / "leases", [address], password="secret")
+    reader = Reader(tmp_path / "leases", [address], login=Login(password="secret"))
     try:
         one = reader.planner.latest(reader.planner.initial())
         assert reader.read(one) == ["body 0"]

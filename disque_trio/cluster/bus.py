@@ -228,6 +228,8 @@ class Bus(Links):
                     del links.unproven[link]
                 elif link.parser.pending > MAX_CONTROL_PACKET:
                     raise PacketError("a large packet of a stranger")
+        except SealError as refusal:
+            self._refuse(link, refusal)
         except PacketError as problem:
             links.tell_once(f"not a node of the cluster: {problem}", link.remote_ip)
             links.break_off(link, str(problem))

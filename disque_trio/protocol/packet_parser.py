@@ -15,7 +15,7 @@ from disque_trio.protocol.bus import (
     PacketError,
     read_u32,
 )
-from disque_trio.protocol.seal import MAGIC
+from disque_trio.protocol.seal import MAGIC, SealError
 
 _SIGNATURE: Final = read_u32(SIGNATURE, 0)
 
@@ -44,6 +44,7 @@ class PacketParser:
         Raises:
             PacketError: it is not the bus protocol, or a packet is longer than any may be: the
                 link has to be closed.
+            SealError: the other side wants a secret of this one, which has none: the same.
         """
         if self._parts:
             self._parts.append(data)
@@ -61,12 +62,9 @@ class PacketParser:
         begun = self._wanted > 0  # the first packet was found to be wanted
         while size - at >= 8:
             if read_u32(data, at) != _SIGNATURE:
-                sealed = data[at : at + 8] == MAGIC
-                raise PacketError(
-                    "it has a cluster-secret, this node has none"
-                    if sealed
-                    else "not the signature of the bus"
-                )
+                if data[at : at + 8] == MAGIC:
+                    raise SealError("it has a cluster-secret, this node has none")
+                raise PacketError("not the signature of the bus")
             wanted = read_u32(data, at + 4)
             if not HEADER_SIZE <= wanted <= MAX_PACKET:
                 raise PacketError(f"a packet cannot have {wanted} bytes")

@@ -29,8 +29,8 @@ _FROM_OTHER: Final = b"disque other"
 
 
 class SealError(Exception):
-    """The other side does not know the secret, or what came is not what it sent; the connection has
-    to be closed."""
+    """One side does not know the other's secret, or what came is not what was sent; the connection
+    has to be closed."""
 
 
 def master_key(secret: bytes) -> bytes:

@@ -140,6 +140,7 @@ def test_a_node_with_a_secret_is_not_heard_by_one_without(bench: Bench) -> None:
     other.sendall(Seal([master_key(SECRET.encode())], b"n" * 32, False).greeting)
     bench.turns_until(lambda: bench.links.count == 0)
     assert bench.notes.packets == []
+    assert bench.stats.cluster_links_refused == 1
 
 
 @pytest.mark.parametrize("opener", [False, True])

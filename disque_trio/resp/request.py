@@ -38,6 +38,7 @@ REQUEST: Final = 64  # bytes that a request takes beside its arguments
 
 _STAR: Final = ord("*")
 _DOLLAR: Final = ord("$")
+_CR: Final = ord("\r")
 TLS_HANDSHAKE: Final = 0x16  # the first byte of a client that speaks TLS; no command has it
 NO_TLS: Final = "this port is for clients without TLS"
 
@@ -196,8 +197,12 @@ class RequestParser:
 
     def _line(self, position: int, too_long: str) -> int:
         """Where the count line at ``position`` ends, or -1 while its end is not there."""
-        end = self._buffer.find(b"\r\n", position)
-        if (end if end >= 0 else len(self._buffer)) - position > self.max_inline:
+        buffer = self._buffer
+        end = buffer.find(b"\r\n", position)
+        length = (end if end >= 0 else len(buffer)) - position
+        if length > self.max_inline and (
+            end >= 0 or length > self.max_inline + 1 or buffer[-1] != _CR  # half of its end is there
+        ):
             self._fail(too_long)
             return -1
         return end

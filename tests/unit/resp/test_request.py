@@ -311,3 +311,12 @@ def test_with_a_wrong_password_the_limits_of_strangers_stay() -> None:
     assert parser.go_on() == []
     assert parser.error == "Protocol error: unauthenticated multibulk length"
     assert not parser.held_back
+
+
+def test_half_of_a_line_end_does_not_count_as_a_part_of_the_line() -> None:
+    parser = RequestParser(max_bulk=2, max_inline=2)
+    assert parser.feed(b"*1\r") == []
+    assert parser.feed(b"\n$2\r") == []
+    assert parser.feed(b"\nok\r\n") == [[b"ok"]]
+    assert parser.feed(b"*11\r") == []
+    assert parser.error == "Protocol error: too big mbulk count string"

@@ -134,6 +134,37 @@ def test_rules_have_the_same_replies_and_effects(ours: Wire, theirs: Wire, rules
     assert replies[0] == replies[1]
 
 
+def test_empty_rules_have_the_same_replies_and_effects(ours: Wire, theirs: Wire) -> None:
+    found = []
+    for wire in (ours, theirs):
+        replies = [
+            said(wire, "ACL", "SETUSER", "u", *rules)
+            for rules in ([""], ["on", "", "+ping"], ["(+ping", "", "~x)"])
+        ]
+        found.append((replies, alike(said(wire, "ACL", "LIST"))))
+        wire("ACL", "DELUSER", "u")
+    assert found[0] == found[1]
+
+
+def test_turning_the_default_user_off_keeps_who_is_connected(
+    node: LiveNode, ours: Wire, theirs: Wire
+) -> None:
+    found = []
+    for admin in (ours, theirs):
+        place = admin.sock.getpeername()[:2]
+        there = Wire(socket.create_connection(place))
+        replies = [said(there, "PING"), said(admin, "ACL", "SETUSER", "default", "off")]
+        late = Wire(socket.create_connection(place))
+        replies += [said(there, "PING"), said(late, "PING"), said(admin, "PING")]
+        replies += [said(admin, "CLIENT", "KILL", "USER", "default")]
+        for wire in (there, late):
+            assert wire.closed()
+            wire.close()
+        replies += [said(admin, "ACL", "SETUSER", "default", "on")]
+        found.append(replies)
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -166,6 +197,9 @@ def test_rules_have_the_same_replies_and_effects(ours: Wire, theirs: Wire, rules
         "ACL DRYRUN default nosuch",
         "ACL DRYRUN default echo",
         "ACL DRYRUN default ping",
+        "ACL DRYRUN default config",
+        "ACL DRYRUN default config nosuch",
+        "ACL DRYRUN default config nosuch x",
         "AUTH nobody x",
         "AUTH a b c",
         "CLIENT KILL USER nobody",

@@ -160,35 +160,34 @@ class Permissions:
     def _change(self, allows: bool, target: str, words: frozenset[str]) -> None:
         """Allow or forbid ``words``, which a rule calls ``target``."""
         # What was said before about the same, or about a part of it, is void.
-        kept = [self.rules[0]]
-        kept += [
+        kept = [
             rule
             for rule in self.rules[1:]
             if rule[1:] != target and not rule[1:].startswith(target + "|")
         ]
-        before = self._evaluate(kept)
+        if len(kept) + 1 != len(self.rules):
+            # Without it others may mean nothing any more.
+            del self.rules[1:]
+            self.allowed = self._catalog.all if self.rules[0] == _EVERYTHING else frozenset()
+            for rule in kept:
+                self._append(rule.startswith("+"), rule[1:], self._words(rule[1:]))
+        self._append(allows, target, words)
+
+    def _append(self, allows: bool, target: str, words: frozenset[str]) -> None:
+        """Add a rule to the end, if it means something there."""
+        before = self.allowed
         self.allowed = before | words if allows else before - words
         # A category may have more commands in the next version: a rule about it is kept although
         # it changes nothing now, unless it cannot ever.
         bare = before == (self._catalog.all if allows else frozenset())
         if self.allowed != before or (target.startswith("@") and not bare):
-            kept.append(("+" if allows else "-") + target)
-        self.rules = kept
+            self.rules.append(("+" if allows else "-") + target)
 
-    def _evaluate(self, rules: list[str]) -> frozenset[str]:
-        """The words that ``rules`` allow."""
+    def _words(self, target: str) -> frozenset[str]:
+        """The words that a rule calls ``target``."""
         catalog = self._catalog
-        allowed = set(catalog.all) if rules[0] == _EVERYTHING else set()
-        for rule in rules[1:]:
-            target = rule[1:]
-            found = (
-                catalog.category(target[1:]) if target[0] == "@" else catalog.named(target)
-            ) or frozenset()
-            if rule[0] == "+":
-                allowed |= found
-            else:
-                allowed -= found
-        return frozenset(allowed)
+        found = catalog.category(target[1:]) if target[0] == "@" else catalog.named(target)
+        return found or frozenset()
 
     # ---- asking them ------------------------------------------------------------------------
 

@@ -122,7 +122,9 @@ class User:
 
     def _apply(self, rule: bytes) -> None:
         word = rule.lower()
-        if word in (b"on", b"off"):
+        if not rule:
+            pass  # as in Redis
+        elif word in (b"on", b"off"):
             self.enabled = word == b"on"
         elif word == b"nopass":
             self.nopass = True

@@ -118,6 +118,8 @@ def _dryrun(node: Machine, client: Client, args: list[bytes]) -> None:
     if not command.min_args <= len(request) <= command.max_args:
         raise wrong_arity(command.name)
     word = word_of(command, request)
+    if command.parts and len(request) > 1 and "|" not in word:
+        raise CommandError(f"ERR Command '{_text(request[0])}' not found")
     accesses = command.accesses(node, request) if command.accesses else ()
     refused = user.refusal("" if command.unauthenticated else word, accesses)
     if refused is None:

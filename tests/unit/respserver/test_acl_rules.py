@@ -1,7 +1,7 @@
 """Rules about users: what they mean, and how they are written."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from disque_trio.node.commands.table import build_table
@@ -168,7 +168,6 @@ HASH = "must be exactly 64 characters"
     ("rules", "reason"),
     [
         ("nope", "Syntax error"),
-        ("", "Syntax error"),
         ("%Q~a", "Syntax error"),
         ("%~a", "Syntax error"),
         ("%RWR~a", "Syntax error"),
@@ -198,6 +197,12 @@ def test_a_wrong_rule_is_named_and_changes_nothing(rules: str, reason: str) -> N
         one.set([b"off", rules.encode("latin-1")])
     assert reason in str(wrong.value)
     assert one.describe() == before
+
+
+def test_empty_rules_are_left_out() -> None:
+    one = User(b"u", CATALOG)
+    one.set([b"", b"on", b"", b"+addjob"])
+    assert one.describe() == b"on resetchannels -@all +addjob"
 
 
 def test_patterns_behind_all_of_them_and_open_parentheses_are_wrong() -> None:
@@ -239,6 +244,8 @@ def applied(rules: list[str]) -> User:
 
 
 @given(RULES)
+@example(["+quit", "-@read", "+quit"])
+@example(["allcommands", "-@connection", "+quit", "-@connection"])
 def test_a_user_that_is_read_again_is_the_same(rules: list[str]) -> None:
     made = applied(rules)
     again = User(b"u", CATALOG)
@@ -300,6 +307,20 @@ def test_a_declared_default_user_counts_more_than_requirepass() -> None:
     assert users.find(b"default", b"secret") is None
     users.replace({})
     assert users.find(b"default", b"secret") is users.default
+
+
+def test_only_clients_can_set_requirepass_for_a_declared_default_user() -> None:
+    users = Users(CATALOG)
+    users.require(b"secret")
+    declared: dict[bytes, User] = {}
+    users.declare(declared, [b"default", b"on", b">own"])
+    users.replace(declared)
+    users.require(b"")  # a configuration without it is read again
+    assert not users.default.open
+    assert users.find(b"default", b"own") is users.default
+    users.require(b"new", by_client=True)
+    assert users.find(b"default", b"own") is None
+    assert users.find(b"default", b"new") is users.default
 
 
 def test_who_may_log_in() -> None:

@@ -1,5 +1,6 @@
 """Where the users of a server come from, and are kept: ``aclfile``, or ``user`` settings."""
 
+import codecs
 from pathlib import Path
 
 from disque_trio.config import Settings
@@ -12,6 +13,7 @@ _BOTH = (
     "there are users in the configuration, and an aclfile as well. Users have to be declared in "
     "one of these places, not in both"
 )
+_MARK = "the file begins with a byte order mark. Save it as plain UTF-8, without one"
 
 
 class UserFileError(Exception):
@@ -97,6 +99,8 @@ def _of_file(users: Users, path: Path, data: bytes) -> "dict[bytes, User]":
     out."""
     problems = []
     declared = []
+    if data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserFileError(f"{path}:1: {_MARK}")
     for number, line in enumerate(data.split(b"\n"), 1):
         words = line.split()
         if not words or words[0].startswith(b"#"):

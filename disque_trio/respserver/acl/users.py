@@ -37,6 +37,7 @@ class Users:
         self.log = Log()
         self.logins = Logins()
         self._required = b""
+        self._declares_default = False
 
     @property
     def only_password(self) -> bool:
@@ -49,10 +50,13 @@ class Users:
 
     # ---- changing them ----------------------------------------------------------------------
 
-    def require(self, password: bytes) -> None:
-        """Make ``password`` the only one of the default user, empty: any will do (requirepass)."""
+    def require(self, password: bytes, by_client: bool = False) -> None:
+        """Make ``password`` the only one of the default user, empty: any will do (requirepass). A
+        default user that is among those of ``replace`` keeps its own, unless a client asks for
+        this."""
         self._required = password
-        self.default.set(_password_rules(password))
+        if by_client or not self._declares_default:
+            self.default.set(_password_rules(password))
 
     def set(self, name: bytes, rules: Sequence[bytes]) -> None:
         """Make a user, or change one. Raises SetUserError; nothing has changed then."""
@@ -72,6 +76,7 @@ class Users:
         default user, if not among them, is as it was at first, with the password of
         ``require``."""
         gone = [user for name, user in self.by_name.items() if name not in new and name != DEFAULT]
+        self._declares_default = DEFAULT in new
         self.default.become(new.get(DEFAULT) or self._as_required())
         kept = {DEFAULT: self.default}
         for name, user in new.items():

@@ -137,7 +137,7 @@ class Engine:
         node.users.log.trim()
         node.users.logins.limit = config.auth_failures_per_minute
         if "requirepass" in names:
-            node.users.require(to_bytes(config.requirepass))
+            node.users.require(to_bytes(config.requirepass), node.client is not None)
             users_changed(node)
         for connection in self.clients.connections.values():
             parser = connection.parser

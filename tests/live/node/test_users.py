@@ -271,6 +271,7 @@ def test_users_are_in_a_file(disque_server: NodeFactory, tmp_path: Path) -> None
         ("user a on\nuser\n", ":2: line should start with user keyword"),
         ("\xff\0\n", ":1: line should start with user keyword"),
         ("user a (+addjob\n", ":1: "),
+        ("\xef\xbb\xbfuser a on\n", ":1: the file begins with a byte order mark"),
         (None, "No such file or directory"),
     ],
 )
@@ -367,6 +368,21 @@ def test_sighup_reads_the_users_again(disque_server: NodeFactory, tmp_path: Path
     wait_until(lambda: wire("CONFIG", "GET", "hz") == [b"hz", b"60"])
     assert wire("ACL", "USERS") == [b"b", b"default"]
     assert "users.acl:1" in wire.error("RESTART")
+
+
+def test_sighup_leaves_a_declared_default_user_its_password(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    file, config = tmp_path / "users.acl", tmp_path / "node.conf"
+    file.write_text("user default on >own ~* +@all\n")
+    config.write_text(f"aclfile {file}\nrequirepass other\n")
+    node = disque_server(str(config))
+    wire, stranger = login(node, "default", "own"), node.wire()
+    config.write_text(f"aclfile {file}\nhz 50\n")
+    node.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: wire("CONFIG", "GET", "hz") == [b"hz", b"50"])
+    assert stranger.error("PING").startswith("NOAUTH")
+    assert node.wire().error("PING").startswith("NOAUTH")
 
 
 # ---- roles, as docs/users.md has them -----------------------------------------------------------

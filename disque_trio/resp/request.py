@@ -200,9 +200,9 @@ class RequestParser:
         buffer = self._buffer
         end = buffer.find(b"\r\n", position)
         length = (end if end >= 0 else len(buffer)) - position
-        if length > self.max_inline and (
-            end >= 0 or length > self.max_inline + 1 or buffer[-1] != _CR  # half of its end is there
-        ):
+        if end < 0 and length and buffer[-1] == _CR:
+            length -= 1  # half of its end
+        if length > self.max_inline:
             self._fail(too_long)
             return -1
         return end

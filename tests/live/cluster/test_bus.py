@@ -369,7 +369,7 @@ def test_a_node_that_does_not_read_is_dropped_and_comes_back(disque_server: Node
 def test_half_packets_are_not_held_beyond_what_the_node_may_take(
     disque_server: NodeFactory,
 ) -> None:
-    node = disque_server("--maxmemory", "8mb", "--maxmemory-bus", "50%")
+    node = disque_server("--maxmemory", "8mb", "--maxmemory-bus", "4mb")
     with FakePeer(node) as peer:
         peer.join()
         packet = peer.packets.jobs(REPLJOB, [serial_job(peer, 1, bytes(3 << 20))])

@@ -4,6 +4,8 @@ import argparse
 import math
 import os
 
+from disque_trio.respclient.arguments import add_certificate_options
+
 UNIQUE_FOR = 86400  # s
 # s: twice the longest time after which a row whose fate is unknown is sent again.
 LEAST_UNIQUE_FOR = 600
@@ -22,11 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--user", metavar="NAME", help="whose password that of the nodes is")
     parser.add_argument("--tls", action="store_true", help="connect to the nodes by TLS")
-    parser.add_argument("--cacert", metavar="FILE", help="authorities to trust (PEM)")
-    parser.add_argument("--cert", metavar="FILE", help="our certificate (PEM)")
-    parser.add_argument("--key", metavar="FILE", help="its key, if it is not in the same file")
-    parser.add_argument("--sni", metavar="NAME", help="the name that certificates have to have")
-    parser.add_argument("--insecure", action="store_true", help="trust any certificate")
+    add_certificate_options(parser.add_argument)
     parser.add_argument(
         "--batch", type=_count, default=100, metavar="N", help="rows at a time (default: 100)"
     )

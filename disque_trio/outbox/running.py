@@ -11,7 +11,7 @@ from disque_trio.outbox.stop import Stop, stopped_by_signals
 from disque_trio.outbox.store import Store
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.tls import Tls
+from disque_trio.respclient.tls import Tls, of_arguments
 
 FAILED = 1
 
@@ -101,13 +101,7 @@ def _tls(options: argparse.Namespace) -> Tls | None:
     Raises:
         ValueError: one of them needs --tls.
     """
-    tls = Tls(
-        ca_file=options.cacert,
-        cert_file=options.cert,
-        key_file=options.key,
-        server_name=options.sni,
-        verify=not options.insecure,
-    )
+    tls = of_arguments(options)
     if not options.tls and tls != Tls():
         raise ValueError("--cacert, --cert, --key, --sni and --insecure are for --tls")
     return tls if options.tls else None

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from disque_trio.pressure.urls import Url
+from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.version import VERSION
 
 EPILOG = """\
@@ -186,11 +187,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     add("--url", type=_url, metavar="URL", help="redis://, rediss:// or unix://")
     add("--socket", metavar="PATH", help="the Unix socket of Redis")
     add("--tls", action="store_true", help="connect by TLS")
-    add("--cacert", metavar="FILE", help="certificates to trust (PEM)")
-    add("--cert", metavar="FILE", help="our certificate (PEM)")
-    add("--key", metavar="FILE", help="its key, if it is not in the same file")
-    add("--sni", metavar="NAME", help="the name that its certificate has to have")
-    add("--insecure", action="store_true", help="trust any certificate")
+    add_certificate_options(add)
     add("--cluster", action="store_true", help="it is a cluster: list asks all nodes")
     places = "HOST:PORT[,...]"
     add("--sentinel", type=_sentinels, metavar=places, help="ask these sentinels where Redis is")

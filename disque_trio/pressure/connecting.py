@@ -10,7 +10,7 @@ import os
 from disque_trio.pressure.settings import Settings, resolve
 from disque_trio.redis.servers import Options, Sentinels, Server
 from disque_trio.respclient.addresses import Address
-from disque_trio.respclient.tls import Encryption, Tls
+from disque_trio.respclient.tls import Encryption, Tls, of_arguments
 
 
 def where(options: argparse.Namespace) -> Settings:
@@ -44,12 +44,6 @@ def client_for(options: argparse.Namespace, settings: Settings) -> Server | Sent
 
 
 def _tls(options: argparse.Namespace) -> Tls:
-    tls = Tls(
-        ca_file=options.cacert,
-        cert_file=options.cert,
-        key_file=options.key,
-        server_name=options.sni,
-        verify=not options.insecure,
-    )
+    tls = of_arguments(options)
     Encryption.of(tls)  # reads the files
     return tls

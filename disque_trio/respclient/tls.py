@@ -4,6 +4,7 @@ Owns files of certificates and what becomes of them. It needs no Trio, so that c
 share it.
 """
 
+import argparse
 import re
 import socket
 import ssl
@@ -68,6 +69,17 @@ class Tls:
     def files(self) -> tuple[str, ...]:
         """What ``context`` reads."""
         return tuple(filter(None, (self.ca_file, self.cert_file, self.key_file, self.ca_dir)))
+
+
+def of_arguments(options: argparse.Namespace) -> Tls:
+    """What a command line says; see ``add_certificate_options``."""
+    return Tls(
+        ca_file=options.cacert,
+        cert_file=options.cert,
+        key_file=options.key,
+        server_name=options.sni,
+        verify=not options.insecure,
+    )
 
 
 TlsOption: TypeAlias = "Tls | ssl.SSLContext | bool | None"

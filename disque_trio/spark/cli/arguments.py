@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.version import VERSION
@@ -59,11 +60,7 @@ def parser() -> argparse.ArgumentParser:
     cluster.add_argument("--password", default=os.environ.get("DISQUE_PASSWORD"))
     cluster.add_argument("--user", metavar="NAME", help="whose password it is")
     cluster.add_argument("--tls", action="store_true", help="connect by TLS")
-    cluster.add_argument("--cacert", metavar="FILE", help="authorities to trust (PEM)")
-    cluster.add_argument("--cert", metavar="FILE", help="our certificate (PEM)")
-    cluster.add_argument("--key", metavar="FILE", help="its key, if it is not in the same file")
-    cluster.add_argument("--sni", metavar="NAME", help="the name that certificates have to have")
-    cluster.add_argument("--insecure", action="store_true", help="trust any certificate")
+    add_certificate_options(cluster.add_argument)
     whole = argparse.ArgumentParser(prog="disque-pipeline", description="Disque and Spark.")
     whole.add_argument("--version", action="version", version=f"disque-pipeline {VERSION}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND", dest="command")

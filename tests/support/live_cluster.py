@@ -22,6 +22,7 @@ from tests.support.harness import (
     wait_for_ping,
     wait_until,
 )
+from tests.support.live_helpers import add_job
 
 NODE_TIMEOUT_MS = 1_000
 
@@ -301,3 +302,12 @@ def live_cluster(
         yield cluster
     finally:
         cluster.close()
+
+
+def job_goes_round(cluster: LiveCluster) -> None:
+    """A large job is added at one node, taken at another one and acknowledged at the third."""
+    body = b"x" * 300_000
+    id = add_job(cluster[0].wire(), "q", body, "REPLICATE", 3).encode()
+    assert cluster[1].ask("GETJOB", "TIMEOUT", 10_000, "FROM", "q") == [[b"q", id, body]]
+    assert cluster[2].ask("ACKJOB", id) == 1
+    cluster.wait_empty()

@@ -9,7 +9,7 @@ import pytest
 from disque_trio.protocol.bus import MEET, PacketWriter
 from tests.support.bus_proxy import HOST
 from tests.support.harness import BUS_OFFSET, HANG_SECONDS, wait_until
-from tests.support.live_cluster import LiveCluster, Member, live_cluster
+from tests.support.live_cluster import LiveCluster, Member, job_goes_round, live_cluster
 from tests.support.live_helpers import add_job
 
 SECRET = "the-secret-of-the-nodes"
@@ -35,12 +35,8 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
 def stranger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
     """A node that belongs to no cluster, without a secret or with another one."""
     options = ["--cluster-secret", request.param] if request.param else []
-    other = LiveCluster(tmp_path, 1, *options)
-    try:
-        other.start()
+    with live_cluster(tmp_path, 1, *options) as other:
         yield other[0]
-    finally:
-        other.close()
 
 
 def refused(node: Member) -> int:
@@ -49,14 +45,6 @@ def refused(node: Member) -> int:
 
 def use(node: Member, *secrets: str) -> None:
     assert node.ask("CONFIG", "SET", "cluster-secret", " ".join(secrets)) == b"OK"
-
-
-def job_goes_round(cluster: LiveCluster) -> None:
-    body = b"x" * 300_000
-    id = add_job(cluster[0].wire(), "q", body, "REPLICATE", 3).encode()
-    assert cluster[1].ask("GETJOB", "TIMEOUT", 10_000, "FROM", "q") == [[b"q", id, body]]
-    assert cluster[2].ask("ACKJOB", id) == 1
-    cluster.wait_empty()
 
 
 def test_jobs_go_through_a_cluster_with_a_secret(cluster: LiveCluster) -> None:

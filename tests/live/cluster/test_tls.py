@@ -3,7 +3,6 @@
 import shutil
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,34 +11,13 @@ import pytest
 
 from disque_trio.protocol.bus import MEET, PacketWriter
 from tests.support.bus_proxy import HOST
+from tests.support.certificates import make_certificates
 from tests.support.harness import BUS_OFFSET, HANG_SECONDS, wait_until
-from tests.support.live_cluster import LiveCluster, Member, live_cluster
+from tests.support.live_cluster import LiveCluster, Member, job_goes_round, live_cluster
 from tests.support.live_helpers import add_job
 
 if shutil.which("openssl") is None:
     pytest.skip("there is no openssl to make certificates with", allow_module_level=True)
-
-
-def openssl(directory: Path, *args: str) -> None:
-    subprocess.run(["openssl", *args], cwd=directory, check=True, capture_output=True)
-
-
-def authority(directory: Path, name: str) -> None:
-    """Make NAME-ca.pem and a certificate NAME.pem with NAME.key that it signed."""
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subject = ["-subj", f"/CN={name}"]
-    openssl(
-        directory, "req", "-x509", *key, *subject, "-days", "2",
-        "-keyout", f"{name}-ca.key", "-out", f"{name}-ca.pem",
-    )  # fmt: skip
-    openssl(
-        directory, "req", "-new", *key, "-subj", "/CN=node",
-        "-keyout", f"{name}.key", "-out", f"{name}.csr",
-    )  # fmt: skip
-    openssl(
-        directory, "x509", "-req", "-days", "2", "-in", f"{name}.csr", "-CA", f"{name}-ca.pem",
-        "-CAkey", f"{name}-ca.key", "-CAcreateserial", "-out", f"{name}.pem",
-    )  # fmt: skip
 
 
 def tls_options(directory: Path, own: str = "ours", trusted: str = "ours") -> list[str]:
@@ -55,8 +33,8 @@ def tls_options(directory: Path, own: str = "ours", trusted: str = "ours") -> li
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("certificates")
-    authority(directory, "ours")
-    authority(directory, "foreign")
+    make_certificates(directory, "ours")
+    make_certificates(directory, "foreign")
     return directory
 
 
@@ -75,33 +53,17 @@ def cluster(running: LiveCluster) -> Iterator[LiveCluster]:
     running.clean()
 
 
-def alone(directory: Path, *options: str) -> Iterator[Member]:
-    """A node that belongs to no cluster."""
-    other = LiveCluster(directory, 1, *options)
-    try:
-        other.start()
-        yield other[0]
-    finally:
-        other.close()
-
-
 @pytest.fixture
 def stranger(
     tmp_path: Path, certificates: Path, request: pytest.FixtureRequest
 ) -> Iterator[Member]:
-    kind = request.param
-    if kind == "plain":
-        yield from alone(tmp_path)
-    else:
-        yield from alone(tmp_path, *tls_options(certificates, own="foreign"))
+    options = tls_options(certificates, own="foreign") if request.param == "foreign" else []
+    with live_cluster(tmp_path, 1, *options) as other:
+        yield other[0]
 
 
 def test_jobs_go_through_an_encrypted_cluster(cluster: LiveCluster) -> None:
-    body = b"x" * 300_000
-    id = add_job(cluster[0].wire(), "q", body, "REPLICATE", 3).encode()
-    assert cluster[1].ask("GETJOB", "TIMEOUT", 10_000, "FROM", "q") == [[b"q", id, body]]
-    assert cluster[2].ask("ACKJOB", id) == 1
-    cluster.wait_empty()
+    job_goes_round(cluster)
 
 
 def test_many_jobs_at_once_arrive_over_tls(cluster: LiveCluster) -> None:

@@ -1,0 +1,148 @@
+"""Makes a file that must not be there yet, where others may try the same at the same time."""
+
+import errno
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, Protocol, Self
+from uuid import uuid4
+
+from disque_trio.spark.filesystems import FileSystemError, Options, s3_client
+
+STALE_SECONDS = 60.0  # after which a claim is of somebody who has died
+_PATIENCE = 120.0  # s that others may claim a file
+_TRIES = 8
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_PAUSE = 0.05
+_CONFLICT, _EXISTS, _UNKNOWN = 409, 412, 501
+
+
+class File(Protocol):
+    """What this needs of a ``files.Location``."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parent(self) -> Self: ...
+    def with_name(self, name: str) -> Self: ...
+    def exists(self) -> bool: ...
+    def ages(self) -> Sequence[tuple[Self, float]]: ...
+    def open_output(self) -> BinaryIO: ...
+    def write_bytes(self, data: bytes) -> None: ...
+    def sync(self) -> None: ...
+    def delete(self) -> None: ...
+
+
+def put_by_link(place: File, data: bytes) -> bool:
+    """Make a file of this machine if there is none, and bring it to the disk; returns whether.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open_output() as file:
+            file.write(data)
+        temporary.sync()
+        os.link(temporary.path, place.path)
+    except FileExistsError:
+        return False
+    except OSError as problem:
+        if problem.errno not in _NO_LINKS:
+            raise
+        return put_by_claim(place, data)
+    finally:
+        temporary.delete()
+    place.parent.sync()
+    return True
+
+
+def put_conditionally(bucket: str, key: str, data: bytes, options: Options) -> bool | None:
+    """Make an object on S3 if there is none; returns whether. None: botocore is not installed, or
+    the server knows no conditions.
+
+    Raises:
+        FileSystemError: the server refuses it for another reason.
+    """
+    client = s3_client(options)
+    if client is None:
+        return None
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    mine = uuid4().hex
+    text = f"s3a://{bucket}/{key}"
+    try:
+        for attempt in range(_TRIES):
+            try:
+                client.put_object(
+                    Bucket=bucket, Key=key, Body=data, IfNoneMatch="*", Metadata={"writer": mine}
+                )
+            except ClientError as refused:
+                status = refused.response["ResponseMetadata"]["HTTPStatusCode"]
+                if status == _EXISTS:
+                    # Perhaps an answer was lost, and this was a second try.
+                    there = client.head_object(Bucket=bucket, Key=key)
+                    return bool(there["Metadata"].get("writer") == mine)
+                if status == _UNKNOWN:
+                    return None
+                if status != _CONFLICT:  # of two at the same moment neither may have won
+                    said = refused.response["Error"]
+                    kind = PermissionError if status == 403 else FileSystemError
+                    raise kind(f"{text}: {said.get('Code')}: {said.get('Message')}") from refused
+                time.sleep(random.uniform(0, _PAUSE) * 2**attempt)
+            else:
+                return True
+    except BotoCoreError as problem:
+        raise FileSystemError(f"{text}: {problem}") from problem
+    raise FileSystemError(f"{text}: others write it, again and again")
+
+
+def put_by_claim(place: File, data: bytes, pause: Callable[[float], None] = time.sleep) -> bool:
+    """Make a file if there is none; returns whether.
+
+    Each writer puts a claim of its own beside the file, and then lists the claims. If there is no
+    other one it writes; else it gives way. Two cannot both see none: the later claim is put when
+    the earlier one is there. A claim that is much older than one's own is of a writer that died,
+    as far as the file system says how old files are.
+
+    Args:
+        pause: waits so many seconds.
+
+    Raises:
+        OSError: the file system says no, or others have claims all the time.
+    """
+    prefix = f"_claim.{place.name}."
+    deadline = time.monotonic() + _PATIENCE
+    attempt = 0
+    others: list[str] = []
+    while time.monotonic() < deadline:
+        if place.exists():
+            return False
+        mine = place.with_name(prefix + uuid4().hex)
+        mine.write_bytes(b"")
+        try:
+            others = _others(mine, prefix)
+            if not others:
+                if place.exists():
+                    return False
+                place.write_bytes(data)
+                return True
+        finally:
+            mine.delete()
+        pause(random.uniform(0, _PAUSE) * 2 ** min(attempt, 6))
+        attempt += 1
+    text = f"{place}: claimed by {', '.join(others)}: delete that if nobody writes there"
+    raise FileSystemError(text)
+
+
+def _others(mine: File, prefix: str) -> list[str]:
+    """The claims of others that live. The file system's clock says how old they are."""
+    claims = [(found.name, time) for found, time in mine.parent.ages()]
+    times = {name: time for name, time in claims if name.startswith(prefix)}
+    if mine.name not in times:
+        raise FileSystemError(f"{mine.parent}: its list of files is not up to date")
+    now = times.pop(mine.name)
+    return [name for name, at in times.items() if now - at < STALE_SECONDS]

@@ -1,0 +1,99 @@
+"""A server that speaks S3 (moto's), as a process: buckets live as long as it does.
+
+The test that wants it imports ``s3`` (a new bucket) and ``s3_server`` (the process, one a session).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.support.harness import HANG_SECONDS, free_port, wait_until
+
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "a-key",
+    "AWS_SECRET_ACCESS_KEY": "a-secret",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+_numbers = count(1)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An empty bucket.
+
+    Attributes:
+        name: of it. endpoint: URL of its server.
+    """
+
+    name: str
+    endpoint: str
+
+    @property
+    def uri(self) -> str:
+        """As Spark names it."""
+        return f"s3a://{self.name}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What programs need to reach it."""
+        return {**KEYS, "AWS_ENDPOINT_URL": self.endpoint}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The same, as settings of Spark."""
+        return {
+            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
+            "spark.hadoop.fs.s3a.endpoint.region": KEYS["AWS_REGION"],
+            "spark.hadoop.fs.s3a.access.key": KEYS["AWS_ACCESS_KEY_ID"],
+            "spark.hadoop.fs.s3a.secret.key": KEYS["AWS_SECRET_ACCESS_KEY"],
+        }
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The URL of a server."""
+    port = free_port()
+    command = [sys.executable, "-c", "from moto.server import main; main()"]
+    process = subprocess.Popen(
+        [*command, "-H", "127.0.0.1", "-p", str(port)],
+        env={**os.environ, **KEYS},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: process.poll() is not None or answers(endpoint))
+        assert process.poll() is None
+        yield endpoint
+    finally:
+        process.kill()
+        process.wait(HANG_SECONDS)
+
+
+@pytest.fixture
+def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A new bucket, which the environment leads to."""
+    from disque_trio.spark.files import location
+
+    bucket = Bucket(f"bucket-{next(_numbers)}", s3_server)
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    place = location(f"{bucket.uri}?allow_bucket_creation=true").filesystem()
+    place.system.create_dir(place.path)
+    return bucket
+
+
+def answers(endpoint: str) -> bool:
+    """Whether somebody serves there."""
+    with suppress(URLError, OSError), urlopen(endpoint, timeout=HANG_SECONDS) as reply:
+        return bool(reply.status)
+    return False

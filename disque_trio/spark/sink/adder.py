@@ -1,6 +1,6 @@
 """Adds many jobs over one connection at a time: pipelined, and through another node when one fails.
 
-A job whose answer was lost is added again: it may be there twice then.
+A job whose answer was lost is added again: without a key (UNIQUE) it may be there twice then.
 """
 
 import time
@@ -14,7 +14,7 @@ from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError
 from disque_trio.spark.nodes import discovered
 
 # Another node, or the same one a moment later, may take what was refused for these reasons.
-RETRIED = frozenset(("NOREPL", "LEAVING", "OOM", "LOADING", "MISCONF"))
+RETRIED = frozenset(("NOREPL", "NOUNIQ", "LEAVING", "OOM", "LOADING", "MISCONF"))
 PAUSE_MOST = 2.0  # s
 
 

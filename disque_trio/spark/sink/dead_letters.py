@@ -18,6 +18,10 @@ SCHEMA = pa.schema(
             for name in ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
         ),
         ("timeout", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("group", pa.binary()),
+        ("unique", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("error", pa.string()),
         ("time", pa.timestamp("us", "UTC")),
     ]

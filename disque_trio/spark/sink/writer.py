@@ -1,11 +1,13 @@
 """The sink of the data source ``disque``: writes rows as jobs, as a batch or as a stream.
 
-At least once: what a task has added stays, also when the task is repeated or its write fails.
+What a task has added stays, also when the task is repeated or its write fails. With
+``mode=exactly-once`` jobs have keys, and what is repeated adds nothing twice.
 """
 
 import json
 import logging
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +19,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import (
-    BinaryType,
-    ByteType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from disque_trio.spark.client import Arg
 from disque_trio.spark.options import (
@@ -38,12 +32,16 @@ from disque_trio.spark.options import (
     number,
 )
 from disque_trio.spark.sink.adder import Adder, Refusal, code_of
+from disque_trio.spark.sink.columns import NUMBERS, Requests, check
 from disque_trio.spark.sink.dead_letters import DeadLetters
+from disque_trio.spark.sink.keys import RowKeys
 
-NUMBERS = ("delay", "retry", "ttl", "replicate", "maxlen", "priority")
-COLUMNS = ("body", "queue", "timeout", *NUMBERS)
+KEPT = 3600  # s that keys outlive jobs
 TIMEOUT = 5000  # ms that an ADDJOB waits for its copies
 PIPELINE = 500
+# Local properties of Spark's, which tasks know, too.
+QUERY = "sql.streaming.queryId"
+BATCH = "streaming.sql.batchId"
 PIPELINE_BYTES = 4 << 20
 
 log = logging.getLogger(__name__)
@@ -67,6 +65,10 @@ class RefusedRowError(Exception):
     """A row was refused, and ``onRefused`` is ``fail``."""
 
 
+class ModeError(Exception):
+    """The nodes cannot do what ``mode`` wants."""
+
+
 class Sink:
     """The base of the batch and stream writers.
 
@@ -77,13 +79,20 @@ class Sink:
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         if overwrite:
             raise OptionError("mode: jobs can only be appended")
-        _check(schema, "queue" in options)
+        check(schema, "queue" in options)
         self._nodes = nodes_of(options)
         self._login = login_of(options)
         self._discover = flag(options, "discover", True)
         self._queue = options.get("queue")
         self._timeout = number(options, "timeout", TIMEOUT)
-        self._defaults = {name: number(options, name, 0, 0) for name in NUMBERS if name in options}
+        self._once = choice(options, "mode", "at-least-once", "exactly-once") == "exactly-once"
+        defaults: dict[str, Arg] = {
+            name: number(options, name, 0, 0) for name in NUMBERS if name in options
+        }
+        defaults.update((name, options[name]) for name in ("queue", "group") if name in options)
+        kept = number(options, "uniqueFor", KEPT if self._once else 0, 0)
+        self._requests = Requests(self._timeout, defaults, kept)
+        self._write_id = self._named(options.get("writeId"))
         self._pipeline = number(options, "pipeline", PIPELINE)
         self._retries = number(options, "retries", 5, 0)
         self._retry_pause = number(options, "retryPause", 100)
@@ -101,12 +110,15 @@ class Sink:
 
         Raises:
             RefusedRowError: a row is refused, and that is to be an error.
+            ModeError: the nodes do not know UNIQUE; nothing was added.
             WireError: no node can be reached for ``failover`` seconds.
         """
         result = Added()
         context = TaskContext.get()
         # Tasks begin with different nodes.
-        first = context.partitionId() % len(self._nodes) if context else 0
+        partition = context.partitionId() if context else 0
+        first = partition % len(self._nodes)
+        keys = RowKeys(self._written(context), partition) if self._once else None
         adder = Adder(
             self._nodes[first:] + self._nodes[:first],
             self._login,
@@ -119,7 +131,7 @@ class Sink:
         letters = DeadLetters(self._letters) if self._letters is not None else None
         try:
             for rows in iterator:
-                self._add(adder, rows, result, letters)
+                self._add(adder, rows, keys, result, letters)
             if letters is not None:
                 result.dead_letters = letters.publish()
         finally:
@@ -148,13 +160,35 @@ class Sink:
             with self._report.open("a") as file:
                 file.write(json.dumps(line) + "\n")
 
+    def _named(self, name: str | None) -> str:
+        """What keys begin with. The driver makes the writer, so all tasks know the same name.
+
+        Args:
+            name: what ``writeId`` says.
+
+        Raises:
+            OptionError: it has no meaning here.
+        """
+        if name is not None and not (name and self._once):
+            raise OptionError("writeId: expected a name, beside mode=exactly-once")
+        return name or str(uuid.uuid4())
+
+    def _written(self, context: TaskContext | None) -> str:
+        """What a task writes, which is called the same when it is repeated."""
+        return self._write_id
+
     def _add(
-        self, adder: Adder, rows: pa.RecordBatch, result: Added, letters: DeadLetters | None
+        self,
+        adder: Adder,
+        rows: pa.RecordBatch,
+        keys: RowKeys | None,
+        result: Added,
+        letters: DeadLetters | None,
     ) -> None:
         requests: list[tuple[Arg, ...]] = []
         places: list[int] = []  # of the requests in rows
         size = 0
-        for place, request in enumerate(self._requests(rows)):
+        for place, request in enumerate(self._requests.of(rows, keys)):
             if isinstance(request, str):
                 self._refuse(rows, [Refusal(place, request)], result, letters)
                 continue
@@ -176,29 +210,11 @@ class Sink:
         letters: DeadLetters | None,
     ) -> None:
         refused = adder.add(requests)
+        if self._once:
+            _check_mode(refused)
         result.added += len(requests) - len(refused)
         found = [Refusal(places[place], error) for place, error in refused]
         self._refuse(rows, found, result, letters)
-
-    def _requests(self, rows: pa.RecordBatch) -> Iterator[tuple[Arg, ...] | str]:
-        """An ADDJOB for each row, or why there is none."""
-        nothing = [None] * rows.num_rows
-        given = {name.lower(): rows.column(at) for at, name in enumerate(rows.schema.names)}
-        columns = {name: column.to_pylist() for name, column in given.items()}
-        # Those that are the same for all rows come first.
-        names = sorted(NUMBERS, key=lambda name: name in given)
-        wanted = [columns.get(name, nothing) for name in ("body", "queue", "timeout", *names)]
-        for body, own_queue, timeout, *numbers in zip(*wanted, strict=True):
-            queue = self._queue if own_queue is None else own_queue
-            if body is None or queue is None:
-                yield "NULL the row has no " + ("body" if body is None else "queue")
-                continue
-            options: list[Arg] = []
-            for name, own in zip(names, numbers, strict=True):
-                value = self._defaults.get(name) if own is None else own
-                if value is not None:
-                    options += (name, value)
-            yield ("ADDJOB", queue, body, timeout or self._timeout, *options)
 
     def _refuse(
         self,
@@ -233,22 +249,27 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
         """Called by Spark when all tasks of a batch are done."""
         self.done(messages, batchId)
 
+    def _named(self, name: str | None) -> str:
+        if name is not None:
+            raise OptionError("writeId: a stream goes by the id of its query and the batch")
+        return ""
 
-def _check(schema: StructType, queue: bool) -> None:
-    """Whether the columns are those of jobs."""
-    names = [name.lower() for name in schema.fieldNames()]
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown or "body" not in names:
-        raise OptionError(
-            f"columns: expected body and some of {', '.join(COLUMNS[1:])}; "
-            + (f"unknown: {', '.join(unknown)}" if unknown else "there is no body")
-        )
-    if "queue" not in names and not queue:
-        raise OptionError("queue: expected a column or an option")
-    words = (BinaryType, StringType)
-    for name, column in zip(names, schema.fields, strict=True):
-        if name in ("body", "queue"):
-            if not isinstance(column.dataType, words):
-                raise OptionError(f"{name}: expected a column of type binary or string")
-        elif not isinstance(column.dataType, ByteType | ShortType | IntegerType | LongType):
-            raise OptionError(f"{name}: expected a column of integers")
+    def _written(self, context: TaskContext | None) -> str:
+        """The query's id, which is that of its checkpoint, and the batch."""
+        query, batch = [
+            context.getLocalProperty(name) if context else None for name in (QUERY, BATCH)
+        ]
+        if query is None or batch is None:
+            raise ModeError("mode: Spark does not tell tasks of what query and batch they are")
+        return f"{query}/{batch}"
+
+
+def _check_mode(refused: Sequence[Refusal]) -> None:
+    """Raise ModeError if the nodes do not know UNIQUE: all that has a key is refused then."""
+    for refusal in refused:
+        if code_of(refusal.error) == "NOEXT" or refusal.error.lower() == "err syntax error":
+            raise ModeError(
+                "mode: exactly-once needs UNIQUE of ADDJOB, which this cluster, or a node of it,"
+                f" does not know; nothing was added; without it mode=at-least-once"
+                f" ({refusal.error})"
+            )

@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from disque_trio.disk import sync_directory, sync_file
+from disque_trio.spark.health import HealthFile
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.planner import Offset
@@ -55,12 +56,14 @@ class _State:
         closing: no batch shall begin any more. adding: one is being added.
         added: the number of the last one of this stream; -1: none.
         total: rows that were written, by all streams.
+        last: the number of the last batch with jobs that Spark has told of; -1: none.
     """
 
     closing: bool = False
     adding: bool = False
     added: int = -1
     total: int = 0
+    last: int = -1
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ class Archive:
         tell: Callable[[str], None],
         stop: Callable[[], object] = lambda: False,
         restarts: Restarts | None = None,
+        health: HealthFile | None = None,
     ) -> int:
         """Archive until the end of the stream. A stream that fails is started again, from its
         checkpoint, where that may help. Returns how many rows were written.
@@ -161,13 +165,14 @@ class Archive:
         Args:
             progress: is told now and then. tell: is told in a line why there is a new start.
             stop: whether the stream shall end; the batch that it is at is finished first.
-            restarts: decides about new starts.
+            restarts: decides about new starts. health: is told how it is.
 
         Raises:
             ArchiveError: Spark does not have the format.
             PySparkException, Py4JJavaError: it failed, and starting it again does not help.
         """
         restarts = restarts or Restarts()
+        health = health or HealthFile()
         before = done = self._state.total
 
         def went_on(text: str) -> None:
@@ -175,11 +180,13 @@ class Archive:
             if self._state.total > done:  # an idle stream says something, too
                 restarts.progress()
             done = self._state.total
+            health.running(self._state.last, done - before)
             progress(text)
 
         while not stop():
             query = None
             try:
+                health.starting()
                 query = self.start(spark)
                 self.follow(query, went_on, stop)
                 break
@@ -191,6 +198,7 @@ class Archive:
                     wait(LONGEST_PAUSE, lambda: not self._state.adding)
                 if pause is None:
                     raise
+                health.restarting(line, pause)
                 tell(f"{line}: starts again in {pause:.0f} s")
             wait(pause, stop)
         return self._state.total - before
@@ -228,6 +236,8 @@ class Archive:
                 if done["timestamp"] > seen:
                     seen = done["timestamp"]
                     state.total += done["numInputRows"]
+                    if done["numInputRows"]:
+                        state.last = done["batchId"]
                     progress(f"batch {done['batchId']}: {state.total - before} jobs")
             if failure is not None and not state.closing:
                 raise failure

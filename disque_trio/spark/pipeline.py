@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from disque_trio.extras import how_to_install
 from disque_trio.spark.cli.arguments import parser
+from disque_trio.spark.health import HealthError, check_health
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAILED = 1
+OK, FAILED = 0, 1
 _EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 
 
@@ -25,6 +26,8 @@ def main(
         spark_of: gives the session, instead of a new one that is stopped at the end.
     """
     options = parser().parse_args(arguments)
+    if options.command == "health":
+        return _health(options)
     try:
         from disque_trio.spark.cli import commands
     except ModuleNotFoundError as missing:
@@ -35,6 +38,15 @@ def main(
         print(f"disque-pipeline: {advice}", file=sys.stderr)
         return FAILED
     return commands.run(options, spark_of)
+
+
+def _health(options: argparse.Namespace) -> int:
+    try:
+        print(check_health(options.file, options.max_age))
+    except HealthError as problem:
+        print(f"disque-pipeline: {problem}", file=sys.stderr)
+        return FAILED
+    return OK
 
 
 if __name__ == "__main__":

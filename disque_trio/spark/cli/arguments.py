@@ -8,6 +8,7 @@ from pathlib import Path
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.spark.health import MAX_AGE
 from disque_trio.version import VERSION
 
 FORMATS = ("parquet", "delta")
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
         ("report", _report, [common], "an audit as a page to read"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
+        ("health", _health, [], "say how an archive is, from its health file"),
     ):
         add_arguments(commands.add_parser(name, parents=parents, help=text))
     return whole
@@ -134,6 +136,9 @@ def _archive(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--max-jobs", type=_number(1), help="in a batch")
     command.add_argument(
+        "--health-file", type=Path, metavar="FILE", help="keep there how it is, for health"
+    )
+    command.add_argument(
         "--metrics",
         type=_place,
         metavar="[HOST:]PORT",
@@ -161,3 +166,14 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--to-queue", metavar="QUEUE", help="instead of the one they had")
     for name in ("delay", "retry", "ttl", "replicate"):
         command.add_argument(f"--{name}", type=_number(0), help="for ADDJOB")
+
+
+def _health(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", type=Path, help="the --health-file of an archive")
+    command.add_argument(
+        "--max-age",
+        type=_number(1),
+        default=MAX_AGE,
+        metavar="SECONDS",
+        help="within which there was a sign of life (default: %(default)s)",
+    )

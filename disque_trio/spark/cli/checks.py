@@ -86,6 +86,12 @@ def check_archive(options: argparse.Namespace) -> str | None:
     check_path("--output", options.output)
     check_directory(options.output)
     check_metrics(options.metrics)
+    if options.health_file is not None:
+        if options.health_file.is_dir():
+            raise IsADirectoryError(f"{options.health_file} is a directory")
+        check_directory(options.health_file.parent)
+        if not options.health_file.parent.is_dir():
+            raise FileNotFoundError(f"no directory at {options.health_file.parent}")
     if not options.explain:
         leases = options.output / LEASES
         if leases.is_dir():

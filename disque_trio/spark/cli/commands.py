@@ -30,6 +30,7 @@ from disque_trio.spark.cli.checks import (
     connection_options,
 )
 from disque_trio.spark.client import RefusedError
+from disque_trio.spark.health import HealthFile
 from disque_trio.spark.leases.directory import LeaseError
 from disque_trio.spark.options import login_of
 from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
@@ -59,6 +60,7 @@ class Run(NamedTuple):
     options: argparse.Namespace
     progress: Progress
     signals: Signals
+    health: HealthFile
 
 
 def run(
@@ -75,31 +77,38 @@ def run(
     signals = Signals()
     signals.catch()
     own = spark_of is None
+    health = HealthFile(getattr(options, "health_file", None))
     try:
         note = check(options)
         if note is not None:
             _say(progress, note)
+        health.starting(note)
         if spark_of is None:
             progress("Spark starts")
             spark = session(options.master, options.conf)
             signals.catch()
         else:
             spark = spark_of(options)
-        status = command(Run(spark, options, progress, signals))
+        status = command(Run(spark, options, progress, signals, health))
+        health.stopped()
         if own:
             spark.stop()
     except Stopped as stopped:
+        health.stopped()
         _say(progress, str(stopped))
         if own:
             end_java()
         return STOPPED + stopped.signal
     except UsageError as problem:
+        health.stopped(str(problem))
         _say(progress, str(problem))
         return USAGE
     except _TROUBLE as failure:
         text = told(failure)  # as long as the JVM can be asked for it
         killed = end_java() if own else 0
-        _say(progress, f"Spark's JVM was killed by signal {killed}" if killed else text)
+        text = f"Spark's JVM was killed by signal {killed}" if killed else text
+        health.stopped(text)
+        _say(progress, text)
         return FAILED
     finally:
         signals.release()
@@ -211,6 +220,7 @@ def _archive(run: Run) -> int:
                 lambda text: _say(run.progress, text),
                 lambda: run.signals.stopped,
                 Restarts(options.max_restarts),
+                run.health,
             )
             run.progress.end()
             print(f"{total} jobs archived in {options.output}")

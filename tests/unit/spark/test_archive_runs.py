@@ -8,6 +8,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.archive import Archive
+from disque_trio.spark.health import HealthFile
 from disque_trio.spark.restarts import Restarts
 
 SPARK = cast("SparkSession", None)
@@ -111,3 +112,26 @@ def test_a_batch_without_jobs_does_not_say_that_all_is_well(
     streams(monkeypatch, Query(0, 0, 5, 0))
     assert run(archive, restarts) == 5
     assert restarts.batches == 1
+
+
+class Noted(HealthFile):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[str] = []
+
+    def _write(self, state: str, reason: str | None = None) -> None:
+        super()._write(state, reason)
+        self.states.append(state)
+
+
+def test_the_health_file_hears_of_starts_batches_and_failures(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams(monkeypatch, Query(3, fails=True), Query(4))
+    health = Noted()
+    quick = Asked()
+    archive.run(SPARK, lambda text: None, lambda text: None, restarts=quick, health=health)
+    assert health.states == ["starting", "running", "restarting", "starting", "running"]
+    assert (health.health.batch, health.health.jobs, health.health.error) == (1, 7, "Threw")

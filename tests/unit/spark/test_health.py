@@ -1,0 +1,106 @@
+"""The health file of an archive, and what its check says."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from disque_trio.spark import pipeline
+from disque_trio.spark.health import Health, HealthError, HealthFile, check_health
+
+
+class Clock:
+    """A clock that stands."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(1_800_000_000.0)
+
+
+def health_of(path: Path) -> Health:
+    return Health.of(path.read_text())
+
+
+def test_the_file_follows_an_archive_from_its_start_to_its_end(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "health"
+    file = HealthFile(path, clock)
+    file.starting("no node answers: waits for a node")
+    health = health_of(path)
+    assert (health.state, health.reason) == ("starting", "no node answers: waits for a node")
+    assert (health.batch, health.pid) == (None, os.getpid())
+    clock.now += 10
+    file.running(3, 70)
+    clock.now += 10
+    file.running(4, 80)
+    health = health_of(path)
+    assert (health.state, health.batch, health.jobs) == ("running", 4, 80)
+    assert (health.time, health.since) == (clock.now, clock.now - 10)
+    file.restarting("WireError: gone", 4.0)
+    health = health_of(path)
+    assert (health.state, health.restarts, health.error) == ("restarting", 1, "WireError: gone")
+    assert health.reason == "WireError: gone: starts again in 4 s"
+    file.starting()
+    file.running(5, 80)
+    health = health_of(path)
+    # What is over is still known.
+    assert (health.state, health.reason, health.error) == ("running", None, "WireError: gone")
+    file.stopped()
+    assert (health_of(path).state, health_of(path).reason) == ("stopped", None)
+    assert json.loads(path.read_text())["time_utc"].startswith("2027-01-15T08:00:20")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_check_fails_for_what_says_nothing_or_has_stopped(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "health"
+    file = HealthFile(path, clock)
+    with pytest.raises(HealthError, match="No such file"):
+        check_health(path, 60)
+    file.starting()
+    file.running(7, 12)
+    assert check_health(path, 60, clock.now + 60) == "running, batch 7, 12 jobs, 60 s ago"
+    with pytest.raises(HealthError, match="without a sign of life for 61 s"):
+        check_health(path, 60, clock.now + 61)
+    # A clock that was set back far makes no old file young.
+    with pytest.raises(HealthError, match="sign of life"):
+        check_health(path, 60, clock.now - 3600)
+    file.restarting("full", 2.0)
+    assert "restarting (full: starts again in 2 s)" in check_health(path, 60, clock.now)
+    file.stopped("LeaseError: an old one")
+    with pytest.raises(HealthError, match=r"stopped \(LeaseError: an old one\)"):
+        check_health(path, 60, clock.now)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"time": "now"}', '{"time": null}'])
+def test_what_is_no_health_file_is_not_well(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "health"
+    path.write_text(text)
+    with pytest.raises(HealthError, match="no health file"):
+        check_health(path, 60)
+
+
+def test_a_file_that_cannot_be_written_keeps_nobody_from_work(tmp_path: Path) -> None:
+    HealthFile(tmp_path / "nowhere" / "health").starting()
+    HealthFile(None).running(1, 1)
+
+
+def test_the_command_says_it_by_its_exit_status(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "health"
+    file = HealthFile(path)
+    file.running(1, 5)
+    assert pipeline.main(["health", str(path)]) == 0
+    assert capsys.readouterr().out.startswith("running, batch 1, 5 jobs")
+    file.stopped()
+    assert pipeline.main(["health", str(path), "--max-age", "5"]) == 1
+    assert capsys.readouterr().err == f"disque-pipeline: {path}: stopped\n"

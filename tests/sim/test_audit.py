@@ -20,7 +20,7 @@ from disque_trio.spark.audit.rules import (
     NOT_REQUEUED,
     POISON,
     TWICE,
-    UNDELIVERED_ACK,
+    UNSEEN_ACK,
     WITH_WORKER,
     Rules,
 )
@@ -141,7 +141,7 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
     """Of a job that was delivered it is said that nobody has done it when nobody asked for its end,
     and only then; what is said without a doubt is true. Returns what there was."""
     counts: Counter[str] = Counter()
-    found = {kind: audit.found(kind) for kind in (*UNDONE, UNDELIVERED_ACK)}
+    found = {kind: audit.found(kind) for kind in (*UNDONE, UNSEEN_ACK)}
     end = run.ends[when]
     spread = max(run.offsets.values()) * MS
     for record in run.world.oracle.records:
@@ -156,7 +156,7 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
         if sure & set(UNDONE):
             assert not run.acked(record) or when == EARLY, (id, sure)
             assert record.sent, id
-        if UNDELIVERED_ACK in sure:
+        if UNSEEN_ACK in sure:
             assert not record.sent, id
         if WITH_WORKER in kinds:
             assert record.retry == 0
@@ -180,7 +180,7 @@ def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
     audit = audited([directory], RULES)
     if missing in audit.nodes or missing not in audit.missing:
         return counts  # nothing of it was in the logs, and nobody has heard of it
-    undelivered = audit.found(NEVER_DELIVERED), audit.found(EXPIRED), audit.found(UNDELIVERED_ACK)
+    undelivered = audit.found(NEVER_DELIVERED), audit.found(EXPIRED), audit.found(UNSEEN_ACK)
     undone = [audit.found(kind) for kind in UNDONE]
     for record in run.world.oracle.records:
         id = record.id.decode()

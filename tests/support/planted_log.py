@@ -247,7 +247,7 @@ class Log:
     def acked_only(self, at: int) -> None:
         holders = self.add(at)
         self.acked(at + 300, holders[0], holders)
-        self.expect("acknowledged-undelivered")
+        self.expect("acknowledged-unseen")
 
     # ---- files --------------------------------------------------------------------------------
 

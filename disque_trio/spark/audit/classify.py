@@ -20,8 +20,8 @@ from disque_trio.spark.audit.rules import (
     NOT_REQUEUED,
     POISON,
     TWICE,
-    UNDELIVERED_ACK,
     UNKNOWN_JOB,
+    UNSEEN_ACK,
     WAITING_LETTER,
     WITH_WORKER,
     Rules,
@@ -96,7 +96,7 @@ class Classifier:
         ended = self._row["ended"]
         done = [step for step in self._steps if step.kind == tr.ACKED or step.code == tr.FASTACKED]
         if done:
-            yield self._finding(UNDELIVERED_ACK, done[0], "", self._why_undelivered(done))
+            yield self._finding(UNSEEN_ACK, done[0], "", self._why_undelivered(done))
         if ended not in (None, schema.EXPIRED, schema.EVICTED):
             return
         said = [step for step in self._steps if step.kind in (tr.ADDED, tr.REPLICATED)]

@@ -12,7 +12,7 @@ NOT_REQUEUED = "not-requeued"
 NEVER_ACKED = "never-acknowledged"
 WITH_WORKER = "lost-with-worker"
 EXPIRED_UNACKED = "expired-unacknowledged"
-UNDELIVERED_ACK = "acknowledged-undelivered"
+UNSEEN_ACK = "acknowledged-unseen"
 DEAD = "dead"
 WAITING_LETTER = "letter-waiting"
 # Of jobs that nobody has done, as far as the log says, or that nodes have not treated as promised.
@@ -24,7 +24,7 @@ SERIOUS = (
     AFTER_ACK,
     EXPIRED,
     EXPIRED_UNACKED,
-    UNDELIVERED_ACK,
+    UNSEEN_ACK,
 )
 KINDS = (*SERIOUS, TWICE, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
 

@@ -15,7 +15,7 @@ from disque_trio.spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
-    UNDELIVERED_ACK,
+    UNSEEN_ACK,
     WITH_WORKER,
 )
 from disque_trio.spark.report.plots import (
@@ -43,7 +43,7 @@ _MEANING = {
     " acknowledge it, or not to a node that has it.",
     "expired-unacknowledged": "Somebody got it, and the time to live was over before it was"
     " acknowledged.",
-    "acknowledged-undelivered": "Somebody acknowledged it, and no node says that it delivered it.",
+    "acknowledged-unseen": "Somebody acknowledged it, and no node says that it delivered it.",
     "delivered-after-ack": "A worker got it although it had been acknowledged.",
     "delivered-twice": "More than one delivery, for the reason that is given.",
     "expired-undelivered": "The time to live was over before anybody got it.",
@@ -165,7 +165,7 @@ _VERDICTS = {
     WITH_WORKER: "were delivered, once, as requested, and never acknowledged",
     EXPIRED: "expired before anybody got them",
     EXPIRED_UNACKED: "expired before anybody acknowledged them",
-    UNDELIVERED_ACK: "were acknowledged without having been delivered",
+    UNSEEN_ACK: "were acknowledged without having been delivered",
     AFTER_ACK: "were delivered although they had been acknowledged",
 }
 _UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)

@@ -206,7 +206,7 @@ def test_a_job_that_was_evicted_before_its_delivery_is_lost(
     audited(spark, log, tmp_path / "audit")
     assert found(spark, tmp_path / "audit") == {
         ("never-delivered", ""): {"evicted"},
-        ("acknowledged-undelivered", ""): {"acked"},
+        ("acknowledged-unseen", ""): {"acked"},
     }
 
 

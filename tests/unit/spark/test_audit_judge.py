@@ -220,11 +220,11 @@ def test_a_job_of_which_no_line_says_its_retry_is_in_doubt() -> None:
 @pytest.mark.parametrize("kind", ["acked:client", "deleted:fastack"])
 def test_an_acknowledge_without_a_delivery_is_found(kind: str) -> None:
     done: list[Step] = [*ADDED, (9000, A, kind)]
-    assert judged(done) == {("acknowledged-undelivered", None)}
-    assert judged(done, [Gap(A, 2000, 3000)]) == {("acknowledged-undelivered", "log-gap")}
+    assert judged(done) == {("acknowledged-unseen", None)}
+    assert judged(done, [Gap(A, 2000, 3000)]) == {("acknowledged-unseen", "log-gap")}
     nobodys: list[Step] = [(9000, A, kind), (9002, A, "deleted:collected")]
-    assert judged(nobodys) == {("acknowledged-undelivered", "unknown-job")}
-    assert judged(nobodys, [Gap(B, 1, 2)]) == {("acknowledged-undelivered", "log-gap")}
+    assert judged(nobodys) == {("acknowledged-unseen", "unknown-job")}
+    assert judged(nobodys, [Gap(B, 1, 2)]) == {("acknowledged-unseen", "log-gap")}
 
 
 # ---- delivered after the acknowledge ------------------------------------------------------------

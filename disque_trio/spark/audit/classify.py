@@ -30,7 +30,11 @@ from disque_trio.spark.audit.trace import Step
 
 
 class Finding(NamedTuple):
-    """A row of the table; ``time`` in ms by the clock of the node."""
+    """A row of the table; ``time`` in ms by the clock of the node.
+
+    ``would_decide`` has the ids of the nodes whose logs, or what is missing of them, would tell
+    whether it is as it seems.
+    """
 
     kind: str
     reason: str | None
@@ -39,6 +43,19 @@ class Finding(NamedTuple):
     time: int | None
     nodes: list[str]
     detail: str
+    would_decide: Sequence[str] = ()
+
+
+class Doubt(NamedTuple):
+    """Why it may be otherwise than the logs say; None: it may not. ``nodes`` (places in the
+    audit's list) are those whose logs would tell."""
+
+    reason: str | None
+    nodes: Sequence[int] = ()
+
+
+_NONE = Doubt(None)
+DECIDE = "; the {logs} of {nodes} would decide"  # in the detail of a finding
 
 
 class Logs(NamedTuple):
@@ -72,8 +89,8 @@ class Classifier:
         self._row = row
         self._rules = rules
         self._nodes, self._offsets, self._end, self._gaps, self._doubt = logs
-        self._is_a_log_missing = any(gap.is_whole for gap in self._gaps)
-        self._no_line = LOG_MISSING if self._is_a_log_missing else LOG_GAP
+        self._without_log = [gap.node for gap in self._gaps if gap.is_whole]
+        self._no_line = self._anywhere()
         self._steps = unpacked = tr.unpack(trace, self._offsets)
         self._delivered = [step for step in unpacked if step.kind == tr.DELIVERED]
 
@@ -84,7 +101,9 @@ class Classifier:
         died = [step for step in self._steps if step.kind == tr.DEAD]
         if died:
             why = next((step for step in died if step.code != tr.DEAD_PEER), died[0])
-            yield self._finding(DEAD, why, self._delivered_how_often(), why.reason)
+            lacking = self._no_line.nodes if why.code == tr.DEAD_PEER else ()
+            doubt = Doubt(why.reason, lacking)
+            yield self._finding(DEAD, why, self._delivered_how_often(), doubt)
         nacks = max(_int(row["nacks_said"]), _int(row["nacks"]))
         if nacks > self._rules.poison:
             said = [step for step in self._steps if step.kind == tr.NACKED]
@@ -107,8 +126,8 @@ class Classifier:
         if ended == schema.EXPIRED:
             step = next(step for step in self._steps if step.kind == tr.EXPIRED)
             detail = f"after {self._row['ttl'] or '?'} s"
-            reason = self._blind(added, step.time) if said else self._no_line
-            yield self._finding(EXPIRED, step, detail, reason)
+            doubt = self._blind(added, step.time) if said else self._no_line
+            yield self._finding(EXPIRED, step, detail, doubt)
             return
         until = self._over(added, _int(self._row["delay"]))
         if until is not None:
@@ -117,10 +136,10 @@ class Classifier:
                 found = found._replace(kind=WAITING_LETTER)  # that is what its queue is for
             yield found
 
-    def _why_undelivered(self, done: list[Step]) -> str | None:
+    def _why_undelivered(self, done: list[Step]) -> Doubt:
         """How it may be that a job is done that nobody got."""
         if all(step.kind in (tr.ACKED, tr.DELETED) for step in self._steps):
-            return self._no_line if self._gaps else UNKNOWN_JOB
+            return self._no_line if self._gaps else Doubt(UNKNOWN_JOB)
         return self._blind(self._steps[0], done[0].time + 1000 * self._rules.settled)
 
     def _over(self, since: Step, seconds: int) -> int | None:
@@ -143,19 +162,19 @@ class Classifier:
         since = self._steps[0] if ends else first
         expired = [step for step in self._steps if step.kind == tr.EXPIRED]
         if expired:
-            reason = self._blind(since, expired[0].time + 1000 * self._rules.settled)
-            yield self._finding(EXPIRED_UNACKED, expired[0], self._delivered_how_often(), reason)
+            doubt = self._blind(since, expired[0].time + 1000 * self._rules.settled)
+            yield self._finding(EXPIRED_UNACKED, expired[0], self._delivered_how_often(), doubt)
             return
-        retry = self._row["retry"]
+        retry, patience = self._row["retry"], self._rules.patience
         busy = [step for step in self._steps if step.kind in (tr.DELIVERED, tr.WORKING)][-1]
         waits = self._waits()
         kind = NOT_REQUEUED if retry else WITH_WORKER
         until = None
         if isinstance(retry, int) and not waits:
-            until = self._over(busy, retry)
+            until = self._over(busy, retry or patience)
         if until is None and (retry != 0 or waits):
             kind = NEVER_ACKED
-            until = self._over(first, self._rules.retries * _int(retry))
+            until = self._over(first, patience or self._rules.retries * _int(retry))
         ttl = self._row["ttl"]
         if (
             retry
@@ -166,8 +185,8 @@ class Classifier:
             kind = EXPIRED_UNACKED
             until = self._over(self._steps[0], ttl)
         if until is not None:
-            reason = self._blind(since, until) if isinstance(retry, int) else self._no_line
-            yield self._finding(kind, last, self._delivered_how_often(), reason)
+            doubt = self._blind(since, until) if isinstance(retry, int) else self._no_line
+            yield self._finding(kind, last, self._delivered_how_often(), doubt)
 
     def _delivered_how_often(self) -> str:
         times = len(self._delivered)
@@ -204,18 +223,36 @@ class Classifier:
             for gap in self._gaps
         )
 
-    def _blind(self, added: Step, until: int) -> str | None:
-        """Why the log may not say it if the job was delivered between its adding and ``until``:
-        None: it would."""
+    def _blind(self, added: Step, until: int) -> Doubt:
+        """Why the log may not say it if the job was delivered between its adding and ``until``."""
         seen = {step.node for step in self._steps}
+        anywhere = self._may_be_anywhere()
+        missing = [
+            node for node in self._without_log if anywhere or node in self._origins_missing()
+        ]
+        if missing:
+            return Doubt(LOG_MISSING, missing)
+        silent: dict[str, list[int]] = {LOG_GAP: [], LOG_END: []}
+        for node, start, end in self._gaps:
+            if node not in seen and not anywhere:
+                continue
+            if end == FOR_EVER:
+                if start - self._offsets[node] < until:
+                    silent[LOG_END].append(node)
+            elif end - self._offsets[node] >= added.time:
+                silent[LOG_GAP].append(node)
+        nodes = sorted({*silent[LOG_GAP], *silent[LOG_END]})
+        return next((Doubt(reason, nodes) for reason in silent if silent[reason]), _NONE)
+
+    def _may_be_anywhere(self) -> bool:
+        """Whether the job is, or may have got, where the log does not say so."""
         codes = [step.code for step in self._steps]
         # A node that has no room, or is leaving, makes jobs for others to have; and clients may
         # acknowledge a job where it is not.
         without = (tr.ADDED, tr.REPLICATED, *tr.DONE, tr.DELETED)
         holders = {step.node for step in self._steps if step.kind not in without}
         moves = [code for code in codes if code in (tr.EXPORTED, tr.IMPORTED)]
-        # It is, or may have got, where the log does not say so.
-        anywhere = (
+        return (
             codes.count(tr.EXPORTED) > codes.count(tr.IMPORTED)
             or moves[-1:] == [tr.EXPORTED]
             or len(holders) < _int(self._row["copies"])
@@ -226,29 +263,23 @@ class Classifier:
                 and not any(code in codes for code in tr.DONE_HERE)
             )
         )
-        if self._is_a_log_missing and (anywhere or self._is_origin_missing()):
-            return LOG_MISSING
-        reason = None
-        for node, start, end in self._gaps:
-            if node not in seen and not anywhere:
-                continue
-            if end == FOR_EVER:
-                if start - self._offsets[node] < until:
-                    reason = reason or LOG_END
-            elif end - self._offsets[node] >= added.time:
-                reason = LOG_GAP
-        return reason
 
-    def _is_origin_missing(self) -> bool:
-        origins = self._origins()
-        return any(gap.is_whole and gap.node in origins for gap in self._gaps)
+    def _anywhere(self) -> Doubt:
+        """That of which a line must be missing, nobody knows where."""
+        if self._without_log:
+            return Doubt(LOG_MISSING, self._without_log)
+        return Doubt(LOG_GAP, sorted({gap.node for gap in self._gaps}))
+
+    def _origins_missing(self) -> list[int]:
+        """Those of the nodes that may have made the job whose logs are not here."""
+        return [node for node in self._origins() if node in self._without_log]
 
     def _origins(self) -> list[int]:
         """The nodes that may have made the job: those whose ids begin as its own says."""
         origin = str(self._row["id"])[2:10]
         return [place for place, node in enumerate(self._nodes) if node.startswith(origin)]
 
-    def _lost(self, reason: str | None) -> Finding:
+    def _lost(self, doubt: Doubt) -> Finding:
         """The finding of a job that was never delivered."""
         last = self._steps[-1]
         name = tr.NAMES[last.code].strip(":").replace(":", ", ")
@@ -257,7 +288,7 @@ class Classifier:
             detail = "evicted, since memory was short"
         elif self._row["retry"] == 0:
             detail += "; RETRY 0, at most once"
-        return self._finding(NEVER_DELIVERED, last, detail, reason)
+        return self._finding(NEVER_DELIVERED, last, detail, doubt)
 
     def _deliveries(self) -> Iterator[Finding]:
         acks = [step for step in self._steps if step.code in tr.DONE_HERE]
@@ -267,17 +298,25 @@ class Classifier:
             gap = after[0].time - acks[0].time
             ended = {tr.DEAD: "died", tr.CANCELLED: "was cancelled"}
             detail = f"{gap} ms after it {ended.get(acks[0].kind, 'was acknowledged')}"
-            yield self._finding(AFTER_ACK, after[0], detail, self._why_after(after))
+            yield self._finding(AFTER_ACK, after[0], detail, Doubt(self._why_after(after)))
         late = set(after)
         reasons: dict[str, list[Step]] = {}
         row, tolerance = self._row, self._rules.tolerance
-        again = Redeliveries(self._steps, tolerance, _int(row["retry"]), self._gaps, self._no_line)
+        no_line = str(self._no_line.reason)
+        again = Redeliveries(self._steps, tolerance, _int(row["retry"]), self._gaps, no_line)
         for step, reason in again.deliveries():
             if step not in late:
                 reasons.setdefault(reason, []).append(step)
         for reason, steps in reasons.items():
             times = "once more" if len(steps) == 1 else f"{len(steps)} times more"
-            yield self._finding(TWICE, steps[0], times, reason)
+            yield self._finding(TWICE, steps[0], times, self._why_again(reason, steps))
+
+    def _why_again(self, reason: str, deliveries: list[Step]) -> Doubt:
+        if reason not in (LOG_GAP, LOG_MISSING):
+            return Doubt(reason)
+        where = {step.node for step in deliveries}
+        silent = [node for node in self._no_line.nodes if node in where]
+        return Doubt(reason, silent or self._no_line.nodes)
 
     def _why_after(self, deliveries: list[Step]) -> str | None:
         """How it may be that a job was delivered after it was acknowledged. None: the node had not
@@ -320,16 +359,22 @@ class Classifier:
         doubt = self._doubt[ack.node][step.node] if self._doubt else 0
         return step.time > ack.time + max(self._rules.tolerance, doubt)
 
-    def _finding(self, kind: str, step: Step, detail: str, reason: str | None = None) -> Finding:
+    def _finding(self, kind: str, step: Step, detail: str, doubt: Doubt = _NONE) -> Finding:
         seen = sorted({step.node for step in self._steps if step.kind in (tr.QUEUED, tr.DELIVERED)})
+        would_decide = [self._nodes[node] for node in doubt.nodes]
+        if would_decide:
+            logs = "logs" if len(would_decide) > 1 else "log"
+            who = ", ".join(node[:8] for node in would_decide)
+            detail = f"{detail}{DECIDE.format(logs=logs, nodes=who)}".removeprefix("; ")
         return Finding(
             kind,
-            reason,
+            doubt.reason,
             str(self._row["id"]),
             None if self._row["queue"] is None else str(self._row["queue"]),
             step.time + self._offsets[step.node],
             [self._nodes[node] for node in seen],
             detail,
+            would_decide,
         )
 
 

@@ -24,6 +24,7 @@ FINDING_SCHEMA = pa.schema(
         ("time", pa.timestamp("us", tz="UTC")),
         ("nodes", pa.list_(pa.string())),
         ("detail", pa.string()),
+        ("would_decide", pa.list_(pa.string())),
     ]
 )
 _NOT_DONE = pa.array([schema.EXPIRED, schema.EVICTED])

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from disque_trio.aof.format import AofError
 from disque_trio.protocol.serialjob import SerialJobError, decode_job
+from disque_trio.spark.audit.classify import DECIDE
 from disque_trio.spark.audit.rules import (
     HELD,
     LOST,
@@ -27,6 +28,7 @@ from disque_trio.spark.datasources.pushdown import STATES
 from disque_trio.spark.options import batch_of, local, text
 
 ROWS = 20_000  # in a batch
+_DECIDE = DECIDE.format(logs="logs?", nodes=".*") + "$"  # a pattern
 
 _TIME = pa.timestamp("us", tz="UTC")
 _HELD = pa.schema(
@@ -143,6 +145,10 @@ def with_held_jobs(found: DataFrame, held: DataFrame, end: int, all_nodes: bool)
     # A letter that nobody has waits no more.
     is_gone = (f.col("kind") == WAITING_LETTER) & (reason == LOST)
     kind = f.when(is_gone, NEVER_DELIVERED).otherwise(f.col("kind"))
-    changed = {"reason": reason.alias("reason"), "kind": kind.alias("kind")}
-    columns = [changed.get(name, f.col(name)) for name in found.columns]
+    # Where a file tells, no log has to.
+    told = never & f.col("waits") & sure
+    logs = f.when(told, f.array().cast("array<string>")).otherwise(f.col("would_decide"))
+    detail = f.when(told, f.regexp_replace("detail", _DECIDE, "")).otherwise(f.col("detail"))
+    changed = {"reason": reason, "kind": kind, "would_decide": logs, "detail": detail}
+    columns = [changed.get(name, f.col(name)).alias(name) for name in found.columns]
     return found.join(waits, "job", "left").select(*columns)

@@ -49,6 +49,8 @@ class Rules:
         skew: ms that the clocks of two nodes may be apart.
         tolerance: ms by which times of two nodes have to differ to say what was first.
         retries: a job not acknowledged within this many times its RETRY is a finding.
+        patience: seconds from the first delivery after which it is one, instead; 0: ``retries``
+            says so. With RETRY 0: from the delivery.
     """
 
     settled: int = 60
@@ -56,3 +58,4 @@ class Rules:
     skew: int = 500
     tolerance: int = 100
     retries: int = 3
+    patience: int = 0

@@ -18,6 +18,7 @@ _RULES = (
     ("settled", 0, "SECONDS", "one that is younger at the end of the log is not lost"),
     ("poison", 0, "NACKS", "more NACKs than this are a finding"),
     ("retries", 1, "N", "a job not acknowledged within N times its RETRY is a finding"),
+    ("patience", 0, "SECONDS", "one not acknowledged so long is one, instead; 0: as --retries"),
     ("skew", 0, "MS", "so far may clocks be apart"),
     ("tolerance", 0, "MS", "what two nodes say within this time has no order"),
 )

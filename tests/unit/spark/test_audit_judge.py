@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from disque_trio.spark.audit.classify import Logs
+from disque_trio.spark.audit.classify import Finding, Logs
 from disque_trio.spark.audit.clocks import Clocks
 from disque_trio.spark.audit.findings import clock_findings, found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap
@@ -51,12 +51,30 @@ def judged(
     **facts: int,
 ) -> Found:
     """Kind and reason of all that is found."""
-    table = job_table(steps, **facts)
     doubts = [[0 if one == other else doubt for one in range(3)] for other in range(3)]
-    (batch,) = table.combine_chunks().to_batches()
-    found = found_in(batch, RULES, Logs(NODES, offsets, END, gaps, doubts))
+    found = findings(steps, Logs(NODES, offsets, END, gaps, doubts), **facts)
     assert all(finding.job == ID for finding in found)
     return {(finding.kind, finding.reason) for finding in found}
+
+
+def findings(
+    steps: Sequence[Step], logs: Logs, rules: Rules = RULES, **facts: int
+) -> list[Finding]:
+    (batch,) = job_table(steps, **facts).combine_chunks().to_batches()
+    return found_in(batch, rules, logs)
+
+
+def deciding(steps: Sequence[Step], gaps: Sequence[Gap], **facts: int) -> set[tuple[str, str]]:
+    """Kind of what is found, and the numbers of the nodes whose logs would decide; the detail
+    names them."""
+    found = findings(steps, Logs(NODES, (0, 0, 0), END, gaps), **facts)
+    for finding in found:
+        assert all(node[:8] in finding.detail for node in finding.would_decide)
+        assert ("would decide" in finding.detail) == bool(finding.would_decide)
+    return {
+        (finding.kind, "".join(str(NODES.index(node)) for node in finding.would_decide))
+        for finding in found
+    }
 
 
 def never(reason: str | None) -> Found:
@@ -167,6 +185,48 @@ def test_a_job_that_comes_back_and_is_never_acknowledged_is_found() -> None:
     assert judged(AGAIN, retry=312) == {("never-acknowledged", None)}
     elsewhere: list[Step] = [*TAKEN, (32_000, B, "queued:retry")]
     assert judged(elsewhere, retry=30) == {("never-acknowledged", None)}
+
+
+def test_patience_says_when_a_job_is_too_old_whatever_its_retry() -> None:
+    def kinds(patience: int, steps: Sequence[Step], retry: int) -> set[str]:
+        rules = Rules(settled=60, patience=patience)
+        return {
+            found.kind for found in findings(steps, Logs(NODES, (0, 0, 0), END), rules, retry=retry)
+        }
+
+    # RETRY is not over yet, and three times RETRY is long ago.
+    for steps, retry in ((TAKEN, 5000), (AGAIN, 30)):
+        assert kinds(938, steps, retry) == set()
+        assert kinds(937, steps, retry) == {"never-acknowledged"}
+    assert kinds(938, TAKEN, 0) == set()
+    assert kinds(937, TAKEN, 0) == {"lost-with-worker"}
+    # A job whose RETRY is over and that nobody has queued again is lost, not late.
+    assert kinds(5000, TAKEN, 30) == {"not-requeued"}
+
+
+def test_a_finding_that_is_in_doubt_names_the_logs_that_would_decide() -> None:
+    gap_a, gap_b, no_c = Gap(A, 2500, 3000), Gap(B, 2500, FOR_EVER), Gap(C, 0, FOR_EVER)
+    assert deciding(ADDED, []) == {("never-delivered", "")}
+    assert deciding(ADDED, [gap_a, gap_b]) == {("never-delivered", "0")}
+    copied = [*ADDED, (999, B, "copied:")]
+    assert deciding(copied, [gap_a, gap_b], copies=2) == {("never-delivered", "01")}
+    assert deciding(copied, [gap_a, no_c], copies=3) == {("never-delivered", "2")}
+    assert deciding([*ADDED, (1500, A, "exported:")], [no_c]) == {("never-delivered", "2")}
+    expired: Step = (9000, A, "expired:")
+    assert deciding([*ADDED, expired], [gap_a]) == {("expired-undelivered", "0")}
+    assert deciding([*TAKEN, expired], [gap_a], retry=30) == {("expired-unacknowledged", "0")}
+    assert deciding(TAKEN, [gap_a], retry=30) == {("not-requeued", "0")}
+    assert deciding(TAKEN, [gap_a], retry=0) == {("lost-with-worker", "0")}
+    assert deciding(AGAIN, [gap_a], retry=30) == {("never-acknowledged", "0")}
+    nobodys: list[Step] = [(9000, A, "acked:client")]
+    assert deciding(nobodys, [gap_b]) == {("acknowledged-unseen", "1")}
+    assert deciding(nobodys, [gap_b, no_c]) == {("acknowledged-unseen", "2")}
+    twice: list[Step] = [*TAKEN, (9000, A, "delivered:"), (9001, A, "acked:client")]
+    assert deciding(twice, [gap_a, gap_b]) == {("delivered-twice", "0")}
+    died: list[Step] = [*TAKEN, (3000, A, "dead:peer")]
+    assert deciding(died, [no_c]) == {("dead", "2")}
+    letter: list[Step] = [(1000, A, "added:"), (1000, A, "queued:death")]
+    assert deciding(letter, [gap_a]) == {("letter-waiting", "0")}
 
 
 def test_what_was_handed_back_waits() -> None:

@@ -1,119 +1,30 @@
 """Event logs of any size with planted anomalies.
 
 The log is that of a cluster of three nodes, one of them with a clock that is wrong. What is wrong
-with which job is known, so that an audit can be checked against it.
+with which job is known, so that an audit can be checked against it. A torn log has some nodes more,
+of which something is missing (``planted_gaps``).
 """
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Sequence
 from pathlib import Path
 
-NODES = tuple(character * 40 for character in "abc")
-QUEUES = ("orders", "mail", "thumbnails", "invoices", "search")
-START = 1_780_000_000_000  # ms
+from tests.support.planted_gaps import plant_gaps
+from tests.support.planted_lines import NODES, QUEUES, RETRY, START, Key, Lines
+
+__all__ = ["NODES", "QUEUES", "START", "Key", "generate"]
+
 SKEW = 5_000  # ms that the clock of the last node is ahead
-RETRY = 300
-TTL = 86_400
 CHUNK = 40_000  # jobs to a segment of each node
 JOBS_A_SECOND = 400
 
-Key = tuple[str, str]  # kind of finding, and the reason if there are several
 
-
-class Log:
-    """A log in the making.
-
-    Attributes:
-        planted: of each kind of finding the jobs that have to be found.
-        count: events so far.
-    """
-
-    def __init__(self, directory: Path, seed: int, skew: int) -> None:
-        self.planted: dict[Key, set[str]] = {}
-        self.count = 0
-        self._rng = random.Random(seed)
-        self._directory = directory
-        self._skew = (0, 0, skew)
-        self._lines: list[list[tuple[int, str]]] = [[], [], []]
-        self._segment = 0
-        self._before: dict[str, tuple[str, int]] = {}  # of each node the last segment
-        self._queue = ""
-        self._id = ""
-        self._nacks = 0
-        self._deliveries = 0
-        directory.mkdir(parents=True, exist_ok=True)
-
-    # ---- one event ----------------------------------------------------------------------------
-
-    def say(self, at: int, node: int, event: str, fields: str = "") -> None:
-        """An event of the current job at ``at``, by a clock that is right."""
-        now = at + self._skew[node]
-        line = (
-            f'{{"time":{now},"node":"{NODES[node]}","event":"{event}","id":"{self._id}",'
-            f'"queue":"{self._queue}"{fields}}}\n'
-        )
-        self._lines[node].append((now, line))
-        self.count += 1
-
-    def queued(self, at: int, node: int, reason: str) -> None:
-        self.say(at, node, "queued", f',"reason":"{reason}"{self._counters()}')
-
-    def delivered(self, at: int, node: int) -> None:
-        self.say(at, node, "delivered", f',"client":"worker-{node}"{self._counters()}')
-
-    def nacked(self, at: int, node: int) -> None:
-        self._nacks += 1
-        self.say(at, node, "nacked", f',"client":"worker-{node}"{self._counters()}')
-
-    def acked(self, at: int, node: int, holders: Sequence[int]) -> None:
-        """A client says so to ``node``, which tells the others."""
-        self.say(at, node, "acked", f',"reason":"client","client":"worker-{node}"')
-        for other in holders:
-            if other != node:
-                self.say(at + 2, other, "acked", f',"reason":"peer","peer":"{NODES[node]}"')
-        for holder in {node, *holders} if len(holders) > 1 else ():
-            self.say(at + 5, holder, "deleted", ',"reason":"collected"')
-
-    def _counters(self) -> str:
-        return f',"nacks":{self._nacks},"deliveries":{self._deliveries}'
-
-    def expect(self, kind: str, reason: str = "") -> None:
-        """The audit has to find the current job."""
-        self.planted.setdefault((kind, reason), set()).add(self._id)
-
-    # ---- one job ------------------------------------------------------------------------------
-
-    def add(
-        self, at: int, delay: int = 0, ttl: int = TTL, repl: int = 2, retry: int = RETRY
-    ) -> list[int]:
-        """A new job, confirmed. Returns the nodes that hold it, the one that it is queued on
-        first."""
-        rng = self._rng
-        first = rng.randrange(3)
-        holders = [first, (first + 1 + rng.randrange(2)) % 3][:repl]
-        self._id = f"D-{NODES[first][:8]}-{rng.getrandbits(144):036x}"[:35] + "-05a1"
-        self._queue = QUEUES[min(int(rng.expovariate(0.7)), 4)]
-        self._nacks = self._deliveries = 0
-        size = rng.randrange(40, 4000)
-        ctime = (at + self._skew[first]) * 1_000_000
-        counts = f'{self._counters()},"size":{size},"repl":{repl},"copies":1'
-        times = f'"retry":{retry},"ttl":{ttl},"delay":{delay},"ctime":{ctime}'
-        for other in holders[1:]:
-            self.say(at + 1, other, "copied", f',"peer":"{NODES[first]}"{counts},{times}')
-            self.say(at + 2, first, "replicated", f"{counts},{times}")
-        self.say(at + 2, first, "added", f',"client":"shop"{counts},{times}')
-        if delay:
-            self.queued(at + delay * 1000, first, "delay")
-        else:
-            self.queued(at + 2, first, "add")
-        return holders
+class Log(Lines):
+    """A log in the making, and what can happen to a job."""
 
     def healthy(self, at: int) -> None:
         """A job that is delivered once, somewhere, and acknowledged, somewhere."""
-        rng = self._rng
+        rng = self.rng
         chance = rng.random()
         delay = 5 if chance < 0.02 else 0
         repl = 1 if chance > 0.9 else 2
@@ -122,8 +33,8 @@ class Log:
         at += delay * 1000 + 2 + int(rng.expovariate(1 / 400))
         if chance < 0.15:
             other = (node + 1 + rng.randrange(2)) % 3
-            self.say(at, node, "exported", f',"peer":"{NODES[other]}"')
-            self.say(at + 1, other, "imported", f',"peer":"{NODES[node]}"')
+            self.say(at, node, "exported", f',"peer":"{self.nodes[other]}"')
+            self.say(at + 1, other, "imported", f',"peer":"{self.nodes[node]}"')
             self.queued(at + 1, other, "import")
             node = other
             holders = [*holders, *({other} - set(holders))]
@@ -249,30 +160,86 @@ class Log:
         self.acked(at + 300, holders[0], holders)
         self.expect("acknowledged-unseen")
 
-    # ---- files --------------------------------------------------------------------------------
+    def acked_unknown(self, at: int) -> None:
+        """No node has ever had it."""
+        self.new(0)
+        self.say(at, 1, "acked", ',"reason":"client","client":"worker-9"')
+        # Where logs are missing it may have been there.
+        self.expect("acknowledged-unseen", "log-missing" if self.is_torn else "unknown-job")
 
-    def all_say(self, event: str, at: int) -> None:
-        """That their logs begin, or end."""
-        for node, lines in enumerate(self._lines):
-            now = at + self._skew[node]
-            lines.append((now, f'{{"time":{now},"node":"{NODES[node]}","event":"{event}"}}\n'))
-            self.count += 1
+    def heard(self, at: int) -> None:
+        """A node delivers what it knows to be done."""
+        holders = self.add(at)
+        self.delivered(at + 100, holders[0])
+        self.acked(at + 200, holders[0], holders)
+        self.delivered(at + 900, holders[1])
+        self.expect("delivered-after-ack", "heard")
 
-    def flush(self) -> None:
-        """Close the segments of all nodes."""
-        for node, lines in zip(NODES, self._lines, strict=True):
-            if lines:
-                lines.sort()
-                name = f"events-{node[:8]}-{lines[0][0]:013d}-{self._segment}.jsonl"
-                head = {"time": lines[0][0], "node": node, "event": "segment", "name": name}
-                if node in self._before:
-                    head["after"], head["events"] = self._before[node]
-                self._before[node] = (name, len(lines))
-                text = json.dumps(head, separators=(",", ":")) + "\n"
-                (self._directory / name).write_text(text + "".join([line for _, line in lines]))
-                self.count += 1
-                lines.clear()
-        self._segment += 1
+    def _again(self, at: int, why: str) -> None:
+        holders = self.add(at)
+        self.delivered(at + 100, holders[0])
+        self.queued(at + 500, holders[0], why)
+        self.delivered(at + 600, holders[0])
+        self.acked(at + 900, holders[0], holders)
+        self.expect("delivered-twice", why)
+
+    def enqueued(self, at: int) -> None:
+        self._again(at, "enqueue")
+
+    def redriven(self, at: int) -> None:
+        self._again(at, "redrive")
+
+    def disconnected(self, at: int) -> None:
+        self._again(at, "disconnect")
+
+    def evicted(self, at: int) -> None:
+        self.say(at + 50, self.add(at, repl=1)[0], "evicted")
+        self.expect("never-delivered")
+
+    def _dies(self, at: int, why: str) -> None:
+        """It becomes a dead letter, which somebody takes."""
+        holders = self.add(at)
+        if why != "expired":
+            self.delivered(at + 100, holders[0])
+        self.say(at + 200, holders[0], "dead", f',"reason":"{why}"')
+        for other in holders[1:]:
+            self.say(at + 202, other, "dead", f',"reason":"peer","peer":"{self.nodes[holders[0]]}"')
+        for holder in holders:
+            self.say(at + 210, holder, "deleted", ',"reason":"collected"')
+        self.expect("dead", why)
+        letter = self.add(at + 200, on=holders, why="death")
+        self.delivered(at + 300, letter[0])
+        self.acked(at + 400, letter[0], letter)
+
+    def died_of_attempts(self, at: int) -> None:
+        self._dies(at, "attempts")
+
+    def died_of_age(self, at: int) -> None:
+        self._dies(at, "expired")
+
+    def refused(self, at: int) -> None:
+        self._dies(at, "refused")
+
+    def letter(self, at: int) -> None:
+        self.add(at, why="death")
+        self.expect("letter-waiting")
+
+    def cancelled(self, at: int) -> None:
+        """As a client wants it, whether it was delivered or not."""
+        holders = self.add(at)
+        if at % 2:
+            self.delivered(at + 100, holders[0])
+        self.say(at + 200, holders[0], "cancelled", ',"reason":"client","client":"shop"')
+        for other in holders[1:]:
+            self.say(at + 202, other, "cancelled", ',"reason":"peer"')
+        for holder in holders:
+            self.say(at + 210, holder, "deleted", ',"reason":"collected"')
+
+    def scheduled(self, at: int) -> None:
+        """The tick of a schedule, done as it should be."""
+        holders = self.add(at, client="cron:nightly")
+        self.delivered(at + 100, holders[0])
+        self.acked(at + 200, holders[0], holders)
 
 
 def generate(
@@ -283,13 +250,17 @@ def generate(
     seed: int = 1,
     skew: int = SKEW,
     chunk: int = CHUNK,
+    torn: bool = False,
 ) -> dict[Key, set[str]]:
     """Write a log of about ``events`` events, with ``anomalies`` jobs of each kind.
+
+    Args:
+        torn: also with jobs of which the log does not say all, on nodes of their own.
 
     Returns:
         The jobs that an audit has to find, by kind of finding and reason.
     """
-    log = Log(directory, seed, skew)
+    log = Log(directory, seed, skew, torn)
     kinds = [
         log.never_delivered,
         log.given_up,
@@ -306,13 +277,27 @@ def generate(
         log.taken_once,
         log.expired_unacked,
         log.acked_only,
+        log.acked_unknown,
+        log.heard,
+        log.enqueued,
+        log.redriven,
+        log.disconnected,
+        log.evicted,
+        log.died_of_attempts,
+        log.died_of_age,
+        log.refused,
+        log.letter,
+        log.cancelled,
+        log.scheduled,
     ]
     jobs = max(events // 9, 1)
     odd = [kind for kind in kinds for _ in range(anomalies)]
-    log._rng.shuffle(odd)
+    log.rng.shuffle(odd)
     every = max(jobs // (len(odd) + 1), 1)
     at = START
     log.all_say("started", at)
+    if torn:
+        plant_gaps(log, at, anomalies)
     for number in range(1, jobs + 1):
         at = START + number * 1000 // JOBS_A_SECOND
         log.healthy(at)

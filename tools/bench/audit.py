@@ -25,6 +25,7 @@ class Plan:
     """How much is audited."""
 
     events: int = option(1_000_000, "events of the log", quick=5_000)
+    faults: int = option(0, "of each kind and reason (default: one in 20,000 events)")
     cores: int = option(2, "cores that Spark may use")
     directory: str = option("", "for the log and the tables, which stay (default: none stay)")
 
@@ -40,7 +41,8 @@ def run(plan: Plan) -> int:
         for old in (log, tables):
             shutil.rmtree(old, ignore_errors=True)
         begun = time.monotonic()
-        planted = generate(log, plan.events, anomalies=max(20, plan.events // 20_000))
+        faults = plan.faults or max(20, plan.events // 20_000)
+        planted = generate(log, plan.events, anomalies=faults, torn=True)
         size = sum(file.stat().st_size for file in log.iterdir())
         say(f"log: {size / 1e6:.0f} MB, written in {time.monotonic() - begun:.0f} s")
         most = stack.enter_context(highest(_held, LOOK_SECONDS))

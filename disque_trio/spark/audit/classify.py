@@ -233,13 +233,16 @@ class Classifier:
         if missing:
             return Doubt(LOG_MISSING, missing)
         silent: dict[str, list[int]] = {LOG_GAP: [], LOG_END: []}
+        # For a job that is to be delivered yet this is the end of the log: every gap counts.
+        latest = until + 1000 * self._rules.settled
+        latest += max(self._offsets, default=0) - min(self._offsets, default=0)
         for node, start, end in self._gaps:
             if node not in seen and not anywhere:
                 continue
             if end == FOR_EVER:
                 if start - self._offsets[node] < until:
                     silent[LOG_END].append(node)
-            elif end - self._offsets[node] >= added.time:
+            elif added.time <= end - self._offsets[node] and start - self._offsets[node] <= latest:
                 silent[LOG_GAP].append(node)
         nodes = sorted({*silent[LOG_GAP], *silent[LOG_END]})
         return next((Doubt(reason, nodes) for reason in silent if silent[reason]), _NONE)

@@ -542,7 +542,7 @@ def test_what_some_events_of_a_job_do_not_say_others_do() -> None:
 
 
 def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:
-    generate(tmp_path, 6_000, chunk=100)
+    generate(tmp_path, 6_000, anomalies=9, chunk=100)
     files = sorted(tmp_path.iterdir())
     slices = cut(files, 1 << 18)
     assert sorted(piece.path for pieces in slices for piece in pieces) == list(map(str, files))

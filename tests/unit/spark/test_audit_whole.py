@@ -4,9 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.spark.audit.rules import CLOCK_SKEW, LOG_MISSING, NEVER_DELIVERED, Rules
+from disque_trio.spark.audit.rules import (
+    CLOCK_SKEW,
+    KINDS,
+    LOG_END,
+    LOG_GAP,
+    LOG_MISSING,
+    NEVER_DELIVERED,
+    UNKNOWN_JOB,
+    Rules,
+)
 from tests.support.audited_logs import Audited, audited
 from tests.support.planted_log import NODES, Key, generate
+
+IN_WHOLE_LOGS = {
+    *("", "attempts", "disconnect", "enqueue", "expired", "heard", "nack", "partition"),
+    *("redrive", "refused", "restart", "retry"),
+}
+IN_DOUBT = {LOG_END, LOG_GAP, LOG_MISSING}
+IN_TORN_LOGS = {*IN_DOUBT, "peer", "set"}
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +42,35 @@ def without(log: Path, directory: Path, pattern: str) -> Audited:
     return audited([directory], Rules())
 
 
+def found_in(directory: Path) -> dict[Key, set[str]]:
+    found: dict[Key, set[str]] = {}
+    for finding in audited([directory], Rules()).findings:
+        assert bool(finding.would_decide) == (finding.reason in (*IN_DOUBT, "peer"))
+        about = finding.job or " ".join(finding.nodes)
+        found.setdefault((finding.kind, finding.reason or ""), set()).add(about)
+    return found
+
+
 def test_all_that_is_planted_is_found_and_nothing_else(
     log: tuple[Path, dict[Key, set[str]]],
 ) -> None:
     directory, planted = log
-    found: dict[Key, set[str]] = {}
-    for finding in audited([directory], Rules()).findings:
-        about = finding.job or " ".join(finding.nodes)
-        found.setdefault((finding.kind, finding.reason or ""), set()).add(about)
-    assert found == planted
+    assert found_in(directory) == planted
+    assert {kind for kind, _ in planted} == set(KINDS)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_five_of_each_kind_and_reason_among_20000_jobs_are_found_and_none_is_invented(
+    tmp_path: Path, torn: bool
+) -> None:
+    planted = generate(tmp_path, 180_000, anomalies=5, chunk=5_000, seed=9, torn=torn)
+    found = found_in(tmp_path)
+    assert found.keys() == planted.keys()
+    for key, jobs in planted.items():
+        assert found[key] == jobs, key
+    assert {len(jobs) for (kind, _), jobs in planted.items() if kind != CLOCK_SKEW} <= {5, 10, 20}
+    reasons = {reason for _, reason in planted}
+    assert reasons == IN_WHOLE_LOGS | (IN_TORN_LOGS if torn else {UNKNOWN_JOB})
 
 
 @pytest.mark.parametrize("node", NODES)

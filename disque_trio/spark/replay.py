@@ -98,7 +98,7 @@ def audited(spark: SparkSession, directory: Path) -> DataFrame:
         .groupBy(f.col("job").alias("id"))
         .agg(f.collect_set("kind").alias("findings"))
     )
-    jobs = spark.read.parquet(str(current / "jobs")).drop("trace", "part")
+    jobs = spark.read.parquet(str(current / "jobs")).drop("trace", "part", "day")
     empty = f.array().cast("array<string>")
     return jobs.join(findings, "id", "left").withColumn("findings", f.coalesce("findings", empty))
 

@@ -13,11 +13,13 @@ from contextlib import suppress
 from fnmatch import fnmatch
 from glob import glob, has_magic
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
+
+T = TypeVar("T")
 
 OPEN = ".open"
 PACKED = ".gz"
@@ -100,9 +102,9 @@ def weight(path: Path) -> int:
     return path.stat().st_size * (PACKING if path.name.endswith(PACKED) else 1)
 
 
-def grouped(pieces: Iterable[tuple[Piece, int]], size: int) -> list[list[Piece]]:
+def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
     """Pieces with their bytes, put together in groups of about ``size`` bytes."""
-    groups: list[list[Piece]] = []
+    groups: list[list[T]] = []
     room = 0
     for piece, cost in pieces:
         if cost > room or not groups:

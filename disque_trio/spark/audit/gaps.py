@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from disque_trio.eventlog.schema import DROPPED, SEGMENT, STARTED, STOPPED
 from disque_trio.spark.segments import opened
@@ -175,24 +175,40 @@ def _time(event: dict[str, object]) -> int:
     return time
 
 
+class Before(Protocol):
+    """What is left of segments that were dropped: when their last gap ended, ms; 0: none."""
+
+    @property
+    def gap(self) -> int: ...
+
+
 def gaps_of(
-    segments: Mapping[str, Ends], nodes: Sequence[str], names: Collection[str] = ()
+    segments: Mapping[str, Ends],
+    nodes: Sequence[str],
+    names: Collection[str] = (),
+    past: Mapping[str, Before] | None = None,
 ) -> list[Gap]:
     """The gaps in the logs of ``nodes``, of which these are all ``segments``, by name.
 
     Args:
         names: of segments that are there, too, and have no event.
+        past: what was before the first of them, by how the ids of nodes begin.
     """
     logs: dict[str, list[tuple[tuple[int, int], Ends]]] = {}
     for name, ends in segments.items():
-        logs.setdefault(ends.node, []).append((_order(name), ends))
+        logs.setdefault(ends.node, []).append((order_of(name), ends))
     gaps: list[Gap] = []
     for place, node in enumerate(nodes):
         before: Ends | None = None
+        old = (past or {}).get(node[:8])
+        if old is not None and old.gap:
+            gaps.append(Gap(place, 0, old.gap))
         for _, ends in sorted(logs.get(node, ())):
             torn = lacking(ends, segments, names) != 0
             if before is None:
-                if torn or not ends.started:  # what was before has been removed
+                if old is not None:
+                    pass  # it was there, and was dropped
+                elif torn or not ends.started:  # what was before has been removed
                     gaps.append(Gap(place, 0, ends.first - 1))
             elif torn or (ends.started and not before.stopped):
                 gaps.append(_gap(place, before.last, ends.first))
@@ -209,11 +225,11 @@ def missing_between(segments: Mapping[str, Ends], names: Collection[str] = ()) -
     removed."""
     first: dict[str, tuple[int, int]] = {}
     for name, ends in segments.items():
-        first[ends.node] = min(first.get(ends.node, _order(name)), _order(name))
+        first[ends.node] = min(first.get(ends.node, order_of(name)), order_of(name))
     return {
         ends.after: lines
         for name, ends in segments.items()
-        if (lines := lacking(ends, segments, names)) and _order(name) > first[ends.node]
+        if (lines := lacking(ends, segments, names)) and order_of(name) > first[ends.node]
     }
 
 
@@ -227,7 +243,7 @@ def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) ->
     return max(ends.events - before.lines, 0) if before.lines >= 0 else 0
 
 
-def _order(name: str) -> tuple[int, int]:
+def order_of(name: str) -> tuple[int, int]:
     """Where a segment belongs among those of its node."""
     found = _NAME.search(name)
     return (int(found[1]), int(found[2])) if found else (0, 0)

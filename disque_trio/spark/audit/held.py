@@ -47,6 +47,7 @@ _HELD = pa.schema(
         ("expires", _TIME),
     ]
 )
+TABLE_SCHEMA = pa.schema([*_HELD, ("ended", pa.string()), ("logged", pa.bool_())])
 
 
 def find_aofs(paths: Sequence[str]) -> list[Path]:

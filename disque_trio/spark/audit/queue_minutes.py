@@ -4,19 +4,15 @@ A time counts for the minute in which it was over: waiting when a job was delive
 processing when it was acknowledged.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_trio.eventlog import schema
 from disque_trio.spark.audit import trace as tr
-from disque_trio.spark.audit.stages import hashes_of, packed, scan, unpacked
+from disque_trio.spark.audit.stages import hashes_of, packed
 from disque_trio.spark.audit.trace import Numbers
 from disque_trio.spark.options import batch_of
 
@@ -40,15 +36,28 @@ _TIME_SCHEMA = pa.schema(
     [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
 )
 _PERCENTILE_COLUMNS = [f"{kind}_p{percent}" for kind in _TIMES for percent in PERCENTILES]
-_MINUTE_SCHEMA = pa.schema(
+MINUTE_SCHEMA = pa.schema(
     [
         *_SUM_SCHEMA,
         *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
         ("most_in_a_second", pa.int64()),
     ]
 )
-_BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
-_NEEDED = (
+_TIME = pa.timestamp("us", tz="UTC")
+TABLE_SCHEMA = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("minute", _TIME),
+        *((name, pa.int64()) for name in COUNTS),
+        ("retry_rate", pa.float64()),
+        ("nack_rate", pa.float64()),
+        *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
+        ("depth", pa.int64()),
+        ("most_in_a_second", pa.int64()),
+    ]
+)
+BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
+NEEDED = (
     "queue",
     "trace",
     "first_delivered",
@@ -62,50 +71,7 @@ _NEEDED = (
 _NEVER = np.iinfo(np.int64).max
 
 
-def queue_minutes(
-    spark: SparkSession, files: Sequence[Path], buckets: int, since: int, before: DataFrame | None
-) -> DataFrame:
-    """The table ``queue_minutes``.
-
-    Args:
-        files: of the table of jobs.
-        buckets: tasks that bring together what was in one minute.
-        since: the minutes before this time (ms, a whole minute) are those in ``before``.
-        before: an older version of the table.
-    """
-
-    def bucketed(batch: pa.RecordBatch) -> pa.RecordBatch:
-        needed = (since - SECOND) * 1000  # for what was delivered in one second
-        recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), needed)
-        return _bucketed(batch.filter(recent), buckets)
-
-    def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found: dict[int, list[tuple[pa.Table, pa.Table]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                pair = unpacked(row["sums"]), unpacked(row["times"])
-                found.setdefault(row["bucket"], []).append(pair)
-        for pairs in found.values():
-            sums, times = map(pa.concat_tables, zip(*pairs, strict=True))
-            yield from minutes_of(sums, times).to_batches()
-
-    rows = (
-        scan(spark, files, _NEEDED, bucketed, _BUCKETED)
-        .repartitionById(buckets, "bucket")
-        .mapInArrow(together, from_arrow_schema(_MINUTE_SCHEMA))
-        .where(f.col("minute") >= since)
-    )
-    depth = f.sum("change").over(Window.partitionBy("queue").orderBy("minute"))
-    if before is None:
-        return _finish(rows.withColumn("depth", depth))
-    kept = before.where(f.unix_millis("minute") < since)
-    start = kept.groupBy("queue").agg(f.max_by("depth", "minute").alias("start"))
-    later = rows.withColumn("depth", depth).join(f.broadcast(start), "queue", "left")
-    new = _finish(later.withColumn("depth", f.col("depth") + f.coalesce("start", f.lit(0))))
-    return kept.unionByName(new, allowMissingColumns=True)
-
-
-def _bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
+def bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
     """What some jobs say of minutes, a row for each bucket; a minute of a queue is in one."""
     tables = [_placed(sums_of(jobs), buckets), _placed(times_of(jobs), buckets)]
     rows = []
@@ -115,14 +81,14 @@ def _bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
         ]
         if any(map(len, mine)):
             rows.append((bucket, *map(packed, mine)))
-    return batch_of(rows, _BUCKETED)
+    return batch_of(rows, BUCKETED)
 
 
 def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
     """The rows in the order of their buckets, and where each begins."""
     queues = rows.column("queue").combine_chunks().dictionary_encode()
     hashes = hashes_of(pc.fill_null(queues.dictionary, ""))
-    queue = np.append(hashes, np.uint64(0))[_places(queues)]
+    queue = np.append(hashes, np.uint64(0))[places_of(queues)]
     minute = rows.column("minute").to_numpy().astype(np.uint64) // np.uint64(MINUTE)
     place = ((queue + minute) % np.uint64(buckets)).astype(np.int64)
     order = np.argsort(place, kind="stable")
@@ -130,7 +96,7 @@ def _placed(rows: pa.Table, buckets: int) -> tuple[pa.Table, list[int]]:
     return rows.take(pa.array(order)), starts.tolist()
 
 
-def _places(values: pa.DictionaryArray) -> Numbers:
+def places_of(values: pa.DictionaryArray) -> Numbers:
     """The places in the dictionary; that of null is behind the last."""
     places: Numbers = pc.fill_null(values.indices, len(values.dictionary)).to_numpy()
     return places.astype(np.int64)
@@ -159,7 +125,7 @@ def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
     most = np.zeros(len(minutes), np.int64)
     mine = (kind == _DELIVERED) & (row >= 0)
     most[row[mine]] = _most_in_a_second(ms, starts[mine], lengths[mine])
-    return minutes.append_column("most_in_a_second", pa.array(most)).cast(_MINUTE_SCHEMA)
+    return minutes.append_column("most_in_a_second", pa.array(most)).cast(MINUTE_SCHEMA)
 
 
 def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -168,7 +134,7 @@ def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numb
     times of deliveries can be others than those that are counted in it."""
     # Queues get numbers that are the same for both tables.
     names = [table.column("queue").combine_chunks() for table in (minutes, times)]
-    queues = _places(pa.concat_arrays(names).dictionary_encode())
+    queues = places_of(pa.concat_arrays(names).dictionary_encode())
     rows = {
         key: row
         for row, key in enumerate(
@@ -212,22 +178,6 @@ def _most_in_a_second(ms: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
     return most
 
 
-def _finish(rows: DataFrame) -> DataFrame:
-    """Columns as they are in the table."""
-    retries = f.col("requeued_retry") / f.col("delivered")
-    nacks = f.col("nacked") / f.col("delivered")
-    return rows.select(
-        "queue",
-        f.timestamp_millis("minute").alias("minute"),
-        *COUNTS,
-        f.when(f.col("delivered") > 0, retries).alias("retry_rate"),
-        f.when(f.col("delivered") > 0, nacks).alias("nack_rate"),
-        *_PERCENTILE_COLUMNS,
-        "depth",
-        "most_in_a_second",
-    )
-
-
 def times_of(jobs: pa.RecordBatch) -> pa.Table:
     """How long some jobs waited, and were processed, in the minute in which that was over; and when
     they were delivered, in its minute."""
@@ -264,7 +214,7 @@ def sums_of(batch: pa.RecordBatch) -> pa.Table:
     codes = tr.codes(events)
     kinds = codes - codes % 10
     queues = batch.column("queue").dictionary_encode()
-    queue = _places(queues)
+    queue = places_of(queues)
     names = pa.concat_arrays([queues.dictionary, pa.nulls(1, pa.string())])
     found: list[tuple[str, Numbers, Numbers, Numbers | int]] = []
     chosen = {name: kinds == kind for name, kind in _KINDS.items()}

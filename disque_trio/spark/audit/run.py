@@ -1,63 +1,44 @@
 """Runs the audit: from the event logs of all nodes to tables of jobs, queues and findings.
 
 A run reads the segments that no run before has read, and makes the next version of the tables
-(``store``). Jobs that got events move to the newest part of the table; other parts stay as
-they are. What a run has not finished leaves no trace.
+(``store``). What it does grows with the new events: files of jobs that got none stay as they are,
+and so do their findings and the minutes in which nothing new happened. Much that is new is read in
+rounds. What a run has not finished leaves no trace.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DateType
 
-from disque_trio.spark.audit.classify import Logs
-from disque_trio.spark.audit.clocks import (
-    LEAST_COLUMNS,
-    LEAST_SCHEMA,
-    clocks_of,
-    least_in,
-    least_of,
-)
-from disque_trio.spark.audit.findings import (
-    FINDING_SCHEMA,
-    NEEDED,
-    as_batch,
-    clock_findings,
-    found_in,
-)
-from disque_trio.spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of
-from disque_trio.spark.audit.held import are_all, find_aofs, held, with_held_jobs
+from disque_trio.spark.audit.findings import FINDING_SCHEMA
+from disque_trio.spark.audit.gaps import ends_of, order_of
+from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, find_aofs, held, with_held_jobs
+from disque_trio.spark.audit.jobs import JOB_SCHEMA
+from disque_trio.spark.audit.jobs_table import JobsTable
+from disque_trio.spark.audit.judging import Judge
+from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES
 from disque_trio.spark.audit.partial_jobs import Notes, Seen
-from disque_trio.spark.audit.queue_minutes import MINUTE, queue_minutes
+from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS, Rules
-from disque_trio.spark.audit.stages import (
-    jobs_written,
-    part_of,
-    partial_of_jobs,
-    partial_of_segments,
-    read_jobs,
-    scan,
-    write_jobs,
-)
-from disque_trio.spark.audit.store import Store, link_tree
+from disque_trio.spark.audit.stages import Place, Written, jobs_written, write_rows
+from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, Segments
-from disque_trio.spark.segments import PACKING, SegmentError, find_segments, weight
+from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
 from disque_trio.spark.session import told
 
-MAX_PARTS = 32
-BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
+ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
+_SCHEMAS = {JOBS: JOB_SCHEMA, MINUTES: MINUTE_SCHEMA, FINDINGS: FINDING_SCHEMA}
 
 
 @dataclass(frozen=True)
@@ -117,6 +98,7 @@ def audit(
     *,
     aofs: Sequence[str] = (),
     gone: Sequence[str] = (),
+    keep_days: int | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
@@ -128,6 +110,8 @@ def audit(
             count.
         gone: ids of nodes that were taken out for good, and whose logs and files nobody has; those
             of earlier runs count.
+        keep_days: days that ended more than so many days before the last event are dropped from
+            the tables, for good; None: none are.
         progress: is told what is being done.
 
     Raises:
@@ -142,12 +126,8 @@ def audit(
         if not found and store.current is None:
             raise AuditError(f"no closed segment at {', '.join(paths)}")
         run = _Run(spark, store, found, rules, progress, find_aofs(aofs), gone)
-        settings = {name: int(value) for name, value in asdict(rules).items()}
-        different = store.manifest.settings != settings or store.manifest.aofs or run.aofs
-        different = different or store.manifest.gone != run.manifest.gone
-        if store.current is None or run.new or different:
-            run.manifest.settings = settings
-            run.make()
+        if store.current is None or run.is_needed(keep_days):
+            run.make(keep_days)
         return run.result()
 
 
@@ -172,8 +152,7 @@ class _Run:
         aofs: Sequence[Path] = (),
         gone: Sequence[str] = (),
     ) -> None:
-        old = store.manifest
-        self.aofs = aofs
+        self._aofs = aofs
         self._spark = spark
         self._store = store
         self._rules = rules
@@ -181,56 +160,73 @@ class _Run:
         self._events = 0
         self._held: int | None = None
         self._unlogged: int | None = None
-        self.manifest = replace(
-            old,
-            nodes=list(old.nodes),
-            segments=dict(old.segments),
-            parts=list(old.parts),
-            ends=dict(old.ends),
-            aofs=len(aofs),
-            peers=list(old.peers),
-            gone=sorted({*old.gone, *gone}),
-        )
-        self._segments = Segments(found, old.segments)
+        self.manifest = deepcopy(store.manifest)
+        self.manifest.aofs = len(aofs)
+        self.manifest.gone = sorted({*self.manifest.gone, *gone})
+        self.manifest.changed = []
+        self.manifest.parts = []
+        self._segments = Segments(found, store.manifest.segments, store.manifest.is_past)
         self.manifest.segments |= self._segments.sizes
-        self.new = sorted(self._segments.new)
+        self.new = sorted(self._segments.new, key=lambda path: (order_of(self._name(path)), path))
+        self._stamp = store.stamp()
+        self._table = JobsTable(spark, store, self.manifest, self._stamp)
 
-    def make(self) -> None:
+    def _name(self, path: Path) -> str:
+        return self._segments.new[path].name
+
+    def is_needed(self, keep_days: int | None) -> bool:
+        """Whether there is something new, or something else is asked for."""
+        old = self._store.manifest
+        settings = {name: int(value) for name, value in asdict(self._rules).items()}
+        different = old.settings != settings or bool(old.aofs or self._aofs or old.parts)
+        different = different or old.gone != self.manifest.gone
+        if keep_days is not None:
+            different = different or deepcopy(old).drop_days(keep_days)
+        return bool(self.new or different)
+
+    def make(self, keep_days: int | None) -> None:
         """Write the version, and make it the current one."""
-        place = self._store.begin()
-        since = 0
-        (place / "jobs").mkdir()
-        if any(path.stat().st_size for path in self.new):
-            since = self._jobs(place)
-        else:
-            self._link_parts(place, self.manifest.parts)
-        self._progress(f"queues: {self.manifest.jobs} jobs")
-        before = None
-        if self.new and self._store.current is not None:
-            before = self._spark.read.parquet(str(self._store.current / "queue_minutes"))
-        files = sorted(place.glob("jobs/*/*.parquet"))
-        buckets = self._spark.sparkContext.defaultParallelism
-        minutes = queue_minutes(
-            self._spark, files, buckets, since if before is not None else 0, before
-        )
-        minutes.coalesce(1).sortWithinPartitions("queue", "minute").write.parquet(
-            str(place / "queue_minutes")
-        )
+        manifest, old = self.manifest, self._store.manifest
+        manifest.settings = {name: int(value) for name, value in asdict(self._rules).items()}
+        self._learn_nodes()
+        older = self._store.old_jobs
+        if old.parts:
+            manifest.jobs = 0
+        begun = 0
+        for segments in rounds(self.new):
+            size = sum(map(weight, segments))
+            more = f", {begun} of {len(self.new)} done" if begun else ""
+            self._progress(f"events: {len(segments)} segments, {size >> 20} MB{more}")
+            begun += len(segments)
+            new = self._written(segments, size) if size else Written()
+            self._note(new.seen, new.notes)
+            if new.parts or older:
+                self._progress(f"jobs and queues: {manifest.jobs}")
+                self._table.add(new, older)
+                self._table.put_together(new.seen.first)
+                older = []
+        if older:
+            self._table.add(Written(), older)
+        if keep_days is not None:
+            manifest.drop_days(keep_days)
         self._progress("findings")
-        self._findings(files, place)
-        self._store.commit(place, self.manifest)
+        judge = Judge(self._spark, self._store, manifest, self._rules, self._stamp)
+        judge.judge()
+        if self._aofs or old.aofs:
+            self._hold()
+        self._store.commit(manifest, _SCHEMAS)
 
     def result(self) -> Result:
         """What came out of it."""
         path = self._store.current
         assert path is not None
-        reasons: Counter[tuple[str, str | None]] = Counter()
-        for batch in ds.dataset(path / "findings").to_batches(columns=["kind", "reason"]):
-            reasons.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        counts: Counter[str] = Counter()
-        for (kind, _), count in reasons.items():
-            counts[kind] += count
         manifest = self._store.manifest
+        reasons: Counter[tuple[str, str | None]] = Counter()
+        counts: Counter[str] = Counter()
+        for key, count in manifest.finding_counts.items():
+            kind, _, reason = key.partition(" ")
+            reasons[kind, reason or None] += count
+            counts[kind] += count
         return Result(
             path=path,
             segments=len(self.new),
@@ -250,63 +246,13 @@ class _Run:
 
     # ---- jobs ---------------------------------------------------------------------------------
 
-    def _jobs(self, place: Path) -> int:
-        """Write the jobs. Returns since when (ms, a whole minute) something is different."""
-        self._learn_nodes()
-        size = sum(weight(path) for path in self.new)
-        self._progress(f"events: {len(self.new)} segments, {size >> 20} MB")
-        number = max(self.manifest.parts, default=0) + 1
-        buckets = self._buckets(size)
-        rows = partial_of_segments(self._spark, self.new, self.manifest.nodes, buckets)
+    def _written(self, segments: Sequence[Path], size: int) -> Written:
         try:
-            seen, notes = write_jobs(rows, self.manifest.nodes, buckets, place / "jobs", number)
+            return self._table.written(segments, size)
         except PySparkException as failure:
             if SegmentError.__name__ not in str(failure):
                 raise
             raise AuditError(told(failure)) from None
-        self._note(seen, notes)
-        since = seen.first
-        touched: list[int] = []
-        old = self._store.current
-        if old is not None and self.manifest.parts:
-            self._progress("jobs that have got more events")
-            hits = (
-                read_jobs(self._spark, old / "jobs")
-                .join(read_jobs(self._spark, place / "jobs").select("id"), "id", "left_semi")
-                .groupBy("part")
-                .agg(f.min(f.unix_millis(f.least("acked_at", "ended_at"))).alias("over"))
-                .collect()
-            )
-            touched = sorted(row["part"] for row in hits)
-            since = min([since, *[row["over"] for row in hits if row["over"] is not None]])
-            if len(self.manifest.parts) >= MAX_PARTS:  # many small files are slow to read
-                touched = self.manifest.parts
-            if touched:
-                self._merge(old / "jobs", touched, place, number)
-        self._link_parts(place, [part for part in self.manifest.parts if part not in touched])
-        self.manifest.parts = sorted(
-            int(path.name.partition("=")[2]) for path in (place / "jobs").iterdir()
-        )
-        self.manifest.jobs = sum(
-            pq.read_metadata(file).num_rows for file in place.glob("jobs/*/*.parquet")
-        )
-        return since - since % MINUTE
-
-    def _merge(self, old: Path, touched: Sequence[int], place: Path, number: int) -> None:
-        """Write the jobs of the parts that are ``touched`` once more, with what is new in them."""
-        delta = place / "delta"
-        (place / "jobs").rename(delta)
-        files = sorted(delta.glob("*/*.parquet"))
-        for part in touched:
-            files += sorted(part_of(old, part).glob("*.parquet"))
-        buckets = self._buckets(PACKING * sum(path.stat().st_size for path in files))
-        rows = partial_of_jobs(self._spark, files, buckets)
-        write_jobs(rows, self.manifest.nodes, buckets, place / "jobs", number)
-        shutil.rmtree(delta)
-
-    def _buckets(self, size: int) -> int:
-        """How many, for ``size`` bytes of lines."""
-        return max(self._spark.sparkContext.defaultParallelism, -(-size // BUCKET_BYTES))
 
     def _note(self, seen: Seen, notes: Notes) -> None:
         if seen.strange:
@@ -318,7 +264,7 @@ class _Run:
             ends = ends_of(head, stretches) if head is not None else None
             if ends is not None:
                 manifest.ends[name] = list(ends)
-        self._events = seen.events
+        self._events += seen.events
         manifest.events += seen.events
         manifest.dropped += seen.dropped
         manifest.unknown += seen.unknown
@@ -330,19 +276,13 @@ class _Run:
     def plan(self) -> str:
         """That of the biggest part of the work."""
         self._learn_nodes()
-        buckets = self._buckets(sum(weight(path) for path in self.new))
-        rows = partial_of_segments(self._spark, self.new, self.manifest.nodes, buckets)
-        jobs = jobs_written(rows, self.manifest.nodes, buckets, self._store.directory, 1)
+        size = sum(map(weight, self.new))
+        rows = self._table.partial(self.new, size)
+        place = Place(str(self._store.directory), self._stamp)
+        jobs = jobs_written(rows, self.manifest.nodes, self._table.buckets(size), place)
         with redirect_stdout(StringIO()) as text:
             jobs.explain("formatted")
         return text.getvalue()
-
-    def _link_parts(self, place: Path, parts: Sequence[int]) -> None:
-        old = self._store.current
-        if old is None:
-            return
-        for number in parts:
-            link_tree(part_of(old / "jobs", number), part_of(place / "jobs", number))
 
     def _learn_nodes(self) -> None:
         """Each segment is one node's: its first line says which."""
@@ -353,41 +293,55 @@ class _Run:
         if len(self.manifest.nodes) > MAX_NODES:
             raise AuditError(f"events of more than {MAX_NODES} nodes")
 
-    # ---- findings -----------------------------------------------------------------------------
+    # ---- append-only files --------------------------------------------------------------------
 
-    def _findings(self, files: Sequence[Path], place: Path) -> None:
-        nodes, missing = self.manifest.nodes, self.manifest.without_logs
-        everyone = [*nodes, *missing]
-        gaps = gaps_of(self.manifest.all_ends(), nodes, self.manifest.segments)
-        gaps += [Gap(number, 0, FOR_EVER) for number in range(len(nodes), len(everyone))]
-        bounds = partial(least_of, whole=not missing)
-        least = scan(self._spark, files, LEAST_COLUMNS, bounds, LEAST_SCHEMA).collect()
-        clocks = clocks_of(least_in([row.asDict() for row in least]), len(nodes))
-        rules, end = self._rules, self.manifest.last
-        logs = Logs(everyone, [*clocks.ahead, *[0] * len(missing)], end, gaps, clocks.doubt)
-
-        def classify(batch: pa.RecordBatch) -> pa.RecordBatch:
-            return as_batch(found_in(batch, rules, logs))
-
-        found = scan(self._spark, files, NEEDED, classify, FINDING_SCHEMA)
-        apart = as_batch(clock_findings(clocks, rules, nodes))
-        if apart.num_rows:
-            found = found.unionByName(self._spark.createDataFrame(apart.to_pandas(), found.schema))
-        if self.aofs:
-            found = with_held_jobs(
-                found, self._hold(place), end, are_all(self.aofs, self.manifest.holders)
-            )
-        found.repartition(1).sortWithinPartitions("kind", "time").write.parquet(
-            str(place / "findings")
-        )
-
-    def _hold(self, place: Path) -> DataFrame:
-        """Write what the append-only files have."""
-        self._progress(f"{len(self.aofs)} append-only files")
-        path = str(place / "held")
-        held(self._spark, self.aofs, read_jobs(self._spark, place / "jobs")).write.parquet(path)
-        table = self._spark.read.parquet(path)
+    def _hold(self) -> None:
+        """Write what the append-only files have, and the findings with what follows from it."""
+        manifest, store = self.manifest, self._store
+        manifest.changed += [f"{FINDINGS}/{day}" for day in manifest.days]
+        manifest.changed.append(f"{HELD_JOBS}/")
+        manifest.held, manifest.shown_counts = [], {}
+        for files in manifest.days.values():
+            files.shown = []
+        if not self._aofs:
+            return
+        self._progress(f"{len(self._aofs)} append-only files")
+        place = store.place(HELD_JOBS)
+        jobs = self._read(JOBS, [str(path) for path in store.paths(JOBS, manifest)])
+        rows = held(self._spark, self._aofs, jobs)
+        written = write_rows(rows, TABLE_SCHEMA, Place(str(place), self._stamp))
+        manifest.held = [name for _, name in written]
+        table = self._read(HELD_JOBS, [str(place / name) for name in manifest.held])
         counts = table.groupBy("logged").agg(f.count_distinct("job").alias("jobs")).collect()
-        jobs = {row["logged"]: row["jobs"] for row in counts}
-        self._held, self._unlogged = sum(jobs.values()), jobs.get(False, 0)
-        return table
+        held_jobs = {row["logged"]: row["jobs"] for row in counts}
+        self._held, self._unlogged = sum(held_jobs.values()), held_jobs.get(False, 0)
+        all_nodes = are_all(self._aofs, manifest.holders)
+        found = with_held_jobs(self._found(), table, manifest.last, all_nodes)
+        place = store.place(FINDINGS)
+        for day, name in write_rows(found, FINDING_SCHEMA, Place(str(place), self._stamp)):
+            manifest.days[day].shown.append(name)
+        shown = self._read(FINDINGS, [str(path) for path in store.paths(FINDINGS, manifest)])
+        for row in shown.groupBy("kind", "reason").count().collect():
+            manifest.shown_counts[f"{row['kind']} {row['reason'] or ''}"] = row["count"]
+
+    def _found(self) -> DataFrame:
+        """The findings without append-only files."""
+        manifest = self.manifest
+        manifest.aofs, aofs = 0, manifest.aofs
+        files = [str(path) for path in self._store.paths(FINDINGS, manifest)]
+        manifest.aofs = aofs
+        return self._read(FINDINGS, files)
+
+    def _read(self, table: str, files: Sequence[str]) -> DataFrame:
+        schema = from_arrow_schema({**_SCHEMAS, HELD_JOBS: TABLE_SCHEMA}[table])
+        if table != HELD_JOBS:
+            schema = schema.add("day", DateType())
+        if not files:
+            return self._spark.createDataFrame([], schema)
+        place = str(self._store.place(table))
+        return self._spark.read.schema(schema).option("basePath", place).parquet(*files)
+
+
+def rounds(segments: Sequence[Path]) -> list[list[Path]]:
+    """The segments in groups that are read at once, in their order; at least one group."""
+    return grouped(((path, weight(path)) for path in segments), ROUND_BYTES) or [[]]

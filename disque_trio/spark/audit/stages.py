@@ -5,8 +5,11 @@ divides the work, repeats tasks that failed and moves the tables, and no row goe
 Partial jobs come together in buckets, by a hash of their ids.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -16,17 +19,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import DateType
 
+from disque_trio.eventlog.schema import EVICTED
+from disque_trio.spark.audit.clocks import least_of
 from disque_trio.spark.audit.jobs import JOB_SCHEMA, PARTIAL_SCHEMA, fold, jobs_of
+from disque_trio.spark.audit.manifest import DAY, Part, day_of
 from disque_trio.spark.audit.partial_jobs import Notes, Seen, cut, read
 from disque_trio.spark.options import batch_of
-from disque_trio.spark.segments import Piece
+from disque_trio.spark.segments import Piece, grouped
 
 ROWS = 100_000  # of a file that are held at once, where rows do not depend on each other
+TASK_BYTES = 8 << 20  # of files of the table, where they are small
+NEVER = np.iinfo(np.int64).max
 _SEEN = [*((name, pa.int64()) for name in Seen._fields), ("notes", pa.string())]
-_BUCKETED = pa.schema([("bucket", pa.int32()), ("partial", pa.binary()), *_SEEN])
+_BUCKETED = pa.schema(
+    [("bucket", pa.int32()), ("partial", pa.binary()), ("old", pa.bool_()), *_SEEN]
+)
+_WRITTEN = pa.schema([*_SEEN, ("since", pa.int64()), ("parts", pa.string())])
 # Others have too many values for a dictionary to be of use.
 _WITH_DICTIONARY = [
     "queue",
@@ -34,16 +46,42 @@ _WITH_DICTIONARY = [
     "ended",
     *(f"{field.name}.list.element" for field in JOB_SCHEMA if field.type == pa.list_(pa.string())),
 ]
+# What of a job counts for minutes, and when: where one differs, the minutes from then on do.
+_COUNTED = {
+    "queue": "first_event",
+    "wait_ms": "first_delivered",
+    "processing_ms": "acked_at",
+    "acked_at": "acked_at",
+    "ended_at": "ended_at",
+    "ended": "ended_at",
+}
 
 
-def part_of(jobs: Path, number: int) -> Path:
-    """Where a part of the table of jobs is."""
-    return jobs / f"part={number}"
+class Place(NamedTuple):
+    """Where tasks write the jobs: a directory, and how names of files begin."""
+
+    directory: str
+    stamp: str
+
+
+@dataclass
+class Written:
+    """What tasks have written, and what was in the lines, if it came from lines.
+
+    Attributes:
+        parts: files, by day. since: the minutes from then on (ms) are different from those of the
+            jobs that were in the table; NEVER: none is.
+    """
+
+    seen: Seen = field(default_factory=Seen)
+    notes: Notes = field(default_factory=Notes)
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    since: int = NEVER
 
 
 def read_jobs(spark: SparkSession, path: Path) -> DataFrame:
     """The table of jobs at ``path``; there may be none."""
-    schema = from_arrow_schema(JOB_SCHEMA).add("part", IntegerType())
+    schema = from_arrow_schema(JOB_SCHEMA).add("day", DateType())
     return spark.read.schema(schema).parquet(str(path))
 
 
@@ -56,22 +94,35 @@ def partial_of_segments(
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         pieces: list[Piece] = slices[number]
-        yield _bucketed(*read(pieces, names), buckets)
+        partial, seen, notes = read(pieces, names)
+        yield _bucketed(partial, seen, notes, buckets, old=False)
 
     return tasks(spark, len(slices), task, _BUCKETED)
 
 
-def partial_of_jobs(spark: SparkSession, files: Iterable[Path], buckets: int) -> DataFrame:
-    """Jobs of the table, as the partial jobs that they are when there are more events."""
-    paths = [str(path) for path in files]
+def partial_of_jobs(
+    spark: SparkSession, files: Iterable[Path], buckets: int, *, old: bool = True
+) -> DataFrame:
+    """Jobs of the table, as the partial jobs that they are when there are more events.
+
+    Args:
+        old: they are in the table; otherwise they have come with this run.
+    """
+    groups = in_groups(files)
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(paths[number]) as file:
-            for batch in file.iter_batches(ROWS, columns=PARTIAL_SCHEMA.names):
-                rows = _partial(pa.Table.from_batches([batch]))
-                yield _bucketed(rows, Seen(), None, buckets)
+        for path in groups[number]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS, columns=PARTIAL_SCHEMA.names):
+                    rows = _partial(pa.Table.from_batches([batch]))
+                    yield _bucketed(rows, Seen(), None, buckets, old=old)
 
-    return tasks(spark, len(paths), task, _BUCKETED)
+    return tasks(spark, len(groups), task, _BUCKETED)
+
+
+def in_groups(files: Iterable[Path]) -> list[list[str]]:
+    """Files for one task each: small ones together."""
+    return grouped(((str(path), path.stat().st_size) for path in files), TASK_BYTES)
 
 
 def _partial(jobs: pa.Table) -> pa.Table:
@@ -83,55 +134,131 @@ def _partial(jobs: pa.Table) -> pa.Table:
     return pa.table(columns, names=PARTIAL_SCHEMA.names).cast(PARTIAL_SCHEMA)
 
 
-def write_jobs(
-    partial: DataFrame, nodes: Sequence[str], buckets: int, jobs: Path, number: int
-) -> tuple[Seen, Notes]:
-    """Put the partial jobs together and write them. Jobs that are complete are in the part
-    ``number``, the others in the next one: most of what later events change is there.
-
-    Returns:
-        What was in the lines, if they came from lines.
-    """
-    together = jobs_written(partial, nodes, buckets, jobs, number)
-    for part in (number, number + 1):
-        part_of(jobs, part).mkdir(parents=True)
-    seen, notes = Seen(), Notes()
-    for row in together.collect():
-        seen = seen.plus(Seen(*(row[name] for name in Seen._fields)))
-        notes.add(row["notes"] or "")
-    for part in (number, number + 1):
-        for file in part_of(jobs, part).glob(".*"):  # of an attempt that was given up
-            file.unlink()
-        if not any(part_of(jobs, part).iterdir()):
-            part_of(jobs, part).rmdir()
-    return seen, notes
+def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Place) -> Written:
+    """Put the partial jobs together and write them, by the day of their last event. Jobs to which
+    nothing can happen any more are in files of their own: most of what later events change is in
+    the others."""
+    written = Written()
+    for row in jobs_written(partial, nodes, buckets, place).collect():
+        written.seen = written.seen.plus(Seen(*(row[name] for name in Seen._fields)))
+        written.notes.add(row["notes"] or "")
+        written.since = min(written.since, row["since"])
+        for day, said in json.loads(row["parts"]):
+            written.parts.setdefault(day, []).append(Part(**said))
+    return written
 
 
-def jobs_written(
-    partial: DataFrame, nodes: Sequence[str], buckets: int, jobs: Path, number: int
-) -> DataFrame:
+def jobs_written(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Place) -> DataFrame:
     """What ``write_jobs`` does, before it is done."""
     names = list(nodes)
-    parts = [str(part_of(jobs, part)) for part in (number, number + 1)]
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tables: dict[int, list[pa.Table]] = {}
-        seen = Seen()
+        tables: dict[int, list[tuple[bool, pa.Table]]] = {}
+        seen, since = Seen(), NEVER
         notes: list[str] = []
         for batch in batches:
             for row in batch.to_pylist():
-                tables.setdefault(row["bucket"], []).append(unpacked(row["partial"]))
+                mine = tables.setdefault(row["bucket"], [])
+                mine.append((row["old"], unpacked(row["partial"])))
                 seen = seen.plus(Seen(*(row[name] for name in Seen._fields)))
                 notes += [row["notes"]] if row["notes"] else []
+        parts: list[tuple[str, dict[str, object]]] = []
         for bucket in list(tables):
-            whole = jobs_of(fold(pa.concat_tables(tables.pop(bucket))), names)
-            complete = whole.column("complete")
-            for part, rows in zip(parts, (complete, pc.invert(complete)), strict=True):
-                _write(whole.filter(rows), Path(part) / f"jobs-{bucket:05}.parquet")
-        yield batch_of([(*seen, "\n".join(notes))], pa.schema(_SEEN))
+            pieces = tables.pop(bucket)
+            whole = jobs_of(fold(pa.concat_tables([table for _, table in pieces])), names)
+            before = [table for is_old, table in pieces if is_old]
+            if before and len(before) < len(pieces):
+                since = min(since, different(jobs_of(fold(pa.concat_tables(before)), names), whole))
+            parts += [(day, asdict(part)) for day, part in _write_days(whole, place, bucket)]
+        yield batch_of([(*seen, "\n".join(notes), since, json.dumps(parts))], _WRITTEN)
 
     together = partial.repartitionById(buckets, "bucket")
-    return together.mapInArrow(write, from_arrow_schema(pa.schema(_SEEN)))
+    return together.mapInArrow(write, from_arrow_schema(_WRITTEN))
+
+
+def different(before: pa.Table, after: pa.Table) -> int:
+    """From when on (ms) the minutes of some jobs are others ``after`` they got more events; those
+    of the events themselves apart."""
+    place = pc.index_in(before.column("id"), after.column("id").combine_chunks())
+    now = after.take(place)
+    since = NEVER
+    for name, moment in _COUNTED.items():
+        one, other = before.column(name), now.column(name)
+        same = pc.fill_null(pc.equal(one, other), False)
+        same = pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other)))
+        if pc.all(same).as_py() in (True, None):
+            continue
+        for jobs in (before, now):
+            first = pc.min(jobs.column(moment).filter(pc.invert(same)).cast(pa.int64())).as_py()
+            since = since if first is None else min(since, first // 1000)
+    return since
+
+
+def is_final(jobs: pa.Table) -> pa.ChunkedArray:
+    """Whether nothing is to happen to some jobs any more, and time does not change what is found
+    about them: all nodes have forgotten them, and somebody said why."""
+    ended = jobs.column("ended")
+    known = pc.and_(pc.is_valid(ended), pc.fill_null(pc.not_equal(ended, EVICTED), False))
+    return pc.and_(jobs.column("complete"), known)
+
+
+def _write_days(jobs: pa.Table, place: Place, bucket: int) -> Iterator[tuple[str, Part]]:
+    """Write the jobs of a bucket. A file is one of the table when it is in the manifest: those of
+    tasks that failed or ran twice are not."""
+    if not len(jobs):
+        return
+    last = _ms(jobs.column("last_event"))
+    days = last // DAY
+    final = is_final(jobs).to_numpy()
+    for number in np.unique(days).tolist():
+        day = day_of(number * DAY)
+        for open in (False, True):
+            rows = jobs.filter(pa.array((days == number) & (final != open)))
+            if not len(rows):
+                continue
+            path = Path(place.directory) / f"day={day}" / f"{place.stamp}-{bucket:05}-{_unique()}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, path, use_dictionary=_WITH_DICTIONARY)
+            yield day, _part(rows, path, open)
+
+
+def _unique() -> str:
+    return f"{uuid4().hex[:12]}.parquet"
+
+
+def _part(rows: pa.Table, path: Path, open: bool) -> Part:
+    batch = rows.combine_chunks().to_batches()[0]
+    last = _ms(rows.column("last_event"))
+    made = pc.fill_null(rows.column("ctime"), 0).to_numpy() // 1_000_000
+    sure = _least(least_of(batch, whole=False))
+    every = _least(least_of(batch, whole=True))
+    return Part(
+        file=path.name,
+        rows=len(rows),
+        size=path.stat().st_size,
+        first=int(_ms(rows.column("first_event")).min()),
+        last=int(last.max()),
+        latest=int(max(last.max(), made.max())),
+        open=open,
+        wait=max(_most(rows, "delay"), _most(rows, "ttl")),
+        retry=_most(rows, "retry"),
+        copied=sure,
+        heard=[row for row in every if row not in sure],
+    )
+
+
+def _most(rows: pa.Table, name: str) -> int:
+    most = pc.max(rows.column(name)).as_py()
+    return int(most or 0)
+
+
+def _least(rows: pa.RecordBatch) -> list[list[int]]:
+    return [list(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+
+
+def _ms(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    ms: npt.NDArray[np.int64] = times.cast(pa.int64()).to_numpy() // 1000
+    return ms
 
 
 def scan(
@@ -142,16 +269,44 @@ def scan(
     schema: pa.Schema,
 ) -> DataFrame:
     """What ``map`` makes of the jobs in some files, many at a time."""
-    paths = [str(path) for path in files]
+    groups = in_groups(files)
     wanted = list(columns)
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(paths[number]) as file:
-            for batch in file.iter_batches(ROWS, columns=wanted):
-                if batch.num_rows:
-                    yield map(batch)
+        for path in groups[number]:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(ROWS, columns=wanted):
+                    if batch.num_rows:
+                        yield map(batch)
 
-    return tasks(spark, len(paths), task, schema)
+    return tasks(spark, len(groups), task, schema)
+
+
+def write_rows(rows: DataFrame, schema: pa.Schema, place: Place) -> list[tuple[str, str]]:
+    """Write the rows of a table that are in no job's file: by ``day``, if they have that column.
+    Returns day and name of each file."""
+    found = pa.schema([("day", pa.string()), ("file", pa.string())])
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tables: dict[str, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            days = batch.column("day")
+            for day in pc.unique(days).to_pylist():
+                mine = batch.filter(pc.equal(days, day)).select(schema.names)
+                tables.setdefault(day, []).append(mine.cast(schema))
+        for day, parts in tables.items():
+            path = Path(place.directory) / (f"day={day}" if day else "")
+            path.mkdir(parents=True, exist_ok=True)
+            name = f"{place.stamp}-{_unique()}"
+            pq.write_table(pa.Table.from_batches(parts, schema), path / name)
+            yield batch_of([(day, name)], found)
+
+    day = f.date_format("day", "yyyy-MM-dd") if "day" in rows.columns else f.lit("")
+    named = rows.withColumn("day", day)
+    return [
+        (row["day"], row["file"])
+        for row in named.mapInArrow(write, from_arrow_schema(found)).collect()
+    ]
 
 
 def tasks(
@@ -171,7 +326,9 @@ def tasks(
     return numbers.mapInArrow(run, from_arrow_schema(schema))
 
 
-def _bucketed(partial: pa.Table, seen: Seen, notes: Notes | None, buckets: int) -> pa.RecordBatch:
+def _bucketed(
+    partial: pa.Table, seen: Seen, notes: Notes | None, buckets: int, *, old: bool
+) -> pa.RecordBatch:
     """A row for each bucket. What was seen counts with the first of them."""
     hashes = hashes_of(partial.column("id").combine_chunks())
     place = (hashes % np.uint64(buckets)).astype(np.int64)
@@ -184,7 +341,7 @@ def _bucketed(partial: pa.Table, seen: Seen, notes: Notes | None, buckets: int) 
         if end > start or bucket == 0:
             mine = seen if bucket == 0 else Seen()
             text = notes.text() if notes and bucket == 0 else None
-            rows.append((bucket, packed(ordered.slice(start, end - start)), *mine, text))
+            rows.append((bucket, packed(ordered.slice(start, end - start)), old, *mine, text))
         start = end
     return batch_of(rows, _BUCKETED)
 
@@ -209,12 +366,3 @@ def unpacked(data: bytes) -> pa.Table:
     """What was ``packed``."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
-
-
-def _write(jobs: pa.Table, path: Path) -> None:
-    """All of the file or nothing, also when the task is running twice."""
-    if not len(jobs):
-        return
-    new = path.with_name(f".{path.name}.{uuid4().hex}")
-    pq.write_table(jobs, new, use_dictionary=_WITH_DICTIONARY)
-    new.rename(path)

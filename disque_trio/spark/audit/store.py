@@ -1,11 +1,12 @@
-"""The output directory of an audit: versions of the tables, one of which is the current one.
+"""The output directory of an audit: files that never change, and a manifest that says which count.
 
-    OUT/current -> versions/000002
-    OUT/versions/000002/manifest.json, jobs/part=1/, jobs/part=2/, queue_minutes/, findings/
+    OUT/manifests/000002.json            the one with the highest number is the current one
+    OUT/data/jobs/day=2026-11-24/...     the files of the tables, by the day of the last event
+    OUT/current -> views/000002          links to the files of the current version
 
-A version is complete before ``current`` leads to it, and is never changed after that. Files that
-are the same in the next version are links to the same bytes. The version before the current one
-is kept for those who still read it.
+A version is there when its manifest is, which is created at once. ``current`` and ``views`` are
+for those who read the tables by their paths. The version before the current one is kept for who
+still reads it, and so are its files.
 """
 
 import fcntl
@@ -13,98 +14,34 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from disque_trio.disk import sync_directory, sync_file
-from disque_trio.spark.audit.gaps import Ends, missing_between
+from disque_trio.spark.audit.manifest import (
+    COMPRESSED,
+    FINDINGS,
+    HELD_JOBS,
+    JOBS,
+    MINUTES,
+    Manifest,
+)
 
-MANIFEST = "manifest.json"
-COMPRESSED = -1
+__all__ = ["COMPRESSED", "Manifest", "Store", "StoreError"]
+
+MANIFEST = "manifest.json"  # of a version of before there were days
+TABLES = (JOBS, MINUTES, FINDINGS)
+EMPTY_DAY = "1970-01-01"
 _DIGITS = 6
 _KEPT = 2
 
 
 class StoreError(Exception):
     """The output directory is invalid; the text says which and why."""
-
-
-@dataclass
-class Manifest:
-    """The inputs and contents of a version.
-
-    Attributes:
-        version: counts from 1; 0: there is none yet.
-        nodes: ids; in traces a node is its place in this list.
-        segments: name of each file that was read, and its bytes; COMPRESSED if it was that.
-        parts: numbers of the parts of the jobs table.
-        events, dropped: how many are in the logs, and are said to be missing there.
-        unknown: events that this program does not know. damaged: lines that are no events.
-        first, last: times of the first and the last event, ms; 0: there is none.
-        jobs: rows of the jobs table.
-        settings: what the findings depend on.
-        ends: of each segment what its lines say of it, the fields of ``gaps.Ends``.
-        peers: ids of nodes that are named in the logs. gone: ids of nodes that are known to have
-            been taken out for good.
-        aofs: how many append-only files there were.
-    """
-
-    version: int = 0
-    nodes: list[str] = field(default_factory=list)
-    segments: dict[str, int] = field(default_factory=dict)
-    parts: list[int] = field(default_factory=list)
-    events: int = 0
-    dropped: int = 0
-    unknown: int = 0
-    damaged: int = 0
-    first: int = 0
-    last: int = 0
-    jobs: int = 0
-    settings: dict[str, int] = field(default_factory=dict)
-    ends: dict[str, list[Any]] = field(default_factory=dict)
-    aofs: int = 0
-    peers: list[str] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-
-    @property
-    def without_logs(self) -> list[str]:
-        """The nodes that are named, and whose logs are not here."""
-        return [node for node in self.peers if node not in self.nodes]
-
-    @property
-    def missing_nodes(self) -> list[str]:
-        """Those of them whose logs should be here."""
-        return [node for node in self.without_logs if node not in self.gone]
-
-    @property
-    def holders(self) -> list[str]:
-        """The nodes that may still have jobs."""
-        return [node for node in [*self.nodes, *self.without_logs] if node not in self.gone]
-
-    @property
-    def missing_segments(self) -> dict[str, int]:
-        """See ``missing_between``."""
-        return missing_between(self.all_ends(), self.segments)
-
-    def all_ends(self) -> dict[str, Ends]:
-        """``ends`` as what they are."""
-        return {name: Ends(*fields) for name, fields in self.ends.items()}
-
-    @classmethod
-    def read(cls, directory: Path) -> Self:
-        """That of a version. Raises StoreError."""
-        path = directory / MANIFEST
-        try:
-            manifest = cls(**json.loads(path.read_text()))
-        except FileNotFoundError:
-            raise StoreError(f"no audit at {directory}: it has no {MANIFEST}") from None
-        except (ValueError, TypeError) as problem:
-            raise StoreError(f"{path}: {problem}") from problem
-        if manifest.version < 1:
-            raise StoreError(f"{path}: it is of no version")
-        return manifest
 
 
 class Store:
@@ -119,8 +56,9 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._versions = directory / "versions"
         self._pointer = directory / "current"
+        self._manifests = directory / "manifests"
+        self._views = directory / "views"
         self.manifest = Manifest()
         self.load()
 
@@ -129,12 +67,40 @@ class Store:
         """The directory of the current version; None if there is none."""
         if not self.manifest.version:
             return None
-        return self._versions / f"{self.manifest.version:0{_DIGITS}}"
+        name = f"{self.manifest.version:0{_DIGITS}}"
+        return (self._old_versions if self.manifest.parts else self._views) / name
+
+    @property
+    def old_jobs(self) -> list[Path]:
+        """The files of the jobs, where an older program wrote them: it had no days."""
+        if not self.manifest.parts or self.current is None:
+            return []
+        return sorted(self.current.glob("jobs/*/*.parquet"))
+
+    @property
+    def _old_versions(self) -> Path:
+        return self.directory / "versions"
 
     def load(self) -> None:
         """Read the manifest again. Raises StoreError."""
-        if self._pointer.is_symlink():
-            self.manifest = Manifest.read(self._pointer.resolve())
+        versions = self._versions()
+        if versions:
+            self.manifest = self._read(versions[-1])
+        elif self._pointer.is_symlink():
+            self.manifest = read_old(self._pointer.resolve())
+
+    def _versions(self) -> list[int]:
+        with suppress(FileNotFoundError):
+            names = [path.name.partition(".") for path in self._manifests.iterdir()]
+            return sorted(int(name) for name, _, end in names if name.isdecimal() and end == "json")
+        return []
+
+    def _read(self, version: int) -> Manifest:
+        path = self._manifests / f"{version:0{_DIGITS}}.json"
+        try:
+            return Manifest.of(path.read_text())
+        except (ValueError, TypeError, KeyError) as problem:
+            raise StoreError(f"{path}: {problem}") from problem
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -148,54 +114,196 @@ class Store:
             raise StoreError(f"another audit is writing to {self.directory}") from None
         try:
             self.load()
+            if self.manifest.days and self._shown() != self.current:
+                self._show(self.manifest)  # the run before died in between
+                self._point(self.manifest)
             yield
         finally:
             os.close(descriptor)
 
-    def begin(self) -> Path:
-        """An empty directory for the next version."""
-        path = self._versions / ".new"
-        shutil.rmtree(path, ignore_errors=True)  # of an audit that died
-        path.mkdir(parents=True)
-        return path
+    # ---- files --------------------------------------------------------------------------------
 
-    def commit(self, path: Path, manifest: Manifest) -> Path:
-        """Make what is at ``path`` the current version. Returns where it is now."""
-        manifest.version = self.manifest.version + 1
-        (path / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1) + "\n")
-        _sync(path)
-        name = f"{manifest.version:0{_DIGITS}}"
-        place = self._versions / name
-        shutil.rmtree(place, ignore_errors=True)  # complete, but never became the current one
-        path.rename(place)
-        sync_directory(self._versions)
+    def place(self, table: str, day: str = "") -> Path:
+        """Where the files of a table are, or those of a day of it."""
+        return self.directory / "data" / table / (f"day={day}" if day else "")
+
+    def paths(self, table: str, manifest: Manifest | None = None) -> list[Path]:
+        """The files of a table in the current version, or in another one."""
+        manifest = manifest or self.manifest
+        files = manifest.files(table).items()
+        return [self.place(table, day) / name for day, names in files for name in names]
+
+    def stamp(self) -> str:
+        """How the names of files begin that the next version has."""
+        return f"{self.manifest.version + 1:0{_DIGITS}}-{uuid4().hex[:8]}"
+
+    # ---- versions -----------------------------------------------------------------------------
+
+    def commit(self, manifest: Manifest, schemas: dict[str, pa.Schema] | None = None) -> Path:
+        """Make this the current version. Returns where its tables are.
+
+        Args:
+            schemas: of the tables, for files where they have no rows.
+
+        Raises:
+            StoreError: another audit has made a version meanwhile.
+        """
+        old = self.manifest
+        manifest.version = old.version + 1
+        for table, schema in (schemas or {}).items():
+            self._write_empty(table, schema)
+        for table, days in manifest.own_files().items():
+            for day, names in days.items():
+                if f"{table}/{day}" in manifest.changed:
+                    self._sync(self.place(table, day), names)
+        self._show(manifest)
+        self._put(manifest)
+        self._point(manifest)
+        self.manifest = manifest
+        self._tidy(old)
+        assert self.current is not None
+        return self.current
+
+    def _put(self, manifest: Manifest) -> None:
+        """Create the file of the manifest, if it is not there."""
+        self._manifests.mkdir(exist_ok=True)
+        path = self._manifests / f"{manifest.version:0{_DIGITS}}.json"
+        new = self._manifests / f".{path.name}.{uuid4().hex}"
+        new.write_text(manifest.text())
+        sync_file(new)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            raise StoreError(f"another audit was writing to {self.directory}") from None
+        finally:
+            new.unlink()
+        sync_directory(self._manifests)
+
+    def _write_empty(self, table: str, schema: pa.Schema) -> None:
+        path = self.place("empty") / f"{table}.parquet"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(schema.empty_table(), path)
+
+    def _sync(self, directory: Path, names: set[str]) -> None:
+        version = f"{self.manifest.version + 1:0{_DIGITS}}-"
+        new = [name for name in names if name.startswith(version)]
+        for name in new:
+            sync_file(directory / name)
+        if new:
+            sync_directory(directory)
+
+    def _tidy(self, old: Manifest) -> None:
+        """Delete what neither this version nor the one before needs."""
+        manifest = self.manifest
+        kept = [manifest.own_files(), old.own_files()]
+        for place in {*manifest.changed, *old.changed}:
+            table, _, day = place.partition("/")
+            needed = set().union(*(files.get(table, {}).get(day, ()) for files in kept))
+            self._delete(self.place(table, day), needed)
+        for version in self._versions():
+            if version <= manifest.version - _KEPT:
+                (self._manifests / f"{version:0{_DIGITS}}.json").unlink(missing_ok=True)
+        for path in _entries(self._views):
+            if path.name.isdecimal() and int(path.name) <= manifest.version - _KEPT:
+                shutil.rmtree(path, ignore_errors=True)
+        self._tidy_views({*manifest.changed, *old.changed})
+        for path in _entries(self._old_versions):
+            if path.name == ".new" or int(path.name) <= manifest.version - _KEPT:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _delete(self, directory: Path, needed: set[str]) -> None:
+        for path in _entries(directory):
+            version = path.name.partition("-")[0]
+            if path.name in needed or not version.isdecimal():
+                continue
+            if int(version) <= self.manifest.version:
+                path.unlink(missing_ok=True)
+        if not needed and directory.name.startswith("day="):
+            with suppress(OSError):
+                directory.rmdir()
+
+    # ---- views --------------------------------------------------------------------------------
+
+    def _shown(self) -> Path | None:
+        """Where ``current`` leads to."""
+        if not self._pointer.is_symlink():
+            return None
+        return self.directory / self._pointer.readlink()
+
+    def _show(self, manifest: Manifest) -> None:
+        """Make links to the files of a version. A day that is as before is a link to its links."""
+        before = self._views / f"{manifest.version - 1:0{_DIGITS}}"
+        place = self._views / f"{manifest.version:0{_DIGITS}}"
+        shutil.rmtree(place, ignore_errors=True)
+        for table in TABLES:
+            (place / table).mkdir(parents=True)
+            files = manifest.files(table)
+            for day, names in files.items():
+                link, old = place / table / f"day={day}", before / table / f"day={day}"
+                if f"{table}/{day}" not in manifest.changed and old.is_symlink():
+                    link.symlink_to(old.readlink())
+                    continue
+                target = self._views / table / f"{day}-{manifest.version:0{_DIGITS}}"
+                shutil.rmtree(target, ignore_errors=True)
+                target.mkdir(parents=True)
+                for name in names:
+                    source = Path("../../..") / "data" / table / f"day={day}" / name
+                    (target / name).symlink_to(source)
+                link.symlink_to(Path("../..") / table / target.name)
+            empty = self.place("empty") / f"{table}.parquet"
+            if not files and empty.exists():
+                day_place = place / table / f"day={EMPTY_DAY}"
+                day_place.mkdir()
+                (day_place / empty.name).symlink_to(Path("../../../../data/empty") / empty.name)
+        if manifest.held:
+            (place / HELD_JOBS).mkdir()
+            for name in manifest.held:
+                source = Path("../../..") / "data" / HELD_JOBS / name
+                (place / HELD_JOBS / name).symlink_to(source)
+
+    def _point(self, manifest: Manifest) -> None:
+        """Let ``current`` lead to a version."""
         new = self.directory / ".current"
         new.unlink(missing_ok=True)
-        new.symlink_to(Path("versions") / name)
+        new.symlink_to(Path("views") / f"{manifest.version:0{_DIGITS}}")
         new.rename(self._pointer)
         sync_directory(self.directory)
-        self.manifest = manifest
-        for old in self._versions.iterdir():
-            if old.name.isdecimal() and int(old.name) <= manifest.version - _KEPT:
-                shutil.rmtree(old, ignore_errors=True)
-        return place
+
+    def _tidy_views(self, changed: set[str]) -> None:
+        """Delete the links to days that were changed, where no version leads to them."""
+        for place in changed:
+            table, _, day = place.partition("/")
+            if table not in TABLES:
+                continue
+            used = {
+                link.readlink().name
+                for version in _entries(self._views)
+                if version.name.isdecimal()
+                and (link := version / table / f"day={day}").is_symlink()
+            }
+            for path in (self._views / table).glob(f"{day}-*"):
+                if path.name not in used:
+                    shutil.rmtree(path, ignore_errors=True)
 
 
-def link_tree(source: Path, target: Path) -> None:
-    """The files below ``source`` also below ``target``, by links where the file system can."""
+def read_old(directory: Path) -> Manifest:
+    """The manifest of a version of before there were days. Raises StoreError."""
+    path = directory / MANIFEST
+    try:
+        manifest = Manifest(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        raise StoreError(f"no audit at {directory}: it has no {MANIFEST}") from None
+    except (ValueError, TypeError) as problem:
+        raise StoreError(f"{path}: {problem}") from problem
+    if manifest.version < 1:
+        raise StoreError(f"{path}: it is of no version")
+    # It may have had no part, and is of the same kind all the same.
+    manifest.parts = manifest.parts or [0]
+    return manifest
 
-    def link(old: str, new: str) -> None:
-        try:
-            os.link(old, new)
-        except OSError:
-            shutil.copyfile(old, new)
 
-    shutil.copytree(source, target, copy_function=link)
-
-
-def _sync(path: Path) -> None:
-    """All below ``path`` is on the disk."""
-    for directory, _, names in os.walk(path):
-        for name in names:
-            sync_file(Path(directory) / name)
-        sync_directory(Path(directory))
+def _entries(directory: Path) -> list[Path]:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return list(directory.iterdir())
+    return []

@@ -2,12 +2,12 @@
 
 import gzip
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from disque_trio.spark.audit.gaps import Head, head_of
-from disque_trio.spark.audit.store import COMPRESSED
+from disque_trio.spark.audit.gaps import Head, head_of, order_of
+from disque_trio.spark.audit.manifest import COMPRESSED, prefix_of
 from disque_trio.spark.segments import PACKED
 
 
@@ -29,6 +29,8 @@ class Segments:
     Args:
         found: all files.
         known: those that were read before: their bytes, by name; COMPRESSED if they were that.
+        is_past: whether a segment is of a time that nobody asks for any more, by how its node
+            begins and its place among those of that node. Such are as if they were not there.
 
     Attributes:
         new: those that were not, by path. sizes: of these, as ``known``.
@@ -38,12 +40,23 @@ class Segments:
         AuditError: a file is not what it was, or two that are not the same have one name.
     """
 
-    def __init__(self, found: Sequence[Path], known: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        found: Sequence[Path],
+        known: Mapping[str, int],
+        is_past: Callable[[str, tuple[int, int]], bool] = lambda prefix, order: False,
+    ) -> None:
         self.new: dict[Path, Unread] = {}
         self.sizes: dict[str, int] = {}
         self.copies = 0
         paths: dict[str, Path] = {}
-        named = [(self._called(path, known), path) for path in found]
+
+        def is_over(name: str) -> bool:
+            return name not in known and is_past(prefix_of(name), order_of(name))
+
+        asked = [path for path in found if not is_over(_file_name(path))]
+        every = [(self._called(path, known), path) for path in asked]
+        named = [(one, path) for one, path in every if not is_over(one.name)]
         # What has its own name comes before copies of it.
         for one, path in sorted(named, key=lambda one: (one[0].name != _file_name(one[1]), one[1])):
             other = paths.setdefault(one.name, path)

@@ -95,6 +95,12 @@ def _audit(command: argparse.ArgumentParser) -> None:
         metavar="NODE",
         help="id of a node that was taken out for good: its log and file are not missing",
     )
+    command.add_argument(
+        "--keep-days",
+        type=_number(1),
+        metavar="N",
+        help="drop the days that ended more than N days before the last event (default: none)",
+    )
     rules = Rules()
     for name, least, unit, text in _RULES:
         command.add_argument(

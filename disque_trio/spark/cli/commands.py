@@ -138,6 +138,7 @@ def _audit(run: Run) -> int:
             rules,
             aofs=options.aof,
             gone=options.without,
+            keep_days=options.keep_days,
             progress=run.progress,
         )
     except AuditError as failure:

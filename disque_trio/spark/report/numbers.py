@@ -55,8 +55,8 @@ class _Report:
     def __init__(self, spark: SparkSession, path: Path, manifest: Manifest) -> None:
         self._manifest = manifest
         self._jobs = read_jobs(spark, path / "jobs")
-        self._minutes = spark.read.parquet(str(path / "queue_minutes"))
-        self._findings = spark.read.parquet(str(path / "findings"))
+        self._minutes = spark.read.parquet(str(path / "queue_minutes")).drop("day")
+        self._findings = spark.read.parquet(str(path / "findings")).drop("day")
         span = (manifest.last - manifest.first) / 1000
         step = next((step for step in _STEPS if span / step <= POINTS), _STEPS[-1])
         self._step = step * 1000

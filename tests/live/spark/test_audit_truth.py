@@ -155,7 +155,7 @@ def test_the_whole_audit_says_the_same(story: Told, spark: SparkSession, tmp_pat
     result = audit(spark, paths, tmp_path / "audit", RULES)
     assert (result.events, result.unknown) == (parts.seen.events, 0)
     assert all_findings(spark, tmp_path) == sorted(map(short, parts.findings))
-    jobs = spark.read.parquet(str(tmp_path / "audit" / "current" / "jobs")).drop("part").collect()
+    jobs = spark.read.parquet(str(tmp_path / "audit" / "current" / "jobs")).drop("day").collect()
     assert {row["id"]: row["deliveries"] for row in jobs} == {
         id: row["deliveries"] for id, row in parts.jobs.items()
     }

@@ -1,7 +1,6 @@
 """What an audit remembers of the nodes."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -41,15 +40,19 @@ def test_files_of_all_nodes_are_those_of_nodes_without_logs_too(tmp_path: Path) 
 
 def test_which_nodes_are_gone_is_kept(tmp_path: Path) -> None:
     store = Store(tmp_path / "audit")
-    store.commit(store.begin(), Manifest(gone=[B]))
+    store.commit(Manifest(gone=[B]))
     assert Store(tmp_path / "audit").manifest.gone == [B]
 
 
 def test_an_audit_of_an_older_version_can_be_gone_on_with(tmp_path: Path) -> None:
-    fields = asdict(Manifest(version=1))
-    del fields["gone"]
-    (tmp_path / "manifest.json").write_text(json.dumps(fields))
-    assert Manifest.read(tmp_path).gone == []
+    fields = {"version": 1, "parts": [1], "segments": {"events-aaaaaaaa-1-0.jsonl": 7}}
+    version = tmp_path / "versions" / "000001"
+    version.mkdir(parents=True)
+    (version / "manifest.json").write_text(json.dumps(fields))
+    (tmp_path / "current").symlink_to(Path("versions") / "000001")
+    store = Store(tmp_path)
+    assert (store.manifest.gone, store.manifest.segments) == ([], fields["segments"])
+    assert store.current == version
 
 
 @pytest.mark.parametrize("node", ["", "bbbbbbbb", "127.0.0.1:7711", "B" * 40])

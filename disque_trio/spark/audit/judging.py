@@ -1,0 +1,165 @@
+"""Judges the jobs of the table: a file of findings for each file of jobs.
+
+What is found about jobs that are over changes only when the rules do, what is known of clocks, or
+of gaps near them. So their files are judged again when that is different, and not otherwise.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from disque_trio.spark.audit.classify import Finding, Logs
+from disque_trio.spark.audit.clocks import Clocks, clocks_of
+from disque_trio.spark.audit.findings import NEEDED, as_batch, clock_findings, found_in
+from disque_trio.spark.audit.gaps import FOR_EVER, Gap, gaps_of
+from disque_trio.spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows
+from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.stages import ROWS, tasks
+from disque_trio.spark.audit.store import Store
+from disque_trio.spark.options import batch_of
+from disque_trio.spark.segments import grouped
+
+TASK_BYTES = 8 << 20  # of files of jobs, where they are small
+_SECOND = 1000
+_JUDGED = pa.schema([("part", pa.int64()), ("file", pa.string()), ("counts", pa.string())])
+
+
+def clocks(manifest: Manifest) -> Clocks:
+    """The clocks of the nodes that have logs, as all jobs show them, also those of dropped days."""
+    parts = [part for day in manifest.days.values() for part in day.jobs]
+    rows = [*manifest.copied, *(row for part in parts for row in part.copied)]
+    if not manifest.without_logs:
+        rows += [*manifest.heard, *(row for part in parts for row in part.heard)]
+    least = {(source, target): ms for source, target, ms in least_rows(rows)}
+    return clocks_of(least, len(manifest.nodes))
+
+
+def logs_of(manifest: Manifest, known: Clocks) -> Logs:
+    """What is known of the logs of all nodes, those without one last."""
+    nodes, missing = manifest.nodes, manifest.without_logs
+    gaps = gaps_of(manifest.all_ends(), nodes, manifest.segments, manifest.past)
+    gaps += [Gap(len(nodes) + place, 0, FOR_EVER) for place in range(len(missing))]
+    ahead = [*known.ahead, *[0] * len(missing)]
+    return Logs([*nodes, *missing], ahead, manifest.last, gaps, known.doubt)
+
+
+def dependence(part: Part, rules: Rules, logs: Logs) -> str:
+    """What the findings of a file of jobs depend on, apart from the jobs: the same text, the same
+    findings. "": on more than can be said, so that they have to be judged each time."""
+    highest, lowest = max(logs.offsets, default=0), min(logs.offsets, default=0)
+    settled = _SECOND * rules.settled
+    margin = 2 * settled + 3 * (highest - lowest) + _SECOND
+    after = part.last + margin
+    if part.open:
+        longest = max(part.wait, rules.retries * part.retry)
+        if after + _SECOND * longest >= logs.end - margin:
+            return ""  # it may become too late for some of them with time alone
+        after = FOR_EVER
+    until = logs.end - settled - highest
+    near, ends = [], []
+    for gap in logs.gaps:
+        if gap.end != FOR_EVER:
+            if gap.end >= part.first - margin and gap.start <= after:
+                near.append(gap)
+        else:
+            start = gap.start if gap.start <= part.last + margin else FOR_EVER
+            silent = part.open and gap.start - logs.offsets[gap.node] < until
+            ends.append((gap.node, start, silent))
+    blind = sorted({gap.node for gap in logs.gaps})
+    said = [asdict(rules), logs.nodes, logs.offsets, logs.doubt, near, ends, blind]
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+class Judge:
+    """Judges what has to be judged in a version.
+
+    Args:
+        manifest: of the version; its files get their findings.
+        stamp: how the names of new files begin.
+    """
+
+    def __init__(
+        self, spark: SparkSession, store: Store, manifest: Manifest, rules: Rules, stamp: str
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._manifest = manifest
+        self._rules = rules
+        self._stamp = stamp
+        self.judged = 0  # files
+
+    def judge(self) -> None:
+        """Write the findings that may be others than before."""
+        known = clocks(self._manifest)
+        logs = logs_of(self._manifest, known)
+        wanted: list[tuple[str, Part]] = []
+        for day, files in self._manifest.days.items():
+            for part in files.jobs:
+                depends = dependence(part, self._rules, logs)
+                if not depends or depends != part.judged:
+                    part.judged = depends
+                    wanted.append((day, part))
+        self.judged = len(wanted)
+        self._judge(wanted, logs)
+        self._write_clocks(clock_findings(known, self._rules, self._manifest.nodes))
+
+    def _judge(self, wanted: Sequence[tuple[str, Part]], logs: Logs) -> None:
+        if not wanted:
+            return
+        rules, stamp = self._rules, self._stamp
+        sizes = ((number, part.size) for number, (_, part) in enumerate(wanted))
+        groups = grouped(sizes, TASK_BYTES)
+        paths = [
+            (str(self._store.place(JOBS, day) / part.file), str(self._store.place(FINDINGS, day)))
+            for day, part in wanted
+        ]
+
+        def task(group: int) -> Iterator[pa.RecordBatch]:
+            for number in groups[group]:
+                jobs, place = paths[number]
+                found: list[Finding] = []
+                with pq.ParquetFile(jobs) as file:
+                    for batch in file.iter_batches(ROWS, columns=list(NEEDED)):
+                        found += found_in(batch, rules, logs)
+                counts = json.dumps(counts_of(found))
+                name = write_findings(found, Path(place), stamp)
+                yield batch_of([(number, name, counts)], _JUDGED)
+
+        for row in tasks(self._spark, len(groups), task, _JUDGED).collect():
+            day, part = wanted[row["part"]]
+            if row["file"] or part.found:
+                self._manifest.changed.append(f"{FINDINGS}/{day}")
+            part.found, part.counts = row["file"], json.loads(row["counts"])
+
+    def _write_clocks(self, found: Sequence[Finding]) -> None:
+        manifest = self._manifest
+        day = day_of(manifest.last)
+        manifest.clocks = write_findings(found, self._store.place(FINDINGS, day), self._stamp)
+        manifest.clock_counts = counts_of(found)
+        if manifest.clocks or self._store.manifest.clocks:
+            old = day_of(self._store.manifest.last)
+            manifest.changed += [f"{FINDINGS}/{day}", f"{FINDINGS}/{old}"]
+
+
+def counts_of(found: Sequence[Finding]) -> dict[str, int]:
+    """How many there are of each ``kind reason``."""
+    return dict(Counter(f"{finding.kind} {finding.reason or ''}" for finding in found))
+
+
+def write_findings(found: Sequence[Finding], place: Path, stamp: str) -> str:
+    """Write a file of the table. Returns its name; "": there was nothing to write."""
+    if not found:
+        return ""
+    ordered = sorted(found, key=lambda one: (one.kind, one.time or 0, one.job or ""))
+    place.mkdir(parents=True, exist_ok=True)
+    name = f"{stamp}-{uuid4().hex[:12]}.parquet"
+    pq.write_table(pa.Table.from_batches([as_batch(ordered)]), place / name)
+    return name

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,6 +37,7 @@ from disque_trio.spark.datasources.queues import BatchReader, DisqueSource, Stre
 from disque_trio.spark.leases import fetch, keeper
 from disque_trio.spark.leases.directory import LeaseFile
 from disque_trio.spark.leases.planner import Planner
+from disque_trio.spark.leases.queue import QueueDraft
 from disque_trio.spark.sink import writer
 from disque_trio.spark.sink.adder import Adder, Refusal
 from disque_trio.spark.sink.writer import Added, BatchWriter, StreamWriter
@@ -44,6 +45,8 @@ from tests.support import quick_java
 
 ROWS = 600  # that are written
 FILLING = {"pipeline": "100", "replicate": "2"}
+LEASE_QUEUE = "crashing"
+_PUBLISH = ((LeaseFile, LeaseFile.publish), (QueueDraft, QueueDraft.publish))
 
 
 class Points:
@@ -101,12 +104,15 @@ class CrashingSource(DisqueSource):
 def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What ``rows`` reads, stopping after GETJOB before the lease, and mid read."""
 
-    class CrashingLease(LeaseFile):
-        def publish(self, number: int) -> bool:
-            points.pass_by("got")
-            return super().publish(number)
+    for draft, publish in _PUBLISH:
 
-    fetch.LeaseFile = CrashingLease  # type: ignore[misc]
+        def stop_and_publish(
+            self: object, number: int, publish: Callable[..., bool] = publish
+        ) -> bool:
+            points.pass_by("got")
+            return publish(self, number)
+
+        draft.publish = stop_and_publish  # type: ignore[method-assign, assignment]
     for some in rows:
         yield some
         points.pass_by("reading")
@@ -211,12 +217,18 @@ class Program:
         directory: of all its files.
         nodes, queue: where jobs are.
         master: of Spark.
+        leases: where they are kept, ``directory`` or ``disque``.
     """
 
-    def __init__(self, directory: Path, nodes: str, queue: str, master: str) -> None:
+    def __init__(self, directory: Path, nodes: str, queue: str, master: str, leases: str) -> None:
         self.directory = directory
         self.points = Points(directory)
         self.options = {"nodes": nodes, "queue": queue, "points": str(directory)}
+        self.leases = (
+            {"leases": "disque", "leaseQueue": LEASE_QUEUE}
+            if leases == "disque"
+            else {"leaseDirectory": str(directory / "leases")}
+        )
         self.session = (
             SparkSession.builder.master(master)
             .config("spark.ui.enabled", "false")
@@ -263,10 +275,10 @@ class Program:
             self.points.pass_by("sunk")
 
         reader = self.session.readStream.format(CrashingSource.name()).options(
-            leaseDirectory=str(self.directory / "leases"),
             maxJobsPerBatch="400",
             fetch="100",
             heartbeat="1",
+            **self.leases,
             **self.options,
         )
         checkpoint = str(self.directory / "checkpoint")
@@ -275,13 +287,17 @@ class Program:
 
     def drain(self) -> None:
         """A frame of what is queued into a new directory, and again."""
-        leases = self.directory / "leases"
         path = self.directory / "archive" / f"batch={uuid.uuid4().hex}"
         stop_in_ack(self.points)
         try:
-            with holding(leases, self.options["nodes"], heartbeat=1):
+            with holding(
+                self.leases.get("leaseDirectory"),
+                self.options["nodes"],
+                heartbeat=1,
+                lease_queue=self.leases.get("leaseQueue"),
+            ):
                 reader = self.session.read.format(CrashingSource.name())
-                frame = reader.options(leaseDirectory=str(leases), **self.options).load()
+                frame = reader.options(**self.leases, **self.options).load()
                 frame.write.parquet(str(path))
                 self.points.pass_by("sunk")
         except (PySparkException, Py4JJavaError) as problem:
@@ -310,9 +326,9 @@ class Program:
         self.follow(out.format(CrashingSource.name()).options(**options).start())
 
 
-def main(directory: Path, nodes: str, queue: str, what: str, master: str) -> None:
+def main(directory: Path, nodes: str, queue: str, what: str, master: str, leases: str) -> None:
     """Do one of the things that a ``Program`` can do, until the file ``stop`` is there."""
-    program = Program(directory, nodes, queue, master)
+    program = Program(directory, nodes, queue, master, leases)
     act = {
         "archive": program.archive,
         "drain": program.drain,

@@ -11,7 +11,8 @@ from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
-from disque_trio.spark.leases.directory import LOCK_SECONDS, LeaseLog
+from disque_trio.spark.leases.directory import LeaseLog
+from disque_trio.spark.leases.store import LOCK_SECONDS
 from disque_trio.spark.options import OptionError, local, login_of, nodes_of
 from disque_trio.spark.segments import find_segments
 from disque_trio.spark.sink.adder import RETRIED

@@ -31,7 +31,7 @@ from disque_trio.spark.cli.checks import (
 )
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.health import HealthFile
-from disque_trio.spark.leases.directory import LeaseError
+from disque_trio.spark.leases.store import LeaseError
 from disque_trio.spark.options import login_of
 from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
 from disque_trio.spark.report import make_report, write_report

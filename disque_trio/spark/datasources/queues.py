@@ -25,14 +25,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from disque_trio.spark.client import BlockingClient, WireError
-from disque_trio.spark.leases.directory import LeaseError, PartitionPlan, batch_path
 from disque_trio.spark.leases.fetch import ReadOptions, acknowledge, leased, take
+from disque_trio.spark.leases.places import place_of
 from disque_trio.spark.leases.planner import Offset, Planner
+from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import (
     OptionError,
     arrow_schema,
-    directory,
     flag,
     login_of,
     nodes_of,
@@ -71,11 +71,12 @@ class DisqueSource(DataSource):
 
 
 class Part(NamedTuple):
-    """The input of a task: a partition of a batch."""
+    """The input of a task: a partition of a batch, and who planned it."""
 
     seq: int
     number: int
     plan: PartitionPlan
+    owner: str
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -106,8 +107,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(
         self, start: dict[str, object], end: dict[str, object]
     ) -> Sequence[InputPartition]:
-        plans = self._plan().plans(Offset.of(end))
-        return [InputPartition(Part(*part)) for part in plans] or [InputPartition(None)]
+        planner = self._plan()
+        plans = planner.plans(Offset.of(end))
+        return [InputPartition(Part(*part, planner.owner)) for part in plans] or [
+            InputPartition(None)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
@@ -134,11 +138,12 @@ class BatchReader(DataSourceReader):
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        if self._options.directory is None:
+        if self._options.leases is None:
             return [InputPartition(plan) for plan in self._unleased()]
         with closing(Planner(self._options, self._schema, hold=False)) as planner:
             plans = planner.plans(planner.batch())
-        return [InputPartition(Part(*part)) for part in plans] or [InputPartition(None)]
+            owner = planner.owner
+        return [InputPartition(Part(*part, owner)) for part in plans] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition.value, PartitionPlan):
@@ -174,24 +179,18 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
     Raises:
         OptionError: one is not what it should be, or missing.
     """
-    leases = options.get("leaseDirectory")
     once = flag(options, "ackOnRead", False)
     if once and not batch:
         raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
     if once and "maxJobsPerBatch" in options:
         raise OptionError("maxJobsPerBatch: with ackOnRead all that is queued is taken")
-    if not leases and not once:
-        raise OptionError(
-            "leaseDirectory: expected a directory that the driver and all executors share, for"
-            " this query alone; on one machine for example one beside the checkpoint"
-        )
     return ReadOptions(
         queues=_queues_of(options),
         nodes=tuple(nodes_of(options)),
         discover=flag(options, "discover", True),
         partitions_per_node=number(options, "partitionsPerNode", 1),
         max_jobs=number(options, "maxJobsPerBatch", 0 if batch else STREAM_JOBS, 0 if batch else 1),
-        directory=directory(leases) if leases and not once else None,
+        leases=None if once else place_of(options),
         idle_wait=number(options, "idleWait", 100, 0),
         fetch=number(options, "fetch", 500),
         wait=number(options, "idleWait", 100, 0) if batch else 0,
@@ -217,7 +216,7 @@ def _read(
     part = partition.value
     if part is None:  # a batch without jobs, for Spark wants a partition
         return iter(())
-    if options.directory is None or not isinstance(part, Part):
+    if options.leases is None or not isinstance(part, Part):
         raise LeaseError(f"no share of a batch: {part!r}")
-    batch = batch_path(options.directory, part.seq)
+    batch = options.leases.batch(part.seq, part.owner, part.plan.address)
     return leased(batch, part.number, part.plan, options, schema)

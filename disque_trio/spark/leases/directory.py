@@ -29,8 +29,8 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 
 from disque_trio.disk import sync_directory, sync_file
+from disque_trio.spark.leases.store import LOCK_SECONDS, Lease, LeaseError, PartitionPlan
 
-LOCK_SECONDS = 30.0
 PLAN = "plan.json"
 _BATCH = "batch-"
 _DONE = "done-"
@@ -38,15 +38,52 @@ _READ = ".read"
 _NO_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK)  # of file systems that have none
 
 
-class LeaseError(Exception):
-    """The lease directory cannot be used; the text says which one and why."""
+class DirectoryPlace(NamedTuple):
+    """A lease directory, as a ``LeasePlace``."""
+
+    directory: Path
+
+    def open(self, seconds: float = LOCK_SECONDS) -> "LeaseLog":
+        """See ``LeaseLog``."""
+        return LeaseLog(self.directory, seconds)
+
+    def watch(self) -> "LeaseLog":
+        """Made and usable, and not locked."""
+        log = LeaseLog(self.directory)
+        log.close()
+        return log
+
+    def batch(self, number: int, owner: str, address: str) -> "DirectoryBatch":
+        """A batch of it; it does not matter who planned it and where its jobs come from."""
+        return DirectoryBatch(batch_path(self.directory, number))
 
 
-class PartitionPlan(NamedTuple):
-    """The plan of one task of a batch: fetch ``limit`` jobs at most (0: all) from a node."""
+class DirectoryBatch(NamedTuple):
+    """The directory of a batch, as a ``TaskBatch``."""
 
-    address: str
-    limit: int
+    path: Path
+
+    def jobs(self, number: int) -> list[pa.RecordBatch] | None:
+        """See ``leased_jobs``."""
+        return leased_jobs(self.path, number)
+
+    def draft(self, schema: pa.Schema) -> "LeaseFile":
+        """See ``LeaseFile``."""
+        return LeaseFile(self.path, schema)
+
+    def mark_read(self, number: int) -> None:
+        """See ``TaskBatch``."""
+        try:
+            (self.path / f"{number}{_READ}").touch()
+        except FileNotFoundError:
+            pass
+
+    def leased(self) -> set[str]:
+        """See ``leased_in``."""
+        return leased_in(self.path)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class LeaseFile:
@@ -134,7 +171,9 @@ class LeaseLog:
         seconds: how long to wait for the lock; the process of a killed query needs a moment to end.
 
     Attributes:
+        name: its path.
         identity: of the directory; not that of another one at the same path.
+        owner: nobody: it is locked.
 
     Raises:
         LeaseError: it is in use, or cannot be made.
@@ -142,6 +181,8 @@ class LeaseLog:
 
     def __init__(self, directory: Path, seconds: float = LOCK_SECONDS) -> None:
         self.directory = directory
+        self.name = str(directory)
+        self.owner = ""
         self._lock: int | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -156,6 +197,9 @@ class LeaseLog:
             raise
         for leftover in directory.glob(".new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
+
+    def take_over(self) -> None:
+        """Who had it before does not have the lock any more."""
 
     def open_batches(self) -> list[int]:
         """The numbers of the batches that are not over, lowest first."""
@@ -184,6 +228,23 @@ class LeaseLog:
         sync_directory(new)
         new.rename(batch_path(self.directory, number))
         sync_directory(self.directory)
+
+    def plans(self, number: int) -> list[PartitionPlan] | None:
+        """The partitions of a batch that is not over; None if it is not here."""
+        return read_plan(batch_path(self.directory, number))
+
+    def nodes(self, number: int) -> list[str]:
+        """The addresses that the plan of a batch names, which is open or to be acknowledged."""
+        return [plan.address for plan in read_plan(self._path(number)) or []]
+
+    def leases(self, number: int) -> list[Lease]:
+        """The leases that have jobs, of a batch that is open or to be acknowledged."""
+        batch = self._path(number)
+        found = [
+            Lease(place, plan.address, leased_ids(batch, place), _was_read(batch, place))
+            for place, plan in enumerate(read_plan(batch) or [])
+        ]
+        return [lease for lease in found if lease.ids]
 
     def finish(self, number: int) -> None:
         """The batch is over: no lease can be added to it any more."""
@@ -247,6 +308,11 @@ class LeaseLog:
             else:
                 return
 
+    def _path(self, number: int) -> Path:
+        """Where a batch is."""
+        batch = batch_path(self.directory, number)
+        return batch if batch.exists() else self.done_path(number)
+
     def _identity(self) -> str:
         path = self.directory / "identity"
         if not path.exists():
@@ -286,16 +352,7 @@ def leased_jobs(batch: Path, number: int) -> list[pa.RecordBatch] | None:
         return None
 
 
-def mark_read(batch: Path, number: int) -> None:
-    """A task is about to give a partition's jobs to Spark. Nothing if the batch is over."""
-    try:
-        (batch / f"{number}{_READ}").touch()
-    except FileNotFoundError:
-        pass
-
-
-def was_read(batch: Path, number: int) -> bool:
-    """Whether any task gave a partition's jobs to Spark."""
+def _was_read(batch: Path, number: int) -> bool:
     return (batch / f"{number}{_READ}").exists()
 
 

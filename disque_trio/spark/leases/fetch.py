@@ -8,20 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import repeat
-from pathlib import Path
 
 import pyarrow as pa
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
-from disque_trio.spark.leases.directory import (
-    LeaseError,
-    LeaseFile,
-    PartitionPlan,
-    leased_in,
-    leased_jobs,
-    mark_read,
-)
+from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan, TaskBatch
 from disque_trio.spark.options import batch_of, text
 
 ACK_IDS = 500  # in one command
@@ -41,7 +33,7 @@ class ReadOptions:
         nodes: addresses to begin with. discover: whether to ask them for the others.
         partitions_per_node: tasks a node has.
         max_jobs: in a batch; 0: as many as there are.
-        directory: for leases; None with ``ackOnRead``.
+        leases: where they are kept; None with ``ackOnRead``.
         idle_wait: ms that the driver waits in GETJOB when there is nothing to do.
         fetch: jobs in one GETJOB, at most; fewer if they are large.
         wait: ms that a task waits in GETJOB when there is no job left; 0: not at all.
@@ -55,7 +47,7 @@ class ReadOptions:
     discover: bool = True
     partitions_per_node: int = 1
     max_jobs: int = 0
-    directory: Path | None = None
+    leases: LeasePlace | None = None
     idle_wait: int = 100
     fetch: int = 500
     wait: int = 0
@@ -66,7 +58,7 @@ class ReadOptions:
 
 
 def leased(
-    batch: Path, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+    batch: TaskBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The jobs of a partition: those in its lease, which is made if there is none.
 
@@ -74,16 +66,18 @@ def leased(
         LeaseError: the batch is not here, or its lease cannot be seen.
         OSError: the lease cannot be written.
     """
-    jobs = leased_jobs(batch, number)
-    if jobs is None:
-        _lease(batch, number, plan, options, schema)
-        jobs = leased_jobs(batch, number)
-    if jobs is None:
-        # Not to be taken for no jobs: whoever has leased some gets them acknowledged.
-        raise LeaseError(f"{batch}: there is no lease {number}, or it cannot be seen from here")
-    if jobs:
-        mark_read(batch, number)
-        yield from jobs
+    with closing(batch):
+        jobs = batch.jobs(number)
+        if jobs is None:
+            _lease(batch, number, plan, options, schema)
+            jobs = batch.jobs(number)
+        if jobs is None:
+            # Not to be taken for no jobs: whoever has leased some gets them acknowledged.
+            raise LeaseError(f"{batch}: there is no lease {number}, or it cannot be seen from here")
+        for place, some in enumerate(jobs):
+            if not place:
+                batch.mark_read(number)
+            yield some
 
 
 def take(
@@ -196,28 +190,39 @@ def keep(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
 
 
 def _lease(
-    batch: Path, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+    batch: TaskBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
 ) -> None:
     taken: list[str] = []
     with (
-        closing(LeaseFile(batch, schema)) as file,
+        closing(batch.draft(schema)) as draft,
         BlockingClient([plan.address], options.login, options.timeout) as client,
     ):
         try:
-            with suppress(WireError):  # what comes until the node is lost is enough for a batch
-                for jobs in take(client, options, plan.limit, schema):
-                    taken += jobs.column(0).to_pylist()
-                    file.append(jobs)
-            published = file.publish(number)
-        except OSError:  # a full disk
+            for jobs in _until_lost(take(client, options, plan.limit, schema)):
+                taken += jobs.column(0).to_pylist()
+                draft.append(jobs)
+        except (OSError, RefusedError):  # a full disk, or no node that keeps the lease
+            give_back(client, taken)
+            raise
+        try:
+            published = draft.publish(number)
+        except WireError:
+            raise  # it may be a lease now: then its jobs must not come again
+        except OSError:
             give_back(client, taken)
             raise
         if published:
             keep(client, taken)
         else:
             # Another attempt has leased other jobs: these need not wait for their retry time.
-            leased = leased_in(batch)
+            leased = batch.leased()
             give_back(client, [id for id in taken if id not in leased])
+
+
+def _until_lost(jobs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What comes until the node is lost is enough for a batch."""
+    with suppress(WireError):
+        yield from jobs
 
 
 def _mean_size(jobs: Sequence[list[Reply]]) -> int:

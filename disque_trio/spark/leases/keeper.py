@@ -12,8 +12,11 @@ from pathlib import Path
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
-from disque_trio.spark.leases.directory import LeaseLog, batch_path, leased_ids, read_plan, was_read
+from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.spark.leases.directory import DirectoryPlace
 from disque_trio.spark.leases.fetch import acknowledge, give_back, working
+from disque_trio.spark.leases.queue import QueuePlace
+from disque_trio.spark.leases.store import LeaseError, LeasePlace, LeaseStore
 from disque_trio.spark.nodes import discovered
 from disque_trio.spark.options import local
 
@@ -31,7 +34,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        log: LeaseLog,
+        log: LeaseStore,
         seeds: Sequence[str] = (),
         login: Login | None = None,
         timeout: float = 60.0,
@@ -58,15 +61,15 @@ class LeaseKeeper:
                 self._log.finish(number)
         counts: dict[int, int] = {}
         for number in self._log.to_acknowledge():
-            counts[number] = self._acknowledge(self._log.done_path(number))
+            counts[number] = self._acknowledge(number)
             self._log.clear(number)
         return counts
 
     def working(self) -> None:
         """Say WORKING for all jobs in leases of batches that are not over."""
         for number in self._log.open_batches():
-            for _, address, ids in _leases(batch_path(self._log.directory, number)):
-                self._working(address, ids)
+            for lease in self._log.leases(number):
+                self._working(lease.address, lease.ids)
 
     def start(self, seconds: float) -> None:
         """Call ``working`` now and every ``seconds`` in a thread of its own, until ``close``."""
@@ -76,7 +79,7 @@ class LeaseKeeper:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. The lease directory stays open."""
+        """End the thread. The leases stay open."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -85,25 +88,25 @@ class LeaseKeeper:
         while not self._stop.is_set():
             try:
                 self.working()
-            except (OSError, RefusedError):
+            except (OSError, RefusedError, LeaseError):
                 pass  # a lease that was just cleared; or a node that wants another password
             self._stop.wait(seconds)
 
-    def _acknowledge(self, batch: Path) -> int:
+    def _acknowledge(self, batch: int) -> int:
         count = 0
-        for number, address, ids in _leases(batch):
-            count += len(ids)
-            if not was_read(batch, number):
-                with BlockingClient([address], self._login, self._timeout) as client:
-                    give_back(client, ids)
+        others = self._log.nodes(batch)
+        for lease in self._log.leases(batch):
+            count += len(lease.ids)
+            if not lease.read:
+                with BlockingClient([lease.address], self._login, self._timeout) as client:
+                    give_back(client, lease.ids)
                 continue
-            others = [plan.address for plan in read_plan(batch) or []]
             # Any node takes an ACKJOB and passes it on.
-            nodes = list(dict.fromkeys([address, *self._seeds, *others]))
+            nodes = list(dict.fromkeys([lease.address, *self._seeds, *others]))
             with BlockingClient(nodes, self._login, self._timeout) as client:
                 for attempt in range(len(nodes)):
                     try:
-                        acknowledge(client, ids)
+                        acknowledge(client, lease.ids)
                     except WireError:
                         if attempt == len(nodes) - 1:
                             raise
@@ -139,78 +142,95 @@ class LeaseKeeper:
 
 
 def ack(
-    lease_directory: str | Path,
+    lease_directory: str | Path | None = None,
     nodes: str | Sequence[str] = (),
     password: str | None = None,
     *,
     username: str | None = None,
     tls: Tls | bool | None = None,
+    lease_queue: str | None = None,
 ) -> int:
-    """Acknowledge what batch reads have taken into a lease directory: its rows are safe.
+    """Acknowledge what batch reads have taken into leases: its rows are safe.
 
     The next read takes other jobs. Without it the next read gives the same rows again.
 
     Args:
         lease_directory: the option ``leaseDirectory`` of the read.
-        nodes: addresses to turn to when a node that jobs came from is gone.
+        nodes: addresses to turn to when a node that jobs came from is gone; with ``lease_queue``
+            those that keep it.
         password, username: for AUTH. tls: connect by TLS; True: with the system's authorities.
+        lease_queue: the option ``leaseQueue`` of the read, if it has ``leases=disque``.
 
     Returns:
         how many jobs.
 
     Raises:
-        LeaseError: a query is using the directory.
+        LeaseError: a query is using the leases.
         WireError: no node can be reached; call it again.
+        ValueError: not just one of ``lease_directory`` and ``lease_queue`` is given.
     """
-    with LeaseLog(_path(lease_directory)) as log:
-        login = Login(username, password, tls)
-        return sum(LeaseKeeper(log, _as_addresses(nodes), login).finish().values())
+    seeds = _as_addresses(nodes)
+    login = Login(username, password, tls)
+    log = _place(lease_directory, lease_queue, seeds, login).open()
+    try:
+        return sum(LeaseKeeper(log, seeds, login).finish().values())
+    finally:
+        log.close()
 
 
 @contextmanager
 def holding(
-    lease_directory: str | Path,
+    lease_directory: str | Path | None = None,
     nodes: str | Sequence[str] = (),
     password: str | None = None,
     heartbeat: float = HEARTBEAT_SECONDS,
     *,
     username: str | None = None,
     tls: Tls | bool | None = None,
+    lease_queue: str | None = None,
 ) -> Iterator[None]:
     """A block that reads and processes a batch: its jobs are kept from being delivered again, and
-    acknowledged at the end. An exception leaves them, for the next read of the same directory.
+    acknowledged at the end. An exception leaves them, for the next read with the same leases.
 
     Args:
-        lease_directory, nodes, password, username, tls: as for ``ack``.
+        lease_directory, nodes, password, username, tls, lease_queue: as for ``ack``.
         heartbeat: seconds between two WORKINGs for each job; at most a third of the retry time.
 
     Raises:
-        LeaseError, WireError: as ``ack``, at the end of the block.
+        LeaseError, WireError: as ``ack``, at the beginning and the end of the block.
     """
-    path = _path(lease_directory)
     seeds = _as_addresses(nodes)
-    log = LeaseLog(path)
-    log.close()  # made and usable; while the block runs the reader of Spark needs the lock
-    keeper = LeaseKeeper(log, seeds, Login(username, password, tls))
+    login = Login(username, password, tls)
+    # While the block runs the reader of Spark needs the lock.
+    log = _place(lease_directory, lease_queue, seeds, login).watch()
+    keeper = LeaseKeeper(log, seeds, login)
     keeper.start(heartbeat)
     try:
         yield
     finally:
         keeper.close()
-    ack(path, seeds, password, username=username, tls=tls)
+        log.close()
+    ack(
+        lease_directory,
+        seeds,
+        password,
+        username=username,
+        tls=tls,
+        lease_queue=lease_queue,
+    )
 
 
-def _leases(batch: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """PartitionPlan, address and ids of each lease of a batch that has jobs."""
-    for number, plan in enumerate(read_plan(batch) or []):
-        ids = leased_ids(batch, number)
-        if ids:
-            yield number, plan.address, ids
+def _place(
+    directory: str | Path | None, queue: str | None, nodes: Sequence[str], login: Login
+) -> LeasePlace:
+    """Raises ValueError."""
+    if (directory is None) == (queue is None):
+        raise ValueError("expected lease_directory or lease_queue")
+    if directory is not None:
+        return DirectoryPlace(Path(local(str(directory))))
+    assert queue is not None
+    return QueuePlace(queue, tuple(nodes) or (DEFAULT_NODES,), login)
 
 
 def _as_addresses(nodes: str | Sequence[str]) -> list[str]:
     return [node.strip() for node in nodes.split(",")] if isinstance(nodes, str) else list(nodes)
-
-
-def _path(directory: str | Path) -> Path:
-    return Path(local(str(directory)))

@@ -12,13 +12,6 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 
 from disque_trio.spark.client import Arg, Reply, WireError, accepted
-from disque_trio.spark.leases.directory import (
-    LeaseError,
-    LeaseLog,
-    PartitionPlan,
-    batch_path,
-    read_plan,
-)
 from disque_trio.spark.leases.fetch import (
     FIRST_FETCH,
     ReadOptions,
@@ -28,6 +21,7 @@ from disque_trio.spark.leases.fetch import (
     times,
 )
 from disque_trio.spark.leases.keeper import LeaseKeeper
+from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from disque_trio.spark.nodes import Nodes
 
 _GO_ON = "To go on begin a new one, and a new table for a file sink"
@@ -60,19 +54,19 @@ class Planner:
     """The driver's side of a read.
 
     Args:
-        options: with a directory.
+        options: with a place for leases.
         schema: of the jobs.
         hold: whether to say WORKING for the jobs of open batches, in a thread.
 
     Raises:
-        LeaseError: the lease directory cannot be used.
+        LeaseError: the leases cannot be used.
     """
 
     def __init__(self, options: ReadOptions, schema: pa.Schema, hold: bool) -> None:
-        assert options.directory is not None
+        assert options.leases is not None
         self._options = options
         self._schema = schema
-        self._log = LeaseLog(options.directory)
+        self._log = options.leases.open()
         self._nodes = Nodes(options.nodes, options.login, options.discover, options.timeout)
         self._keeper = LeaseKeeper(self._log, options.nodes, options.login, options.timeout)
         self._turn = 0  # whose turn it is to be waited for
@@ -81,7 +75,17 @@ class Planner:
         self._taken = 0  # of the target
         self._nothing = False  # whether the last batch had no job
         if hold:
+            try:
+                self._log.take_over()
+            except BaseException:
+                self.close()
+                raise
             self._keeper.start(options.heartbeat)
+
+    @property
+    def owner(self) -> str:
+        """This planner, as tasks name it; see ``LeasePlace.batch``."""
+        return self._log.owner
 
     def initial(self) -> Offset:
         """Where a query without a checkpoint begins: before what another one left. It has to read
@@ -92,7 +96,8 @@ class Planner:
         return Offset(seq, self._log.identity, initial=True)
 
     def latest(self, start: Offset) -> Offset:
-        """The next batch, or ``start`` if there is none. What is up to ``start`` is over.
+        """The next batch, or ``start`` if there is none, or no node can be reached that keeps its
+        leases. What is up to ``start`` is over.
 
         Raises:
             LeaseError: batches after ``start`` are acknowledged already.
@@ -100,10 +105,16 @@ class Planner:
         """
         if start.log == self._log.identity and self._log.highest_done() > start.seq:
             raise LeaseError(
-                f"{self._log.directory}: batch {self._log.highest_done()} is acknowledged, and the"
+                f"{self._log.name}: batch {self._log.highest_done()} is acknowledged, and the"
                 f" checkpoint is an old one that knows batches up to {start.seq}. {_GO_ON}"
             )
         self.finish(start)
+        try:
+            return self._next(start)
+        except WireError:
+            return start
+
+    def _next(self, start: Offset) -> Offset:
         left = self._log.open_batches()
         if left:  # planned before a crash, or left by a query with another checkpoint
             return Offset(left[0], self._log.identity)
@@ -168,10 +179,10 @@ class Planner:
         """
         if end.log != self._log.identity or end.initial:
             return []
-        planned = read_plan(batch_path(self._log.directory, end.seq))
+        planned = self._log.plans(end.seq)
         if planned is None:
             raise LeaseError(
-                f"{self._log.directory} has no batch {end.seq} any more: its jobs are acknowledged."
+                f"{self._log.name} has no batch {end.seq} any more: its jobs are acknowledged."
                 f" The checkpoint is an old one. {_GO_ON}"
             )
         return [(end.seq, number, plan) for number, plan in enumerate(planned)]

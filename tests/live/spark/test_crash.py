@@ -26,6 +26,8 @@ from tests.support.crash_app import ROWS, CrashingSource, Points
 from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
+LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
+LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
 JOBS = 600  # before each kill; more than a batch
 START_SECONDS = 120.0
 TWO_EXECUTORS = "local-cluster[2,1,512]"
@@ -39,10 +41,16 @@ class Application:
     Args:
         what: it does.
         master: of Spark.
+        leases: where they are kept, ``directory`` or ``disque``.
     """
 
     def __init__(
-        self, directory: Path, nodes: list[LiveNode], what: str, master: str = "local[2]"
+        self,
+        directory: Path,
+        nodes: list[LiveNode],
+        what: str,
+        master: str = "local[2]",
+        leases: str = "directory",
     ) -> None:
         self.directory = directory
         self.points = Points(directory)
@@ -50,6 +58,7 @@ class Application:
         self.produced = 0
         self._what = what
         self._master = master
+        self._leases = leases
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir()
 
@@ -72,7 +81,15 @@ class Application:
         }
         addresses = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         script = str(ROOT / "tests" / "support" / "crash_app.py")
-        words = [script, str(self.directory), addresses, "q", self._what, self._master]
+        words = [
+            script,
+            str(self.directory),
+            addresses,
+            "q",
+            self._what,
+            self._master,
+            self._leases,
+        ]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *words],
@@ -213,8 +230,8 @@ def alive(node: LiveNode) -> bool:
 
 
 def jobs_at(node: LiveNode) -> int:
-    """How many jobs the node holds that are not acknowledged."""
-    reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active")
+    """How many jobs of the queue the node holds that are not acknowledged."""
+    reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "queued", "STATE", "active")
     assert isinstance(reply, list)
     return len(reply[1])
 
@@ -249,11 +266,14 @@ def starting(tmp_path: Path, cluster: ClusterFactory) -> Iterator[Starting]:
 
 
 @pytest.mark.timeout(420)
-def test_nothing_is_lost_when_workers_drivers_and_a_node_are_killed(starting: Starting) -> None:
+@pytest.mark.parametrize("leases", ["directory", pytest.param("disque", marks=LONG_ONLY)])
+def test_nothing_is_lost_when_workers_drivers_and_a_node_are_killed(
+    starting: Starting, leases: str
+) -> None:
     """A worker after GETJOB, another mid read with the node that most came from, the driver's
     reader between two ACKJOBs, the driver after the sink's write, and the next one's JVM mid read;
     then it is started again."""
-    application = starting("archive")
+    application = starting("archive", leases=leases)
     first, second, third = application.nodes
     application.points.arm("got")
     application.produce(first, SOON)
@@ -301,13 +321,15 @@ def killing(points: Points, point: str) -> "Future[None]":
 
 
 @pytest.mark.parametrize("point", ["got", "reading"])
+@LEASES
 def test_a_worker_that_dies_in_a_batch_read_loses_nothing(
-    spark: SparkSession, points: Points, node: LiveNode, point: str
+    spark: SparkSession, points: Points, node: LiveNode, point: str, leases: str
 ) -> None:
     for n in range(100):
         node.ask("ADDJOB", "q", f"body {n}", 0, "RETRY", 1)
-    leases = points.directory / "leases"
-    options = {"nodes": f"127.0.0.1:{node.port}", "queue": "q", "leaseDirectory": str(leases)}
+    directory = str(points.directory / "leases")
+    place = {"leaseDirectory": directory} if leases == "directory" else {"leaseQueue": "test"}
+    options = {"nodes": f"127.0.0.1:{node.port}", "queue": "q", **place}
     reader = spark.read.format(CrashingSource.name())
     frame = reader.options(points=str(points.directory), fetch="10", **options).load()
     killed = killing(points, point)
@@ -318,7 +340,8 @@ def test_a_worker_that_dies_in_a_batch_read_loses_nothing(
         wait_until(lambda: node.ask("QLEN", "q") == 100)
     found = [bytes(row.body).decode() for row in frame.collect()]
     assert sorted(found) == sorted(bodies(100))
-    assert ack(leases) == 100
+    queue = place.get("leaseQueue")
+    assert ack(place.get("leaseDirectory"), options["nodes"], lease_queue=queue) == 100
     assert jobs_at(node) == 0
 
 
@@ -345,8 +368,7 @@ MAYBE_TWICE = ("node",)
 
 def long(test: Callable[..., None]) -> Callable[..., None]:
     """For a test that has a Spark of its own for each of its many cases."""
-    skip = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
-    marked: Callable[..., None] = pytest.mark.timeout(420)(skip(test))
+    marked: Callable[..., None] = pytest.mark.timeout(420)(LONG_ONLY(test))
     return marked
 
 
@@ -368,8 +390,11 @@ def killer(application: Application, what: str) -> Callable[[int], None]:
         ),
     ],
 )
-def test_a_stream_loses_nothing_at_any_point(starting: Starting, what: str, point: str) -> None:
-    application = starting("archive")
+@LEASES
+def test_a_stream_loses_nothing_at_any_point(
+    starting: Starting, what: str, point: str, leases: str
+) -> None:
+    application = starting("archive", leases=leases)
     application.points.arm(point)
     # What was taken into no lease, or is queued on a dead node, comes by its retry time.
     retry = SOON if point == "got" or what == "node" else LATE
@@ -389,9 +414,12 @@ def test_a_stream_loses_nothing_at_any_point(starting: Starting, what: str, poin
 
 @long
 @pytest.mark.parametrize("point", ["got", "reading", "sunk"])
-def test_a_stream_goes_on_with_the_other_executor(starting: Starting, point: str) -> None:
+@LEASES
+def test_a_stream_goes_on_with_the_other_executor(
+    starting: Starting, point: str, leases: str
+) -> None:
     """The query does not fail: another executor repeats the task, from its lease if it has one."""
-    application = starting("archive", master=TWO_EXECUTORS)
+    application = starting("archive", master=TWO_EXECUTORS, leases=leases)
     application.points.arm(point)
     application.produce(application.nodes[0], SOON if point == "got" else LATE)
     application.start()
@@ -412,8 +440,11 @@ def test_a_stream_goes_on_with_the_other_executor(starting: Starting, point: str
         *(("node", point) for point in ("got", "reading", "acking")),
     ],
 )
-def test_a_batch_read_loses_nothing_at_any_point(starting: Starting, what: str, point: str) -> None:
-    application = starting("drain")
+@LEASES
+def test_a_batch_read_loses_nothing_at_any_point(
+    starting: Starting, what: str, point: str, leases: str
+) -> None:
+    application = starting("drain", leases=leases)
     application.points.arm(point)
     # While one task is at these points others may have taken jobs that are in no lease yet.
     taking = point in ("got", "reading")

@@ -11,17 +11,18 @@ from disque_trio.respclient.login import Login
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.queues import read_options
 from disque_trio.spark.leases.directory import (
-    LeaseError,
+    DirectoryBatch,
+    DirectoryPlace,
     LeaseFile,
     LeaseLog,
-    PartitionPlan,
     batch_path,
     leased_ids,
-    mark_read,
 )
 from disque_trio.spark.leases.fetch import FIRST_FETCH, ReadOptions, leased, take
 from disque_trio.spark.leases.keeper import LeaseKeeper, ack
 from disque_trio.spark.leases.planner import Offset, Planner, divided
+from disque_trio.spark.leases.queue import QueuePlace
+from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan
 from disque_trio.spark.options import OptionError
 from tests.support.harness import (
     ClusterFactory,
@@ -50,18 +51,18 @@ SCHEMA = pa.schema(
 class Reader:
     """A planner, and the tasks of its batches."""
 
-    def __init__(self, directory: Path, nodes: list[str], **taking: object) -> None:
+    def __init__(self, place: LeasePlace, nodes: list[str], **taking: object) -> None:
         self.options = ReadOptions(
             queues=("q",),
             nodes=tuple(nodes),
             discover=False,
             partitions_per_node=2,
             max_jobs=100,
-            directory=directory,
+            leases=place,
             idle_wait=5,
             **taking,  # type: ignore[arg-type]
         )
-        self.directory = directory
+        self.place = place
         self.planner = Planner(self.options, SCHEMA, hold=False)
 
     def read(self, offset: Offset) -> list[str]:
@@ -69,7 +70,13 @@ class Reader:
         return [
             body.decode()
             for seq, number, share in self.planner.plans(offset)
-            for rows in leased(batch_path(self.directory, seq), number, share, self.options, SCHEMA)
+            for rows in leased(
+                self.place.batch(seq, self.planner.owner, share.address),
+                number,
+                share,
+                self.options,
+                SCHEMA,
+            )
             for body in rows.column(2).to_pylist()
         ]
 
@@ -81,15 +88,24 @@ class Reader:
     def to_acknowledge(self) -> list[int]:
         """The batches that are over and not acknowledged."""
         self.planner.close()
-        with LeaseLog(self.directory) as log:
-            pending = log.to_acknowledge()
+        log = self.place.open()
+        pending = log.to_acknowledge()
+        log.close()
         self.again()
         return pending
 
 
-@pytest.fixture
-def reader(tmp_path: Path, node: LiveNode) -> Iterator[Reader]:
-    reader = Reader(tmp_path / "leases", [f"127.0.0.1:{node.port}"])
+def place_for(kind: str, tmp_path: Path, node: LiveNode) -> LeasePlace:
+    """A place for leases of either kind."""
+    if kind == "disque":
+        return QueuePlace("test", (f"127.0.0.1:{node.port}",))
+    return DirectoryPlace(tmp_path / "leases")
+
+
+@pytest.fixture(params=["directory", "disque"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path, node: LiveNode) -> Iterator[Reader]:
+    place = place_for(request.param, tmp_path, node)
+    reader = Reader(place, [f"127.0.0.1:{node.port}"])
     yield reader
     reader.planner.close()
 
@@ -102,7 +118,7 @@ def add(node: LiveNode, count: int, first: int = 0) -> list[str]:
 
 
 def jobs_at(node: LiveNode) -> int:
-    reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active")
+    reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "queued", "STATE", "active")
     assert isinstance(reply, list)
     return len(reply[1])
 
@@ -149,10 +165,12 @@ def test_jobs_that_no_task_has_read_are_not_acknowledged_but_go_back(
     wait_until(lambda: node.ask("QLEN", "q") == 4)
     one = Offset(1, start.log)
     reader.planner.close()
-    with LeaseLog(reader.directory) as log:
-        share = PartitionPlan(reader.options.nodes[0], 4)
-        ids = [job[1].decode() for job in taken]
-        log.begin(1, [share], pa.RecordBatch.from_pydict({"id": ids}))
+    log = reader.place.open()
+    share = PartitionPlan(reader.options.nodes[0], 4)
+    ids = [job[1].decode() for job in taken]
+    rows = {"id": ids, "body": [b"x"] * 4}
+    log.begin(1, [share], pa.RecordBatch.from_pydict(rows))
+    log.close()
     reader.again()
     reader.planner.finish(one)
     assert node.ask("QLEN", "q") == 4
@@ -176,7 +194,7 @@ def test_jobs_of_nodes_out_of_reach_come_through_the_others(
     tmp_path: Path, cluster: ClusterFactory
 ) -> None:
     near, far = cluster(2)
-    reader = Reader(tmp_path / "leases", [f"127.0.0.1:{near.port}"])
+    reader = Reader(DirectoryPlace(tmp_path / "leases"), [f"127.0.0.1:{near.port}"])
     try:
         add(far, 30)
         found: list[str] = []
@@ -203,15 +221,15 @@ def test_a_password_is_used_for_all_that_is_asked(
     wire("AUTH", "secret")
     wire("ADDJOB", "q", "body 0", 0)
     address = f"127.0.0.1:{node.port}"
-    reader = Reader(tmp_path / "leases", [address], login=Login(password="secret"))
+    reader = Reader(DirectoryPlace(tmp_path / "leases"), [address], login=Login(password="secret"))
     try:
         one = reader.planner.latest(reader.planner.initial())
         assert reader.read(one) == ["body 0"]
         reader.planner.finish(one)
-        assert wire("JSCAN", 0, "BUSYLOOP", "STATE", "active") == [b"0", []]
+        assert wire("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "active") == [b"0", []]
     finally:
         reader.planner.close()
-    other = Reader(tmp_path / "others", [address])
+    other = Reader(DirectoryPlace(tmp_path / "others"), [address])
     try:
         with pytest.raises(RefusedError, match="NOAUTH"):
             other.planner.latest(other.planner.initial())
@@ -237,7 +255,7 @@ def test_a_batch_begins_although_the_node_of_its_first_jobs_is_lost_meanwhile(
     job = {"id": "D-1", "queue": "q", "body": b"x", "nacks": 0, "additional_deliveries": 0}
     first = pa.RecordBatch.from_pylist([{**job, "node": "n", "ctime": None}], schema=SCHEMA)
     with ScriptedNode(lambda request: None) as node:
-        reader = Reader(tmp_path, [node.address])
+        reader = Reader(DirectoryPlace(tmp_path), [node.address])
         planner = reader.planner
         planner._nodes.lost(node.address)
         offset = planner._begin([], planner.initial(), node.address, first)
@@ -308,22 +326,25 @@ def test_a_checkpoint_that_went_back_does_not_repeat_a_batch_without_its_jobs(
 
 
 def test_without_a_node_nothing_comes_and_acknowledging_is_put_off(
-    reader: Reader, node: LiveNode
+    tmp_path: Path, node: LiveNode
 ) -> None:
+    reader = Reader(DirectoryPlace(tmp_path / "leases"), [f"127.0.0.1:{node.port}"])
     add(node, 20)
     one = reader.planner.latest(reader.planner.initial())
     reader.read(one)
     node.kill()
     assert reader.planner.latest(one) == one
     assert reader.to_acknowledge() == [1]
+    reader.planner.close()
 
 
+@pytest.mark.parametrize("kind", ["directory", "disque"])
 def test_a_node_that_restarts_in_the_middle_of_a_batch_loses_nothing(
-    tmp_path: Path, disque_server: NodeFactory
+    tmp_path: Path, disque_server: NodeFactory, kind: str
 ) -> None:
     files = ("--appendonly", "yes", "--appendfsync", "always")
     node = disque_server(*files)
-    reader = Reader(tmp_path / "leases", [f"127.0.0.1:{node.port}"])
+    reader = Reader(place_for(kind, tmp_path, node), [f"127.0.0.1:{node.port}"])
     options = ("--port", str(node.port), "--bind", "127.0.0.1", *files)
     again = None
     try:
@@ -399,7 +420,7 @@ def test_what_a_leaving_node_has_takes_no_place_in_batches(
     add(leaving, 500)
     leaving.ask("CLUSTER", "LEAVING", "yes")
     nodes = [f"127.0.0.1:{node.port}" for node in (leaving, staying)]
-    reader = Reader(tmp_path / "leases", nodes)
+    reader = Reader(DirectoryPlace(tmp_path / "leases"), nodes)
     try:
         one = reader.planner.latest(reader.planner.initial())
         assert len(reader.read(one)) == 2
@@ -431,12 +452,12 @@ def test_a_full_disk_fails_the_task_and_gives_the_jobs_back(tmp_path: Path, node
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
         try:
             with pytest.raises(OSError, match="too large"):
-                list(leased(batch, 0, share, ReadOptions(("q",)), SCHEMA))
+                list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert [path.name for path in batch.iterdir()] == ["plan.json"]
         assert node.ask("QLEN", "q") == 10
-        again = list(leased(batch, 0, share, ReadOptions(("q",)), SCHEMA))
+        again = list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
         assert sum(rows.num_rows for rows in again) == 10
 
 
@@ -448,7 +469,7 @@ def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: Li
         batch = batch_path(tmp_path, 1)
         log.finish(1)
         with pytest.raises(LeaseError):
-            list(leased(batch, 0, share, ReadOptions(("q",)), SCHEMA))
+            list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
         assert node.ask("QLEN", "q") == 3
 
 
@@ -457,6 +478,11 @@ def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: Li
     [
         ({"queue": "q"}, False, "leaseDirectory"),
         ({"queue": "q"}, True, "leaseDirectory"),
+        ({"leases": "disque", "queue": "q"}, False, "leaseQueue: expected a name"),
+        ({"leaseQueue": "a", "leaseDirectory": "/x", "queue": "q"}, False, "leaseDirectory"),
+        ({"leaseQueue": "a", "leases": "directory", "queue": "q"}, False, "leaseQueue"),
+        ({"leaseQueue": "spark-leases/a", "queue": "q"}, False, "leaseQueue"),
+        ({"leases": "s3", "queue": "q"}, False, "leases: expected directory or disque"),
         ({"leaseDirectory": "/x"}, False, "queue or queues"),
         ({"leaseDirectory": "/x", "queue": "q", "queues": "a,b"}, False, "queue or queues"),
         ({"leaseDirectory": "/x", "queues": "a,,b"}, False, "queue or queues"),
@@ -479,7 +505,7 @@ def test_options_that_make_no_sense_are_refused(
 
 def test_driver_and_executors_name_the_same_directory_and_each_queue_once() -> None:
     read = read_options({"leaseDirectory": "leases", "queues": "a, b,a"}, batch=False)
-    assert read.directory == Path.cwd() / "leases"
+    assert read.leases == DirectoryPlace(Path.cwd() / "leases")
     assert read.queues == ("a", "b")
 
 
@@ -504,7 +530,7 @@ def test_tasks_whose_node_is_gone_have_no_jobs(tmp_path: Path) -> None:
         share = PartitionPlan(f"127.0.0.1:{free_port()}", 10)
         log.begin(1, [share], None)
         batch = batch_path(tmp_path, 1)
-        assert list(leased(batch, 0, share, ReadOptions(("q",)), SCHEMA)) == []
+        assert list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA)) == []
         assert (batch / "0.arrow").exists()
 
 
@@ -524,10 +550,10 @@ def test_jobs_of_an_attempt_that_was_not_first_go_back_to_their_queue(
         def slow(file: LeaseFile, rows: pa.RecordBatch) -> None:
             append(file, rows)
             monkeypatch.undo()
-            other.extend(leased(batch, 0, share, taking, SCHEMA))
+            other.extend(leased(DirectoryBatch(batch), 0, share, taking, SCHEMA))
 
         monkeypatch.setattr(LeaseFile, "append", slow)
-        again = list(leased(batch, 0, share, taking, SCHEMA))
+        again = list(leased(DirectoryBatch(batch), 0, share, taking, SCHEMA))
         assert [rows.to_pydict() for rows in again] == [rows.to_pydict() for rows in other]
         assert node.ask("QLEN", "q") == 7
 
@@ -541,7 +567,7 @@ def test_acknowledging_goes_on_where_a_lost_node_ended_it(tmp_path: Path, node: 
     with ScriptedNode(dies) as gone, LeaseLog(tmp_path) as log:
         rows = pa.RecordBatch.from_pydict({"id": ids})
         log.begin(1, [PartitionPlan(gone.address, 10)], rows)
-        mark_read(batch_path(tmp_path, 1), 0)
+        DirectoryBatch(batch_path(tmp_path, 1)).mark_read(0)
         with pytest.raises(WireError):
             LeaseKeeper(log).finish()
         assert log.open_batches() == []
@@ -605,13 +631,15 @@ def test_working_is_said_as_soon_as_a_lease_is_on_the_disk(tmp_path: Path) -> No
     with ScriptedNode(answer) as node, LeaseLog(tmp_path) as log:
         share = PartitionPlan(node.address, FIRST_FETCH)
         log.begin(1, [share], None)
-        assert list(leased(batch_path(tmp_path, 1), 0, share, ReadOptions(("q",)), SCHEMA))
+        assert list(
+            leased(DirectoryBatch(batch_path(tmp_path, 1)), 0, share, ReadOptions(("q",)), SCHEMA)
+        )
     assert leases == [["D-1"]]
 
 
 def test_working_is_said_at_once_for_what_the_driver_takes(tmp_path: Path) -> None:
     with ScriptedNode(has_one_job) as node:
-        planner = Reader(tmp_path, [node.address]).planner
+        planner = Reader(DirectoryPlace(tmp_path), [node.address]).planner
         start = planner.initial()
         assert planner.latest(start) != start
         assert [b"WORKING", b"D-1"] in node.requests

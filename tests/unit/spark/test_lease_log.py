@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 
 from disque_trio.spark.leases.directory import (
-    LeaseError,
     LeaseFile,
     LeaseLog,
-    PartitionPlan,
     batch_path,
     leased_ids,
     leased_jobs,
     read_plan,
 )
+from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 
 SHARES = [PartitionPlan("a:1", 10), PartitionPlan("b:2", 0)]
 

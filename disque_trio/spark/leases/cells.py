@@ -1,0 +1,282 @@
+"""Cells and pages as jobs of a queue.
+
+A cell is a job with a key (ADDJOB UNIQUE): the nodes see to it that there is one at most. All of
+them are delayed for longer than anybody needs them, so nobody is ever given one, whatever queues he
+asks for; they are read by SHOW, and dropped by ACKJOB.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import hiredis
+
+from disque_trio.respclient.login import Login
+from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
+from disque_trio.spark.defaults import LEASE_QUEUES
+from disque_trio.spark.leases.journal import Cell
+from disque_trio.spark.leases.store import LeaseError
+from disque_trio.spark.nodes import Nodes, discovered
+
+YEARS = 10 * 365 * 86_400  # s
+COPIES = 3  # of each job, if there are so many nodes that can be reached
+COPIES_LEAST = 2  # so that one may be lost; in a cluster of one node: 1
+AGREE_MS = 5000  # how long an ADDJOB may take
+NOBODY = 65_535  # copies that no cluster can make: such an ADDJOB adds nothing
+SHOW_AT_ONCE = 16  # pages
+SCAN = 1000  # jobs a step of JSCAN visits
+ACK_IDS = 500
+FAILOVER = 10.0
+PAUSE = 0.1  # s
+# Another node, or the same one a moment later, may do what was refused for these reasons.
+_PASSING = frozenset(("NOUNIQ", "NOREPL", "LEAVING", "OOM", "LOADING", "MISCONF"))
+
+
+class QueueCells:
+    """The cells of a queue, see ``journal.Cells``.
+
+    All methods raise WireError where no node can be reached that does it, and RefusedError where
+    nodes refuse it for good.
+
+    Args:
+        queue: its name, without ``LEASE_QUEUES``.
+        nodes: addresses, in the order to try them; the others are asked for.
+        login, timeout: of connections, see ``BlockingClient``.
+        failover: seconds to look for a node that does what it is asked.
+        sleep, clock: of the time module.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        nodes: Sequence[str],
+        login: Login | None = None,
+        timeout: float = 60.0,
+        failover: float = FAILOVER,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue = LEASE_QUEUES + queue
+        self._seeds = list(nodes)
+        self._login = login
+        self._timeout = timeout
+        self._failover = failover
+        self._sleep = sleep
+        self._clock = clock
+        self._client = BlockingClient(nodes, login, timeout)
+        self._size = 0  # of the cluster; 0: not known yet
+
+    def wait(self, seconds: float) -> None:
+        """Wait up to ``seconds`` until a node answers."""
+        self._size = self._count_nodes(seconds)
+
+    def put(self, key: str, body: bytes, seconds: int = 0) -> Cell:
+        """See ``Cells``. To do it again, by another node, does no harm."""
+        id = self._add(body, "UNIQUE", key, seconds=seconds)
+        cell = self._cell(id)
+        if cell is None:  # it was dropped, or its time is over, while we looked
+            raise WireError(f"{self._queue}: {key} was written, and is gone")
+        return cell
+
+    def find(self, key: str) -> Cell | None:
+        """See ``Cells``."""
+        how: tuple[Arg, ...] = ("REPLICATE", NOBODY, *_for_seconds(0), "UNIQUE", key)
+        id = self._ask(("ADDJOB", self._queue, b"", AGREE_MS, *how), nothing="NOREPL")
+        return None if id is None else self._cell(_text(id))
+
+    def add(self, body: bytes) -> str:
+        """See ``Cells``. If a connection breaks it may be there twice."""
+        return self._add(body)
+
+    def read(self, ids: Sequence[str]) -> list[bytes]:
+        """See ``Cells``. Raises LeaseError: all nodes answer, and none has it."""
+        found: list[bytes] = []
+        for at in range(0, len(ids), SHOW_AT_ONCE):
+            for id, job in zip(
+                ids[at : at + SHOW_AT_ONCE], self._show(ids[at : at + SHOW_AT_ONCE]), strict=True
+            ):
+                if job is None:
+                    raise LeaseError(f"{self._queue}: no node has {id} any more")
+                found.append(_bytes(job[b"body"]))
+        return found
+
+    def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
+        """See ``Cells``."""
+        return [None if job is None else _bytes(job[b"body"]) for job in self._show(ids)]
+
+    def scan(self) -> list[Cell]:
+        """See ``Cells``. Walks over all jobs of all nodes."""
+        ids: dict[str, None] = {}
+        nodes = Nodes(self._seeds, self._login, timeout=self._timeout)
+        try:
+            addresses = nodes.addresses()
+            lost: list[str] = []
+            for address in addresses:
+                try:
+                    ids.update(dict.fromkeys(self._scan_node(nodes.client(address))))
+                except WireError as problem:
+                    lost.append(str(problem))
+        finally:
+            nodes.close()
+        # What is kept has so many copies at least that fewer than these are not all of them.
+        if len(lost) >= min(COPIES_LEAST, len(addresses)):
+            raise WireError(f"{self._queue}: too few nodes can be reached: " + "; ".join(lost))
+        all_ids = list(ids)
+        cells = [
+            self._cell_of(id, job)
+            for at in range(0, len(all_ids), SHOW_AT_ONCE)
+            for id, job in zip(
+                all_ids[at : at + SHOW_AT_ONCE],
+                self._show(all_ids[at : at + SHOW_AT_ONCE]),
+                strict=True,
+            )
+        ]
+        return [cell for cell in cells if cell is not None]
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """See ``Cells``."""
+        named = list(ids)
+        requests: list[Sequence[Arg]] = [
+            ("ACKJOB", *named[at : at + ACK_IDS]) for at in range(0, len(named), ACK_IDS)
+        ]
+        if requests:
+            for reply in self._client.pipeline(requests):
+                accepted(reply)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _add(self, body: bytes, *more: Arg, seconds: int = 0) -> str:
+        """Add a job with as many copies as can be had."""
+        if not self._size:
+            self._size = self._count_nodes(self._failover)
+        how = (*_for_seconds(seconds), *more)
+        for copies in dict.fromkeys((min(COPIES, self._size), min(COPIES_LEAST, self._size))):
+            last = copies == min(COPIES_LEAST, self._size)
+            request = ("ADDJOB", self._queue, body, AGREE_MS, "REPLICATE", copies, *how)
+            id = self._ask(request, nothing="" if last else "NOREPL")
+            if id is not None:
+                return _text(id)
+        raise AssertionError("the last attempt answers or raises")
+
+    def _count_nodes(self, seconds: float) -> int:
+        deadline = self._clock() + seconds
+        while True:
+            try:
+                nodes = discovered(self._client)
+                break
+            except WireError:
+                if self._clock() >= deadline:
+                    raise
+                self._sleep(PAUSE)
+        if set(nodes) - set(self._seeds):
+            # The one that answered stays the first.
+            self._seeds = list(dict.fromkeys([nodes[0], *self._seeds, *nodes]))
+            self._client.close()
+            self._client = BlockingClient(self._seeds, self._login, self._timeout)
+        return len(nodes)
+
+    def _ask(self, request: Sequence[Arg], nothing: str) -> Reply:
+        """The reply of the first node that does it. None where one answers the error
+        ``nothing``."""
+        deadline = self._clock() + self._failover
+        while True:
+            try:
+                return self._client.call(*request)
+            except RefusedError as refused:
+                if refused.code == nothing:
+                    return None
+                if refused.code not in _PASSING:
+                    raise
+                problem = WireError(f"{self._client.address}: {refused}")
+                self._client.close()  # the next one may do it
+            except WireError as lost:
+                problem = lost
+            if self._clock() >= deadline:
+                raise problem
+            self._sleep(PAUSE)
+
+    def _cell(self, id: str) -> Cell | None:
+        return self._cell_of(id, self._show([id])[0])
+
+    def _cell_of(self, id: str, job: "dict[bytes, Reply] | None") -> Cell | None:
+        """None: it is dropped."""
+        if job is None or job[b"state"] == b"acked":
+            return None
+        key = job.get(b"unique-key", b"")
+        return Cell(id, _text(key), _bytes(job[b"body"]))
+
+    def _show(self, ids: Sequence[str]) -> "list[dict[bytes, Reply] | None]":
+        """The fields of jobs, of the first node that has them; None where none has it.
+
+        Raises:
+            WireError: none of those that can be reached has it, and others cannot be reached.
+        """
+        found: dict[str, dict[bytes, Reply]] = {}
+        try:
+            _show_at(self._client, ids, found)
+        except WireError:
+            pass  # others have copies
+        if len(found) < len(ids):
+            self._show_elsewhere(ids, found)
+        return [found.get(id) for id in ids]
+
+    def _show_elsewhere(self, ids: Sequence[str], found: dict[str, dict[bytes, Reply]]) -> None:
+        nodes = Nodes(self._seeds, self._login, timeout=self._timeout)
+        lost: WireError | None = None
+        try:
+            for address in nodes.addresses():
+                try:
+                    _show_at(nodes.client(address), [id for id in ids if id not in found], found)
+                except WireError as problem:
+                    lost = problem
+                if len(found) == len(ids):
+                    return
+        finally:
+            nodes.close()
+        if lost is not None:
+            raise lost
+
+    def _scan_node(self, client: BlockingClient) -> Iterable[str]:
+        """The ids of all jobs of the queue that a node has."""
+        cursor = "0"
+        what = ("QUEUE", self._queue, "STATE", "active", "STATE", "queued", "STATE", "wait-repl")
+        while True:
+            reply = client.call("JSCAN", cursor, "COUNT", SCAN, *what)
+            assert isinstance(reply, list)
+            cursor = _text(reply[0])
+            ids = reply[1]
+            assert isinstance(ids, list)
+            yield from [_text(id) for id in ids]
+            if cursor == "0":
+                return
+
+
+def _show_at(
+    client: BlockingClient, ids: Sequence[str], found: dict[str, dict[bytes, Reply]]
+) -> None:
+    """Ask a node for jobs, and note those that it has."""
+    if not ids:
+        return
+    for id, reply in zip(ids, client.pipeline([("SHOW", id) for id in ids]), strict=True):
+        if isinstance(reply, hiredis.ReplyError):
+            accepted(reply)
+        if isinstance(reply, list):
+            found[id] = {
+                _bytes(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)
+            }
+
+
+def _for_seconds(seconds: int) -> tuple[Arg, ...]:
+    """Never delivered: the delay ends a millisecond before the life."""
+    life = seconds or YEARS
+    return ("DELAY", f"{life - 1}.999", "RETRY", life, "TTL", life)
+
+
+def _bytes(field: Reply) -> bytes:
+    assert isinstance(field, bytes)
+    return field
+
+
+def _text(field: Reply) -> str:
+    return _bytes(field).decode()

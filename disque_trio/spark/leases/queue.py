@@ -1,0 +1,486 @@
+"""Leases kept in Disque itself, in a queue that nobody takes jobs from: nothing else has to be
+shared between the driver and the executors.
+
+Cells and pages (see ``journal``) are the jobs of the queue. There are
+
+    identity    a name that no other queue of leases has
+    lock/17     of who plans and ends batches, see ``lock``
+    7/0, 7/1    the journal of batch 7
+    done/6      all up to batch 6 are acknowledged
+
+and the pages that journals name. What belongs to batches that are done is dropped, whenever it is
+seen: nodes that were away may bring it back.
+"""
+
+import threading
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from disque_trio.respclient.login import Login
+from disque_trio.spark.client import RefusedError, WireError
+from disque_trio.spark.leases import journal as words
+from disque_trio.spark.leases.cells import FAILOVER, QueueCells
+from disque_trio.spark.leases.journal import Cell, Cells, Entry, Journal, append, catch_up
+from disque_trio.spark.leases.lock import RENEW, LeaseLock, number_of
+from disque_trio.spark.leases.rows import PageWriter, Spool, batch_of_page, read_ids, read_rows
+from disque_trio.spark.leases.store import LOCK_SECONDS, Lease, LeaseError, PartitionPlan
+
+DRIVER_FAILOVER = 2.0  # s; what cannot be done now it tries again later
+_IDENTITY = "identity"
+_DONE = "done/"
+
+
+class QueuePlace(NamedTuple):
+    """A queue of leases, as a ``LeasePlace``.
+
+    Attributes:
+        queue: its name, without the prefix that all have.
+        nodes: addresses to begin with; the others are asked for.
+        login, timeout: of connections, see ``BlockingClient``.
+    """
+
+    queue: str
+    nodes: tuple[str, ...]
+    login: Login | None = None
+    timeout: float = 60.0
+
+    @property
+    def name(self) -> str:
+        """For errors."""
+        return f"the lease queue {self.queue}"
+
+    def open(self, seconds: float = LOCK_SECONDS) -> "QueueStore":
+        """See ``LeasePlace``."""
+        store = QueueStore(self._patient(), self.name, seconds)
+        try:
+            store.keep_lock(self._cells(self.nodes, DRIVER_FAILOVER))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def watch(self) -> "QueueStore":
+        """See ``LeasePlace``."""
+        return QueueStore(self._patient(), self.name, None)
+
+    def batch(self, number: int, owner: str, address: str) -> "QueueBatch":
+        """See ``LeasePlace``."""
+        nodes = tuple(dict.fromkeys((address, *self.nodes)))
+        return QueueBatch(self._cells(nodes, FAILOVER), self.name, number, owner)
+
+    def _patient(self) -> QueueCells:
+        """Cells for a driver; raises WireError when no node can be reached for some time."""
+        cells = self._cells(self.nodes, DRIVER_FAILOVER)
+        cells.wait(LOCK_SECONDS)
+        return cells
+
+    def _cells(self, nodes: Sequence[str], failover: float) -> QueueCells:
+        return QueueCells(self.queue, nodes, self.login, self.timeout, failover)
+
+
+class QueueStore:
+    """A queue of leases, as a ``LeaseStore``.
+
+    Args:
+        cells: of the queue; closed with this.
+        name: for errors.
+        seconds: how long to wait for the lock; None: only look.
+        lock: for tests.
+
+    Raises:
+        LeaseError: it is in use.
+        WireError: too few nodes can be reached to know what is in it.
+
+    Attributes:
+        name, identity, owner: see ``LeaseStore``.
+    """
+
+    def __init__(
+        self, cells: Cells, name: str, seconds: float | None, lock: LeaseLock | None = None
+    ) -> None:
+        self.name = name
+        self.owner = uuid.uuid4().hex
+        self._cells = cells
+        self._turn = threading.RLock()  # the heartbeat looks, too
+        self._journals: dict[int, Journal] = {}
+        self._done = 0
+        self._done_cells: list[str] = []
+        self._ids: dict[str, list[str]] = {}  # of jobs, by the nonces of the leases
+        self._look = True  # there may be a batch that is not known
+        self._only_looks = seconds is None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lock = lock or LeaseLock(cells, name, self.owner)
+        try:
+            found = cells.find(_IDENTITY)
+            there = cells.scan() if found is not None else []
+            if seconds is not None:
+                self._acquire(there, seconds)
+                found = found or cells.put(_IDENTITY, uuid.uuid4().hex.encode())
+            self.identity = found.body.decode() if found else ""
+            self._learn(there)
+        except BaseException:
+            self._lock.release()
+            cells.close()
+            raise
+
+    def keep_lock(self, cells: Cells) -> None:
+        """Renew the lock now and then until ``close``, in a thread with ``cells`` of its own."""
+        self._lock.use(cells)
+        self._thread = threading.Thread(
+            target=self._renew, args=(cells,), name="disque-lease-lock", daemon=True
+        )
+        self._thread.start()
+
+    def take_over(self) -> None:
+        """See ``LeaseStore``."""
+        self._take(fresh=False)
+
+    def forget_reads(self) -> None:
+        """See ``LeaseStore``."""
+        self._take(fresh=True)
+
+    def open_batches(self) -> list[int]:
+        """See ``LeaseStore``."""
+        with self._turn:
+            if self._look or self._only_looks:
+                self._find_more()
+            return [n for n, journal in sorted(self._journals.items()) if not journal.over]
+
+    def highest(self) -> int:
+        """See ``LeaseStore``."""
+        return max(self._journals, default=self._done)
+
+    def highest_done(self) -> int:
+        """See ``LeaseStore``."""
+        return max([n for n, journal in self._journals.items() if journal.over] + [self._done])
+
+    def begin(
+        self, number: int, plans: Sequence[PartitionPlan], first: pa.RecordBatch | None
+    ) -> None:
+        """See ``LeaseStore``.
+
+        Raises:
+            LeaseError: somebody else has planned it.
+            WireError: it may be planned now, or not; ``open_batches`` tells.
+        """
+        with self._turn:
+            self._lock.check()
+            self._look = True
+            pages = PageWriter(self._cells, number)
+            if first is not None:
+                pages.append(first)
+                pages.finish()
+            journal = Journal(number)
+            entry = Entry(
+                words.PLAN,
+                self.owner,
+                uuid.uuid4().hex,
+                self._lock.number,
+                plans=tuple(plans),
+                ids=tuple(pages.ids),
+                rows=tuple(pages.rows),
+            )
+            own = append(journal, self._cells, lambda: None if journal.cells else entry)
+            self._journals[number] = journal
+            if not own:
+                raise LeaseError(f"{self.name}: another query has planned batch {number} meanwhile")
+            self._look = False
+
+    def plans(self, number: int) -> list[PartitionPlan] | None:
+        """See ``LeaseStore``."""
+        with self._turn:
+            journal = self._journals.get(number)
+            if journal is None or journal.over:
+                return None
+            return list(journal.plans or ())
+
+    def nodes(self, number: int) -> list[str]:
+        """See ``LeaseStore``."""
+        with self._turn:
+            return [plan.address for plan in self._journals[number].plans or ()]
+
+    def leases(self, number: int) -> list[Lease]:
+        """See ``LeaseStore``."""
+        with self._turn:
+            journal = self._journals.get(number)
+            if journal is None or journal.plans is None:
+                return []
+            if not journal.over:
+                catch_up(journal, self._cells)
+            found = [
+                Lease(
+                    place,
+                    journal.plans[place].address,
+                    self._ids_of(entry),
+                    journal.was_read(place),
+                )
+                for place, entry in sorted(journal.leases.items())
+            ]
+            return [lease for lease in found if lease.ids]
+
+    def finish(self, number: int) -> None:
+        """See ``LeaseStore``.
+
+        Raises:
+            LeaseError: another process has taken it over.
+        """
+        with self._turn:
+            journal = self._journals[number]
+            if not journal.was_owned(self.owner):
+                self._take_one(journal, fresh=False)
+            over = Entry(words.OVER, self.owner, uuid.uuid4().hex)
+            append(journal, self._cells, partial(self._if_owned, journal, over))
+
+    def to_acknowledge(self) -> list[int]:
+        """See ``LeaseStore``."""
+        with self._turn:
+            return sorted(n for n, journal in self._journals.items() if journal.over)
+
+    def clear(self, number: int) -> None:
+        """See ``LeaseStore``. Batches are cleared in their order."""
+        with self._turn:
+            text = f"{self._lock.number}".encode()
+            cell = self._cells.put(f"{_DONE}{number}", text)
+            journal = self._journals.pop(number)
+            for lease in journal.leases.values():
+                self._ids.pop(lease.nonce, None)
+            before, self._done_cells = self._done_cells, [cell.id]
+            self._done = number
+            self._drop([*journal.pages(), *journal.cells, *before])
+
+    def close(self) -> None:
+        """See ``LeaseStore``."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._turn:
+            self._lock.use(self._cells)
+            self._lock.release()
+            self._cells.close()
+
+    # ---- what was there before ------------------------------------------------------------------
+
+    def _acquire(self, there: Sequence[Cell], seconds: float) -> None:
+        held = max((cell for cell in there if number_of(cell)), key=number_of, default=None)
+        noted = [int(cell.body) for cell in there if cell.key.startswith(_DONE)]
+        noted += [
+            Entry.unpack(cell.body).lock for cell in there if cell.key[:1].isdigit()
+        ]  # of locks that are gone
+        self._lock.number = max([number_of(held) if held else 0, *noted], default=0)
+        self._lock.acquire(held, seconds)
+
+    def _learn(self, there: Sequence[Cell]) -> None:
+        done = {int(c.key.removeprefix(_DONE)): c for c in there if c.key.startswith(_DONE)}
+        self._done = max(done, default=0)
+        self._done_cells = [cell.id for cell in done.values()]
+        known = {cell.key: cell for cell in there}
+        for number in sorted({_batch_of(cell) for cell in there}):
+            if number > self._done and f"{number}/0" in known:
+                journal = Journal(number)
+                while not journal.over and journal.key() in known:
+                    journal.apply(known[journal.key()])
+                catch_up(journal, self._cells)
+                self._journals[number] = journal
+        if not self._only_looks:
+            self._drop([cell.id for cell in there if 0 < _batch_of(cell) <= self._done])
+        self._find_more()
+
+    def _find_more(self) -> None:
+        """See whether there are batches behind those that are known."""
+        while True:
+            journal = Journal(self.highest() + 1)
+            catch_up(journal, self._cells)
+            if journal.plans is None:
+                break
+            self._journals[journal.number] = journal
+        self._look = False
+        if self._only_looks:
+            self._see_ends()
+
+    def _see_ends(self) -> None:
+        """Forget batches that others have ended."""
+        for number, journal in list(self._journals.items()):
+            catch_up(journal, self._cells)
+            if self._cells.find(f"{_DONE}{number}") is not None:
+                journal.over = True
+                self._done = max(self._done, number)
+
+    # ---- entries ------------------------------------------------------------------------------
+
+    def _take(self, fresh: bool) -> None:
+        with self._turn:
+            self._lock.check()
+            for journal in self._journals.values():
+                if not journal.over and (fresh or journal.owner() != self.owner):
+                    self._take_one(journal, fresh)
+
+    def _take_one(self, journal: Journal, fresh: bool) -> None:
+        nonce = uuid.uuid4().hex
+        taken = Entry(words.TAKEN, self.owner, nonce, self._lock.number, fresh=fresh)
+        append(journal, self._cells, lambda: None if journal.over else taken)
+
+    def _if_owned(self, journal: Journal, entry: Entry) -> Entry | None:
+        """``entry``, unless the batch is over."""
+        if journal.over:
+            return None
+        if journal.owner() != self.owner:
+            raise LeaseError(f"{self.name}: another query has taken it over meanwhile")
+        return entry
+
+    def _ids_of(self, lease: Entry) -> list[str]:
+        if lease.nonce not in self._ids:
+            without = set(lease.without)
+            ids = read_ids(self._cells, lease.ids)
+            self._ids[lease.nonce] = [id for id in ids if id not in without]
+        return self._ids[lease.nonce]
+
+    def _drop(self, ids: Iterable[str]) -> None:
+        with suppress(WireError, RefusedError):  # the next one who opens it does it
+            self._cells.drop(ids)
+
+    def _renew(self, cells: Cells) -> None:
+        while not self._stop.wait(RENEW):
+            with suppress(WireError, RefusedError):
+                self._lock.renew()
+        cells.close()
+
+
+class QueueBatch:
+    """A batch of a queue of leases, as a ``TaskBatch``.
+
+    Args:
+        cells: of the queue; closed with this.
+        name: for errors.
+        number: of the batch.
+        owner: the process that has sent this task.
+    """
+
+    def __init__(self, cells: Cells, name: str, number: int, owner: str) -> None:
+        self.cells = cells
+        self.owner = owner
+        self.journal = Journal(number)
+        self._name = name
+        self._ids: dict[str, list[str]] = {}  # of jobs, by the nonces of the leases
+        self._drafts: dict[int, QueueDraft] = {}  # that became leases, by their partitions
+
+    def __str__(self) -> str:
+        return f"{self._name}, batch {self.journal.number}"
+
+    def jobs(self, number: int) -> Iterable[pa.RecordBatch] | None:
+        """See ``TaskBatch``."""
+        if number in self._drafts:
+            return self._drafts[number].spool.read(set(self.journal.leases[number].without))
+        catch_up(self.journal, self.cells)
+        lease = self.journal.leases.get(number)
+        if lease is None:
+            return None
+        return read_rows(self.cells, lease.rows, lease.without)
+
+    def draft(self, schema: pa.Schema) -> "QueueDraft":
+        """See ``TaskBatch``."""
+        if self.journal.plans is None or self.journal.over:
+            raise LeaseError(f"{self}: it is over, or not there: this attempt comes too late")
+        return QueueDraft(self, schema)
+
+    def mark_read(self, number: int) -> None:
+        """See ``TaskBatch``."""
+        nonce = uuid.uuid4().hex
+        read = Entry(words.READ, self.owner, nonce, partition=number)
+
+        def make() -> Entry | None:
+            known = self.journal.over or self.journal.was_read(number)
+            return None if known else read
+
+        append(self.journal, self.cells, make)
+
+    def leased(self) -> set[str]:
+        """See ``TaskBatch``."""
+        return {id for lease in self.journal.leases.values() for id in self._ids_of(lease)}
+
+    def lease(self, number: int, draft: "QueueDraft") -> bool:
+        """Make a draft the lease of partition ``number``."""
+        nonce = uuid.uuid4().hex
+
+        def make() -> Entry | None:
+            if self.journal.over or number in self.journal.leases:
+                return None
+            twice = self.leased() & draft.jobs
+            return Entry(
+                words.LEASE,
+                self.owner,
+                nonce,
+                partition=number,
+                ids=tuple(draft.pages.ids),
+                rows=tuple(draft.pages.rows),
+                without=tuple(sorted(twice)),
+            )
+
+        if not append(self.journal, self.cells, make):
+            return False
+        self._drafts[number] = draft
+        return True
+
+    def close(self) -> None:
+        """See ``TaskBatch``."""
+        for draft in self._drafts.values():
+            draft.spool.close()
+        self.cells.close()
+
+    def _ids_of(self, lease: Entry) -> list[str]:
+        if lease.nonce not in self._ids:
+            self._ids[lease.nonce] = read_ids(self.cells, lease.ids)
+        return self._ids[lease.nonce]
+
+
+class QueueDraft:
+    """A lease under construction, as a ``LeaseDraft``.
+
+    Attributes:
+        jobs: the ids of all jobs that it has.
+        pages: what is kept in Disque of it.
+        spool: its rows, on this machine.
+    """
+
+    def __init__(self, batch: QueueBatch, schema: pa.Schema) -> None:
+        self.jobs: set[str] = set()
+        self.pages = PageWriter(batch.cells, batch.journal.number)
+        self.spool = Spool(schema)
+        self._batch = batch
+        self._published = False
+        self._kept = False
+
+    def append(self, jobs: pa.RecordBatch) -> None:
+        """See ``LeaseDraft``."""
+        self.jobs.update(jobs.column(0).to_pylist())
+        self.spool.append(jobs)
+        self.pages.append(jobs)
+
+    def publish(self, number: int) -> bool:
+        """See ``LeaseDraft``."""
+        self.pages.finish()
+        self._kept = True  # what comes of it may not be heard: then the lease needs its pages
+        self._published = self._kept = self._batch.lease(number, self)
+        return self._published
+
+    def close(self) -> None:
+        """See ``LeaseDraft``."""
+        if not self._published:
+            self.spool.close()
+        if not self._kept:
+            with suppress(WireError, RefusedError):
+                self._batch.cells.drop([*self.pages.ids, *self.pages.rows])
+
+
+def _batch_of(cell: Cell) -> int:
+    """The batch whose journal or page it is; 0: it belongs to none."""
+    if not cell.key:
+        return batch_of_page(cell.body)
+    text, _, _ = cell.key.partition("/")
+    return int(text) if text.isdecimal() else 0

@@ -4,6 +4,7 @@ Needs the extra ``spark``. The node itself never imports it. ``register`` makes 
 known to a session.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from disque_trio.spark.defaults import DEFAULT_NODES
@@ -13,18 +14,26 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
     from disque_trio.spark.leases.keeper import ack, holding
+    from disque_trio.spark.work.job import Failed, Job
+    from disque_trio.spark.work.run import process
 
-__all__ = ["DEFAULT_NODES", "ack", "holding", "register", "sources"]
+__all__ = ["DEFAULT_NODES", "Failed", "Job", "ack", "holding", "process", "register", "sources"]
+
+_MODULES = {
+    "ack": "leases.keeper",
+    "holding": "leases.keeper",
+    "Failed": "work.job",
+    "Job": "work.job",
+    "process": "work.run",
+}
 
 
 def __getattr__(name: str) -> object:
-    """``ack`` and ``holding`` are imported when they are used: the command can say what is not
-    installed only if this module needs nothing."""
-    if name not in ("ack", "holding"):
+    """What needs PySpark is imported when it is used: the command can say what is not installed
+    only if this module needs nothing."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from disque_trio.spark.leases import keeper
-
-    return getattr(keeper, name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def sources() -> "list[type[DataSource]]":

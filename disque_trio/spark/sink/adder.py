@@ -71,7 +71,7 @@ class Adder:
         refused: list[Refusal] = []
         places = list(range(len(jobs)))
         for attempt in range(self._retries + 1):
-            replies = self._send([jobs[place] for place in places])
+            replies = self.send([jobs[place] for place in places])
             again: list[int] = []
             for place, reply in zip(places, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
@@ -83,16 +83,20 @@ class Adder:
             if not again:
                 break
             places = again
-            self._client.close()  # the next one may have room, or more nodes in reach
+            self.close()  # the next one may have room, or more nodes in reach
             self._sleep(min(self._pause * 2**attempt, PAUSE_MOST))
         return sorted(refused)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next request goes to the next node."""
         self._client.close()
 
-    def _send(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
-        """All replies, if it takes several connections."""
+    def send(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
+        """All replies, if it takes several connections: what has no answer is sent to another node.
+
+        Raises:
+            WireError: no node can be reached; ``replies`` are those that came.
+        """
         replies: list[Reply] = []
         deadline: float | None = None
         while len(replies) < len(requests):

@@ -1,0 +1,126 @@
+"""Calls the function of a user with jobs, and tells what came of each."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import pandas as pd
+
+from disque_trio.spark.work.job import Failed, Job, Outcome, body_of
+
+COLUMNS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
+
+
+class Calls(Protocol):
+    """How jobs are given to a function."""
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """What came of ``jobs``, in their order; of each as soon as it is known."""
+
+
+class Singly:
+    """Calls a function with a job at a time.
+
+    Args:
+        function: returns the result; raises for a job that failed.
+        gone: whether somebody else has dealt with a job meanwhile: it is left out.
+    """
+
+    def __init__(
+        self, function: Callable[[Job], object], gone: Callable[[Job], bool] = lambda job: False
+    ) -> None:
+        self._function = function
+        self._gone = gone
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            if not self._gone(job):
+                try:
+                    yield _outcome(job, self._function(job))
+                except Exception as problem:
+                    yield Outcome(job, failed=Failed.of(problem))
+
+
+class InFrames:
+    """Calls a function with frames of jobs.
+
+    When it raises, or does not give a result for each, either half is tried by itself, down to
+    single jobs: so those that it cannot do are found, and the others are done.
+
+    Args:
+        function: gets a frame of ``COLUMNS``; returns a list, a series, an array, or a frame (its
+            column ``result``, or else those that it has beside ``COLUMNS``), with the results in
+            the order of the jobs, or with the index of the frame; None: there are none. An
+            exception in the place of a result, or a text in the column ``error``, is that of a job
+            that failed.
+    """
+
+    def __init__(self, function: Callable[[pd.DataFrame], object]) -> None:
+        self._function = function
+
+    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        if not jobs:
+            return
+        try:
+            values = _values(self._function(pd.DataFrame(list(jobs), columns=COLUMNS)), len(jobs))
+        except Exception as problem:
+            if len(jobs) == 1:
+                yield Outcome(jobs[0], failed=Failed.of(problem))
+                return
+            half = len(jobs) // 2
+            yield from self(jobs[:half])
+            yield from self(jobs[half:])
+            return
+        for job, value in zip(jobs, values, strict=True):
+            yield _outcome(job, value)
+
+
+def _outcome(job: Job, value: object) -> Outcome:
+    if isinstance(value, Exception):
+        return Outcome(job, failed=Failed.of(value))
+    try:
+        return Outcome(job, body_of(value))
+    except (TypeError, ValueError) as problem:
+        return Outcome(job, failed=Failed(f"result: {problem}"))
+
+
+def _values(given: object, count: int) -> list[object]:
+    """A value for each job. Raises ValueError: there are more or fewer, or it is none of the kinds
+    that have one for each."""
+    if given is None:
+        return [None] * count
+    values: list[object]
+    if isinstance(given, pd.DataFrame | pd.Series):
+        as_given = len(given) != count or sorted(given.index) != list(range(count))
+        pandas = given if as_given else given.sort_index()
+        values = _rows(pandas) if isinstance(pandas, pd.DataFrame) else list(pandas)
+    elif isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+        raise ValueError(f"the function gave a {type(given).__name__}, not a result for each job")
+    else:
+        values = list(given)
+    if len(values) != count:
+        raise ValueError(f"the function gave {len(values)} results for {count} jobs")
+    return [None if _missing(value) else value for value in values]
+
+
+def _rows(frame: pd.DataFrame) -> list[object]:
+    """The results that a frame has."""
+    rest = frame.drop(columns=[*COLUMNS, "error"], errors="ignore")
+    values: list[object] = [None] * len(frame)
+    if "result" in rest:
+        values = list(rest["result"])
+    elif rest.columns.size:
+        values = [
+            {name: None if _missing(value) else value for name, value in record.items()}
+            for record in rest.to_dict("records")
+        ]
+    if "error" not in frame:
+        return values
+    return [
+        value if _missing(error) else Failed(str(error))
+        for value, error in zip(values, frame["error"], strict=True)
+    ]
+
+
+def _missing(value: object) -> bool:
+    """None and pandas' likes of it."""
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))

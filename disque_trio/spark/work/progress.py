@@ -1,0 +1,69 @@
+"""Tells a program how far a run is."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from disque_trio.spark.client import Reply
+from disque_trio.spark.nodes import Nodes
+from disque_trio.spark.work.options import WorkOptions
+
+PROGRESS = 1.0  # s
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, as the nodes that can be reached say.
+
+    Attributes:
+        queued: jobs that wait in the queues.
+        acknowledged: in these queues since the run began, by whomever.
+        seconds: since then.
+    """
+
+    queued: int
+    acknowledged: int
+    seconds: float
+
+
+@contextmanager
+def told_of(progress: Callable[[Progress], None] | None, options: WorkOptions) -> Iterator[None]:
+    """A block during which ``progress`` is told every second."""
+    if progress is None or not options.queues:
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=_tell, args=(progress, options, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _tell(
+    progress: Callable[[Progress], None], options: WorkOptions, stop: threading.Event
+) -> None:
+    began = time.monotonic()
+    requests = [("QSTAT", queue) for queue in options.queues]
+    with closing(Nodes(options.nodes, options.login, False, options.timeout)) as nodes:
+        before: dict[str, int] = {}
+        while True:
+            queued = acknowledged = 0
+            for address, replies in nodes.ask(requests).items():
+                queued += sum(_field(reply, b"len") for reply in replies)
+                acked = sum(_field(reply, b"jobs-acked") for reply in replies)
+                acknowledged += acked - before.setdefault(address, acked)
+            progress(Progress(queued, acknowledged, time.monotonic() - began))
+            if stop.wait(PROGRESS):
+                return
+
+
+def _field(stat: Reply, name: bytes) -> int:
+    if not isinstance(stat, list) or name not in stat:
+        return 0
+    value = stat[stat.index(name) + 1]
+    return value if isinstance(value, int) else 0

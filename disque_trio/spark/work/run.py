@@ -1,0 +1,234 @@
+"""``process``: has Spark's executors work off jobs."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from disque_trio.respclient.login import Login
+from disque_trio.respclient.tls import Tls
+from disque_trio.spark.client import Arg, WireError
+from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.spark.nodes import Nodes
+from disque_trio.spark.options import OptionError, nodes_of
+from disque_trio.spark.restarts import Restarts
+from disque_trio.spark.session import text_of, told
+from disque_trio.spark.work.options import WorkOptions
+from disque_trio.spark.work.progress import Progress, told_of
+from disque_trio.spark.work.task import Task
+
+RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
+SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
+NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
+ROWS = ("id", "queue", "body", "nacks", "additional_deliveries")
+TASK_SEEDS = 10_000  # at most so many tasks
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What a task has done.
+
+    Attributes:
+        partition: its number.
+        done: jobs that were acknowledged. failed: that were handed back; ``dead`` of these are
+            dead letters now. results: that were sent.
+        seconds: that it took.
+    """
+
+    partition: int
+    done: int
+    failed: int
+    dead: int
+    results: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run has done; what was done by tasks that died is not counted.
+
+    Attributes:
+        done, failed, dead, results: as in ``Partition``, of all of them.
+        seconds: that the run took, with its start and its restarts.
+        partitions: one for each task that came to its end.
+        restarts: how often Spark had to be asked again.
+    """
+
+    done: int
+    failed: int
+    dead: int
+    results: int
+    seconds: float
+    partitions: tuple[Partition, ...] = ()
+    restarts: int = 0
+
+
+def process(
+    jobs: DataFrame | str | Sequence[str],
+    function: Callable[[Any], object],
+    *,
+    nodes: str | Sequence[str] = DEFAULT_NODES,
+    results: str | None = None,
+    batches: bool = False,
+    partitions: int | None = None,
+    size: int = 100,
+    until_empty: bool = True,
+    wait: float = 2.0,
+    seconds: float | None = None,
+    delay: float | None = 30.0,
+    attempts: int | None = None,
+    result_options: Mapping[str, int] | None = None,
+    unique_for: int = 3600,
+    restarts: int | None = 10,
+    progress: Callable[[Progress], None] | None = None,
+    username: str | None = None,
+    password: str | None = None,
+    tls: Tls | bool | None = None,
+    discover: bool = True,
+    timeout: float = 60.0,
+    failover: float = 30.0,
+    spark: SparkSession | None = None,
+) -> Summary:
+    """Have Spark's executors do jobs: each is given to ``function``, and acknowledged when its
+    result has been sent. It is handed back when the function raises.
+
+    A job is done at least once, and has one result at most: that is added with its id for a key.
+
+    Args:
+        jobs: a queue, or several; or rows with ``id`` and ``body``, as the source ``disque`` reads.
+        function: gets a ``Job``, and returns its result: bytes, text, what JSON can say, or None.
+            With ``batches`` a frame of pandas, for which it returns results in the same order: see
+            ``InFrames``. It may run again for the same job.
+        nodes: addresses, separated by commas, or a list of them.
+        results: the queue for results; None: there are none.
+        batches: ``function`` takes frames.
+        partitions: tasks; None: as many as run at once.
+        size: jobs that a task has in hand, at most; with ``batches`` rows of a frame, at most.
+        until_empty: end when no job has come for ``wait`` seconds; else only after ``seconds``.
+        seconds: how long to take jobs; what is begun then is finished. None: for ever.
+        delay: seconds until a job that failed is delivered again; None: as the policy of its queue
+            says, or at once.
+        attempts: after so many deliveries a job that fails becomes a dead letter, if its queue has
+            them; None: as the policy of its queue says.
+        result_options: of ADDJOB, for results: ``retry``, ``ttl``, ``delay``, ``priority``,
+            ``replicate``, ``maxlen``.
+        unique_for: seconds for which a job that comes again gives no second result.
+        restarts: how often Spark is asked again when tasks have died; None: any number.
+        progress: called every second in a thread of the driver.
+        username, password, tls, timeout: of connections. failover: seconds to look for a node when
+            none answers. discover: whether to work with all nodes of the cluster.
+        spark: the session; None: that of the frame, or the active one.
+
+    Raises:
+        OptionError: an argument is not what it should be.
+        WireError: no node can be reached.
+        Exception: tasks have failed, as Spark says, for a reason that does not pass.
+    """
+    queues: tuple[str, ...] = ()
+    if isinstance(jobs, str):
+        queues = (jobs,)
+    elif isinstance(jobs, Sequence):
+        queues = tuple(jobs)
+    elif not {"id", "body"} <= set(jobs.columns):
+        raise OptionError("jobs: expected a frame with the columns id and body")
+    if isinstance(jobs, str | Sequence) and not (queues and all(queues)):
+        raise OptionError(f"jobs: expected a queue, queues or a frame, got {jobs!r}")
+    seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
+    for name, value in (("size", size), ("partitions", partitions), ("attempts", attempts)):
+        if value is not None and value < 1:
+            raise OptionError(f"{name}: expected a number of at least 1, got {value}")
+    login = Login(username, password, tls)
+    with closing(Nodes(seeds, login, discover, timeout)) as found:
+        reached = list(found.ask([("PING",)]))
+    if not reached:
+        raise WireError("no node can be reached: " + ", ".join(seeds))
+    options = WorkOptions(
+        function=function,
+        frames=batches,
+        queues=queues,
+        nodes=tuple(reached),
+        login=login,
+        results=results,
+        add=_add_options(result_options or {}, unique_for),
+        size=size,
+        wait=wait,
+        until_empty=until_empty,
+        seconds=seconds,
+        delay=delay,
+        attempts=attempts,
+        timeout=timeout,
+        failover=failover,
+    )
+    if isinstance(jobs, str | Sequence):
+        frame = (spark or SparkSession.active()).range(0, TASK_SEEDS, 1, partitions)
+    else:
+        frame = jobs.select(*[name for name in ROWS if name in jobs.columns])
+        if partitions is not None:
+            frame = frame.repartition(partitions)
+    with told_of(progress, options):
+        return _run(frame.mapInArrow(_task(options), SUMMARY), restarts)
+
+
+def _run(frame: DataFrame, most: int | None) -> Summary:
+    began = time.monotonic()
+    again = Restarts(most)
+    while True:
+        try:
+            found = frame.collect()
+        except Exception as failure:  # of PySpark's, or of the JVM's, or of a Spark Connect server
+            # Without a JVM there is nobody to ask.
+            lost = isinstance(failure, ConnectionError) or "NetworkError" in type(failure).__name__
+            pause = None if lost else again.pause(text_of(failure), told(failure))
+            if pause is None:
+                raise
+            time.sleep(pause)
+            continue
+        parts = [Partition(*row) for row in found]
+        return Summary(
+            done=sum(part.done for part in parts),
+            failed=sum(part.failed for part in parts),
+            dead=sum(part.dead for part in parts),
+            results=sum(part.results for part in parts),
+            seconds=time.monotonic() - began,
+            partitions=tuple(sorted(parts, key=lambda part: part.partition)),
+            restarts=again.count,
+        )
+
+
+def _task(
+    options: WorkOptions,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What an executor runs."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        number = context.partitionId() if context else 0
+        began = time.monotonic()
+        task = Task(options, number)
+        if options.queues:
+            for _ in batches:
+                pass
+            settled = task.take()
+        else:
+            settled = task.rows(batches)
+        row = (number, *settled, time.monotonic() - began)
+        yield pa.RecordBatch.from_arrays([pa.array([value]) for value in row], names=NAMES)
+
+    return run
+
+
+def _add_options(given: Mapping[str, int], kept: int) -> tuple[Arg, ...]:
+    unknown = sorted(set(given) - set(RESULT_OPTIONS))
+    if unknown:
+        raise OptionError(
+            f"result_options: expected some of {', '.join(RESULT_OPTIONS)}, got {unknown[0]!r}"
+        )
+    options: list[Arg] = ["FOR", kept] if kept else []
+    for name, value in given.items():
+        options += (name, value)
+    return tuple(options)

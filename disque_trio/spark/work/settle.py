@@ -1,0 +1,122 @@
+"""Tells the nodes what came of jobs: the results first, then ACKJOB, and NACK for what failed."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import hiredis
+
+from disque_trio.spark.client import Arg, RefusedError, Reply, accepted
+from disque_trio.spark.leases.fetch import ACK_IDS
+from disque_trio.spark.sink.adder import Adder, code_of
+from disque_trio.spark.work.job import Failed, Job, Outcome
+from disque_trio.spark.work.options import WorkOptions
+
+ADD_TIMEOUT = 5000  # ms that a result waits for its copies
+AT_ONCE = 500
+AT_ONCE_BYTES = 4 << 20
+
+
+class Settled(NamedTuple):
+    """How many jobs are done, have failed (and of these: are dead letters now), and how many
+    results there are."""
+
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    results: int = 0
+
+    def plus(self, other: "Settled") -> "Settled":
+        """Both together."""
+        return Settled(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Settled:
+    """Send what came of jobs. A process that dies meanwhile leaves jobs that come again, and whose
+    results are there already: these have the jobs' ids for keys.
+
+    Raises:
+        WireError: no node can be reached.
+        RefusedError: a node does not take an ACKJOB, or does not know UNIQUE.
+    """
+    failed = {at: outcome.failed for at, outcome in enumerate(outcomes) if outcome.failed}
+    with_result = [
+        (at, result_of(outcome, options))
+        for at, outcome in enumerate(outcomes)
+        if options.results is not None and outcome.result is not None and at not in failed
+    ]
+    for part in _parts(with_result):
+        for place, error in link.add([request for _, request in part]):
+            if code_of(error) == "NOEXT":
+                raise RefusedError(error)
+            failed[part[place][0]] = Failed(f"result: {error}")
+    done = [outcome.job.id for at, outcome in enumerate(outcomes) if at not in failed]
+    replies = link.send(
+        [("ACKJOB", *done[at : at + ACK_IDS]) for at in range(0, len(done), ACK_IDS)]
+    )
+    for reply in replies:
+        accepted(reply)
+    dead = hand_back(link, options, [(outcomes[at].job, why) for at, why in failed.items()])
+    results = sum([at not in failed for at, _ in with_result])
+    return Settled(len(done), len(failed), dead, results)
+
+
+def result_of(outcome: Outcome, options: WorkOptions) -> tuple[Arg, ...]:
+    """The ADDJOB of a result."""
+    queue, id = options.results, outcome.job.id
+    assert queue is not None
+    assert outcome.result is not None
+    headers = ("HEADERS", 1, "job", id)
+    return ("ADDJOB", queue, outcome.result, ADD_TIMEOUT, *headers, "UNIQUE", id, *options.add)
+
+
+def hand_back(link: Adder, options: WorkOptions, failed: Sequence[tuple[Job, Failed]]) -> int:
+    """Say NACK for jobs that failed; returns how many of them are dead letters now."""
+    letters = [(job, why) for job, why in failed if _is_dead(job, why, options)]
+    others = [(job, why) for job, why in failed if not _is_dead(job, why, options)]
+    replies = _nack(link, [_nack_of(job, why, ("DEAD",)) for job, why in letters])
+    dead = 0
+    for (job, why), reply in zip(letters, replies, strict=True):
+        if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) == "NODEAD":
+            others.append((job, why))  # there are no dead letters: it comes again
+        elif accepted(reply):
+            dead += 1
+    requests = []
+    for job, why in others:
+        delay = options.delay if why.delay is None else why.delay
+        requests.append(_nack_of(job, why, () if delay is None else ("DELAY", f"{delay:.3f}")))
+    for reply in _nack(link, requests):
+        accepted(reply)
+    return dead
+
+
+def _is_dead(job: Job, why: Failed, options: WorkOptions) -> bool:
+    deliveries = job.nacks + job.additional_deliveries + 1
+    return why.dead or (options.attempts is not None and deliveries >= options.attempts)
+
+
+def _nack_of(job: Job, why: Failed, how: Sequence[Arg]) -> tuple[Arg, ...]:
+    return ("NACK", job.id, *how, "REASON", why.text())
+
+
+def _nack(link: Adder, requests: Sequence[tuple[Arg, ...]]) -> list[Reply]:
+    return [
+        reply
+        for at in range(0, len(requests), AT_ONCE)
+        for reply in link.send(requests[at : at + AT_ONCE])
+    ]
+
+
+def _parts(
+    requests: Sequence[tuple[int, tuple[Arg, ...]]],
+) -> list[list[tuple[int, tuple[Arg, ...]]]]:
+    """As many as are sent at once."""
+    parts: list[list[tuple[int, tuple[Arg, ...]]]] = [[]]
+    size = 0
+    for request in requests:
+        body = request[1][2]
+        if len(parts[-1]) == AT_ONCE or size > AT_ONCE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(request)
+        size += len(body) if isinstance(body, bytes | str) else 0
+    return parts

@@ -1,0 +1,206 @@
+"""A task of a run: takes jobs on an executor, has them done, and tells what came of them."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from disque_trio.spark.client import RefusedError, Reply, accepted
+from disque_trio.spark.leases.fetch import ACK_IDS, FETCH_BYTES
+from disque_trio.spark.options import text
+from disque_trio.spark.sink.adder import Adder
+from disque_trio.spark.work.calls import Calls, InFrames, Singly
+from disque_trio.spark.work.heart import Heart
+from disque_trio.spark.work.job import Job, Outcome
+from disque_trio.spark.work.options import WorkOptions
+from disque_trio.spark.work.settle import Settled, settle
+
+ROUND = 2.0  # s that the jobs in hand of a function that takes single ones should take
+SETTLE = 1.0  # s after which what is done is told, though not all in hand is
+FIRST = 16  # jobs to see how long they take and how large they are
+LONGEST_WAIT = 1.0  # s in one GETJOB
+
+
+class Task:
+    """Does jobs one GETJOB after the other.
+
+    Args:
+        options: of the run.
+        partition: of the task, which says with what node it begins.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        options: WorkOptions,
+        partition: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        first = partition % len(options.nodes)
+        nodes = options.nodes[first:] + options.nodes[:first]
+        self._link = Adder(
+            nodes, options.login, timeout=options.timeout, failover=options.failover, discover=False
+        )
+        self._heart = Heart(nodes, options.login, options.timeout)
+        self._calls: Calls = (
+            InFrames(options.function)
+            if options.frames
+            else Singly(options.function, lambda job: job.id in self._heart.ended)
+        )
+        self._end: float | None = None
+        self.settled = Settled()
+
+    def take(self) -> Settled:
+        """Do what is in the queues.
+
+        Raises:
+            WireError: no node can be reached. What is in hand comes again.
+            RefusedError: a node does not do what it is asked for.
+        """
+        options = self._options
+        count = options.size if options.frames else min(FIRST, options.size)
+        with self._working():
+            idle = self._clock()
+            while (jobs := self._fetch(count)) is not None:
+                now = self._clock()
+                if jobs:
+                    self._do(jobs)
+                    count = self._next_count(jobs, self._clock() - now)
+                    idle = self._clock()
+                elif options.until_empty and now - idle >= options.wait:
+                    break
+        return self.settled
+
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Settled:
+        """Do the jobs in rows.
+
+        Raises:
+            WireError, RefusedError: as ``take``.
+        """
+        with self._working():
+            for batch in batches:
+                jobs = jobs_of(batch)
+                for at in range(0, len(jobs), self._options.size):
+                    if self._over():
+                        return self.settled
+                    self._do(jobs[at : at + self._options.size])
+        return self.settled
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        seconds = self._options.seconds
+        self._end = None if seconds is None else self._clock() + seconds
+        self._heart.start()
+        try:
+            yield
+        finally:
+            self._heart.close()
+            self._link.close()
+
+    def _over(self) -> bool:
+        return self._end is not None and self._clock() >= self._end
+
+    def _fetch(self, count: int) -> list[Job] | None:
+        """Some jobs, or none for a while; None: the time is over."""
+        options = self._options
+        wait = LONGEST_WAIT if not options.until_empty else min(options.wait, LONGEST_WAIT)
+        if self._over():
+            return None
+        if self._end is not None:
+            wait = min(wait, self._end - self._clock())
+        how = ("TIMEOUT", max(1, int(wait * 1000)), "COUNT", count, "WITHCOUNTERS", "WITHHEADERS")
+        [reply] = self._link.send([("GETJOB", *how, "FROM", *options.queues)])
+        try:
+            found = accepted(reply)
+        except RefusedError as refused:
+            if refused.code != "LEAVING":
+                raise
+            self._link.close()  # the next node
+            time.sleep(min(wait, 0.1))
+            return []
+        replies = found if isinstance(found, list) else []
+        jobs = [job_of(reply) for reply in replies if isinstance(reply, list)]
+        return list({job.id: job for job in jobs}.values())
+
+    def _do(self, jobs: Sequence[Job]) -> None:
+        """Have jobs done and told of. Those that there is no time for go back to the queue."""
+        self._heart.hold([job.id for job in jobs])
+        outcomes: list[Outcome] = []
+        told = self._clock()
+        left = dict.fromkeys([job.id for job in jobs])
+        for outcome in self._calls(jobs):
+            left.pop(outcome.job.id)
+            outcomes.append(outcome)
+            if self._clock() - told >= SETTLE:
+                self._settle(outcomes)
+                outcomes = []
+                told = self._clock()
+            if left and self._over():
+                break
+        else:
+            left.clear()
+        self._settle(outcomes)
+        self._heart.release([job.id for job in jobs])
+        if left and self._options.queues:
+            ids = list(left)
+            parts = [ids[at : at + ACK_IDS] for at in range(0, len(ids), ACK_IDS)]
+            self._link.send([("ENQUEUE", *part) for part in parts])
+
+    def _settle(self, outcomes: Sequence[Outcome]) -> None:
+        if outcomes:
+            self.settled = self.settled.plus(settle(self._link, self._options, outcomes))
+            self._heart.release([outcome.job.id for outcome in outcomes])
+
+    def _next_count(self, jobs: Sequence[Job], seconds: float) -> int:
+        """How many jobs to ask for, when these have taken so long."""
+        size = max(sum(len(job.body) for job in jobs) // len(jobs), 1)
+        most = max(1, min(self._options.size, FETCH_BYTES // size))
+        if self._options.frames:
+            return most
+        fits = ROUND * len(jobs) / max(seconds, 1e-6)
+        return max(1, min(most, int(fits), 4 * len(jobs) + FIRST))
+
+
+def job_of(reply: Sequence[Reply]) -> Job:
+    """Of what GETJOB gives for one."""
+    queue, id, body, *names = reply
+    values = dict(zip(names[::2], names[1::2], strict=True))
+    headers = values.get(b"headers")
+    pairs = headers if isinstance(headers, list) else []
+    return Job(
+        _word(id),
+        _word(queue),
+        _bytes(body),
+        _count(values.get(b"nacks")),
+        _count(values.get(b"additional-deliveries")),
+        tuple((_word(k), _bytes(v)) for k, v in zip(pairs[::2], pairs[1::2], strict=True)),
+    )
+
+
+def jobs_of(rows: pa.RecordBatch) -> list[Job]:
+    """Of rows with ``id`` and ``body``, and perhaps ``queue``, ``nacks`` and
+    ``additional_deliveries``."""
+    columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}
+    count = rows.num_rows
+    queue, nacks, again = (
+        columns.get(name, [missing] * count)
+        for name, missing in (("queue", ""), ("nacks", 0), ("additional_deliveries", 0))
+    )
+    bodies = [body.encode() if isinstance(body, str) else body or b"" for body in columns["body"]]
+    return [Job(*row) for row in zip(columns["id"], queue, bodies, nacks, again, strict=True)]
+
+
+def _word(value: Reply) -> str:
+    return text(_bytes(value))
+
+
+def _bytes(value: Reply) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _count(value: Reply) -> int:
+    return value if isinstance(value, int) else 0

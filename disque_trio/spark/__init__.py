@@ -47,6 +47,11 @@ def sources() -> "list[type[DataSource]]":
 
 
 def register(spark: "SparkSession") -> None:
-    """Make ``spark.read.format("disque")`` and the others known to the session."""
+    """Make ``spark.read.format("disque")`` and the others known to the session. With Spark
+    Connect the server gets this package sent along, for its Python workers."""
+    from disque_trio.spark.package import is_remote, send_package
+
+    if is_remote(spark):
+        send_package(spark)
     for source in sources():
         spark.dataSource.register(source)

@@ -16,20 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from disque_trio.disk import sync_directory, sync_file
+from disque_trio.spark.classic import Py4JJavaError
+from disque_trio.spark.failures import text_of, told
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.planner import Offset
 from disque_trio.spark.options import login_of
+from disque_trio.spark.package import is_remote
 from disque_trio.spark.restarts import LONGEST_PAUSE, Restarts, wait
-from disque_trio.spark.session import text_of, told
 
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
@@ -235,17 +237,24 @@ class Archive:
                 # Not the number of the batch: an idle stream tells that of the next one.
                 if done["timestamp"] > seen:
                     seen = done["timestamp"]
-                    state.total += done["numInputRows"]
-                    if done["numInputRows"]:
+                    rows = _rows(done)
+                    state.total += rows
+                    if rows:
                         state.last = done["batchId"]
                     progress(f"batch {done['batchId']}: {state.total - before} jobs")
             if failure is not None and not state.closing:
                 raise failure
             if not ended and stop():
                 state.closing = True
-                if not state.adding and state.added <= over:
+                if self._rests(query, over):
                     query.stop()
         return state.total - before
+
+    def _rests(self, query: StreamingQuery, over: int) -> bool:
+        """Whether the stream is between two batches, of which ``over`` is the last one told of."""
+        if is_remote(query):  # a process of the server's adds its batches, which shares no state
+            return not query.status["isTriggerActive"]
+        return not self._state.adding and self._state.added <= over
 
     def _add(self, batch: DataFrame, number: int) -> None:
         """Bring a batch into the table."""
@@ -321,6 +330,12 @@ def read_archive(spark: SparkSession, table: Path) -> DataFrame:
     if not any(table.glob("**/*.parquet")):
         raise ArchiveError(f"no archive at {table}")
     return spark.read.schema(ARCHIVE_SCHEMA).parquet(str(table)).dropDuplicates(["id"])
+
+
+def _rows(progress: StreamingQueryProgress) -> int:
+    """Rows of a batch. Spark Connect tells only those of its sources."""
+    rows = progress["numInputRows"]
+    return sum(source["numInputRows"] for source in progress["sources"]) if rows is None else rows
 
 
 def _committed(checkpoint: Path) -> Offset | None:

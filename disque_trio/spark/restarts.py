@@ -20,9 +20,11 @@ _PASSES = re.compile(
     r"|No space left on device|Disk quota exceeded"
     rf"|RefusedError: (?:{'|'.join(sorted(RETRIED))})\b"
 )
-# What needs fixing by hand: options, passwords, a checkpoint that went back, what Spark cannot do.
+# What needs fixing by hand: options, passwords, a checkpoint that went back, what Spark cannot do,
+# what is not installed.
 _STAYS = re.compile(
-    r"\b(?:OptionError|AnalysisException)\b|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
+    r"\b(?:OptionError|AnalysisException|ModuleNotFoundError)\b"
+    r"|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
     r"|LeaseError: .*checkpoint is an old one"
 )
 # Lines of a traceback that are of the program, not of what went wrong.

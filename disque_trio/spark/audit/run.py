@@ -34,8 +34,8 @@ from disque_trio.spark.audit.stages import Place, Written, jobs_written, write_r
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, Segments
+from disque_trio.spark.failures import told
 from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
-from disque_trio.spark.session import told
 
 ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
 _SCHEMAS = {JOBS: JOB_SCHEMA, MINUTES: MINUTE_SCHEMA, FINDINGS: FINDING_SCHEMA}

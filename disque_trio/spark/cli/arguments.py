@@ -52,7 +52,13 @@ def _place(text: str) -> tuple[str, int]:
 def parser() -> argparse.ArgumentParser:
     """All commands; the name of the chosen one is in ``command``."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--master", help="where Spark runs (default: local[*])")
+    where = common.add_mutually_exclusive_group()
+    where.add_argument("--master", help="where Spark runs (default: local[*])")
+    where.add_argument(
+        "--remote",
+        metavar="sc://HOST:PORT",
+        help="a server of Spark Connect",
+    )
     common.add_argument(
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
     )

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
@@ -27,6 +28,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NODE = re.compile("[0-9a-f]{40}")
 _LONGEST_NAME = 255  # bytes, of file systems
 _REPLY_SECONDS = 10.0
+_CONNECT_PORT = 15002
 
 
 class UsageError(Exception):
@@ -234,9 +236,33 @@ def check_nodes(nodes: Sequence[str], login: Login) -> None:
             raise (WireError if refused.code in RETRIED else UsageError)(text) from None
 
 
+def check_remote(url: str) -> None:
+    """Something listens there. PySpark itself tries for ten minutes.
+
+    Raises:
+        UsageError: it is no URL of Spark Connect.
+        OSError: nothing does.
+    """
+    if url.startswith("local"):
+        return
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host = None
+    if parts.scheme != "sc" or not host:
+        raise UsageError(f"--remote {url}: expected sc://HOST:PORT")
+    try:
+        socket.create_connection((host, port), _REPLY_SECONDS).close()
+    except OSError as problem:
+        raise OSError(f"--remote: no Spark Connect at {host}:{port}: {problem.strerror}") from None
+
+
 def _check_settings(options: argparse.Namespace) -> None:
     if options.master is not None and not options.master.startswith(_MASTERS):
         raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
+    if options.remote is not None:
+        check_remote(options.remote)
     for setting in options.conf:
         name, equals, _ = setting.partition("=")
         if not name or not equals:

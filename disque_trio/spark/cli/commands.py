@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 from dataclasses import fields
 from typing import NamedTuple
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.archive import Archive, ArchiveError
 from disque_trio.spark.audit.rules import KINDS, Rules
 from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.classic import Py4JError, end_java
 from disque_trio.spark.cli.checks import (
     UsageError,
     addresses,
@@ -30,13 +30,15 @@ from disque_trio.spark.cli.checks import (
     connection_options,
 )
 from disque_trio.spark.client import RefusedError
+from disque_trio.spark.failures import told
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.leases.store import LeaseError
 from disque_trio.spark.options import login_of
+from disque_trio.spark.package import is_remote
 from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
 from disque_trio.spark.report import make_report, write_report
 from disque_trio.spark.restarts import Restarts
-from disque_trio.spark.session import Progress, Signals, Stopped, end_java, quiet, session, told
+from disque_trio.spark.session import Progress, Signals, Stopped, quiet, session
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # and the number of the signal
@@ -76,8 +78,8 @@ def run(
     progress = Progress()
     signals = Signals()
     signals.catch()
-    own = spark_of is None
     health = HealthFile(getattr(options, "health_file", None))
+    spark = None
     try:
         note = check(options)
         if note is not None:
@@ -85,19 +87,19 @@ def run(
         health.starting(note)
         if spark_of is None:
             progress("Spark starts")
-            spark = session(options.master, options.conf)
+            spark = session(options.master, options.conf, options.remote)
             signals.catch()
         else:
             spark = spark_of(options)
         status = command(Run(spark, options, progress, signals, health))
         health.stopped()
-        if own:
+        if spark_of is None:
             spark.stop()
     except Stopped as stopped:
         health.stopped()
         _say(progress, str(stopped))
-        if own:
-            end_java()
+        if spark_of is None:
+            _end(spark)
         return STOPPED + stopped.signal
     except UsageError as problem:
         health.stopped(str(problem))
@@ -105,7 +107,7 @@ def run(
         return USAGE
     except _TROUBLE as failure:
         text = told(failure)  # as long as the JVM can be asked for it
-        killed = end_java() if own else 0
+        killed = _end(spark) if spark_of is None else 0
         text = f"Spark's JVM was killed by signal {killed}" if killed else text
         health.stopped(text)
         _say(progress, text)
@@ -113,6 +115,16 @@ def run(
     finally:
         signals.release()
     return status
+
+
+def _end(spark: SparkSession | None) -> int:
+    """End a session at once. Returns the signal that had killed its JVM, or 0."""
+    if spark is not None and is_remote(spark):
+        try:
+            spark.stop()  # or its streams go on
+        except _TROUBLE:  # the server has gone
+            pass
+    return end_java()
 
 
 def _say(progress: Progress, text: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from disque_trio.protocol.serialjob import JobWriter, loadjob
 from disque_trio.spark import pipeline
-from disque_trio.spark.session import packed
+from disque_trio.spark.package import packed
 from tests.support import quick_java
 from tests.support.harness import NodeFactory
 from tests.support.planted_log import generate

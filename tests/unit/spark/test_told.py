@@ -1,6 +1,6 @@
 """What a person is told of a failure of Spark's."""
 
-from disque_trio.spark.session import told
+from disque_trio.spark.failures import told
 
 REFUSED = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback:

@@ -1,0 +1,35 @@
+"""This package as a zip file, for Spark's workers on other machines."""
+
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIME = (1980, 1, 1, 0, 0, 0)  # the same package makes the same file
+
+
+def is_remote(spark: object) -> bool:
+    """Whether a session, or something made by it, is of Spark Connect: without a JVM and a
+    ``sparkContext``."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def packed(directory: Path) -> Path:
+    """This package as a zip file in ``directory``."""
+    package = Path(__file__).parents[1]
+    path = directory / f"{package.name}.zip"
+    with zipfile.ZipFile(path, "w") as out:
+        for module in sorted(package.rglob("*.py")):
+            name = module.relative_to(package.parent).as_posix()
+            out.writestr(zipfile.ZipInfo(name, _TIME), module.read_bytes(), zipfile.ZIP_DEFLATED)
+    return path
+
+
+def send_package(spark: "SparkSession") -> None:
+    """Give the Python workers of a server of Spark Connect this package. Those of streams do not
+    get what is sent to a session (Spark 4.3): there it has to be installed on the server."""
+    with tempfile.TemporaryDirectory(prefix="disque-") as directory:
+        spark.addArtifacts(str(packed(Path(directory))), pyfile=True)

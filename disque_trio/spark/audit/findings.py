@@ -13,6 +13,7 @@ from disque_trio.spark.audit.clocks import Clocks
 from disque_trio.spark.audit.gaps import FOR_EVER
 from disque_trio.spark.audit.rules import CLOCK_SKEW, Rules
 from disque_trio.spark.audit.trace import Numbers
+from disque_trio.spark.defaults import LEASE_QUEUES
 from disque_trio.spark.options import batch_of
 
 FINDING_SCHEMA = pa.schema(
@@ -47,7 +48,12 @@ NEEDED = (
 
 
 def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
-    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED."""
+    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED.
+
+    Nothing is wrong with the jobs that are leases: nobody takes them, and they end as they have to.
+    """
+    work = pc.invert(pc.starts_with(batch.column("queue"), LEASE_QUEUES))
+    batch = batch.filter(pc.fill_null(work, True))
     if not batch.num_rows:
         return []
     column = batch.column

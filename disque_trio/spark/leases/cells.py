@@ -18,8 +18,7 @@ from disque_trio.spark.leases.store import LeaseError
 from disque_trio.spark.nodes import Nodes, discovered
 
 YEARS = 10 * 365 * 86_400  # s
-COPIES = 3  # of each job, if there are so many nodes that can be reached
-COPIES_LEAST = 2  # so that one may be lost; in a cluster of one node: 1
+COPIES = 3  # of each job, at most
 AGREE_MS = 5000  # how long an ADDJOB may take
 NOBODY = 65_535  # copies that no cluster can make: such an ADDJOB adds nothing
 SHOW_AT_ONCE = 16  # pages
@@ -117,8 +116,7 @@ class QueueCells:
                     lost.append(str(problem))
         finally:
             nodes.close()
-        # What is kept has so many copies at least that fewer than these are not all of them.
-        if len(lost) >= min(COPIES_LEAST, len(addresses)):
+        if len(lost) >= copies(len(addresses)):
             raise WireError(f"{self._queue}: too few nodes can be reached: " + "; ".join(lost))
         all_ids = list(ids)
         cells = [
@@ -147,17 +145,10 @@ class QueueCells:
         self._client.close()
 
     def _add(self, body: bytes, *more: Arg, seconds: int = 0) -> str:
-        """Add a job with as many copies as can be had."""
         if not self._size:
             self._size = self._count_nodes(self._failover)
-        how = (*_for_seconds(seconds), *more)
-        for copies in dict.fromkeys((min(COPIES, self._size), min(COPIES_LEAST, self._size))):
-            last = copies == min(COPIES_LEAST, self._size)
-            request = ("ADDJOB", self._queue, body, AGREE_MS, "REPLICATE", copies, *how)
-            id = self._ask(request, nothing="" if last else "NOREPL")
-            if id is not None:
-                return _text(id)
-        raise AssertionError("the last attempt answers or raises")
+        how = ("REPLICATE", copies(self._size), *_for_seconds(seconds), *more)
+        return _text(self._ask(("ADDJOB", self._queue, body, AGREE_MS, *how)))
 
     def _count_nodes(self, seconds: float) -> int:
         deadline = self._clock() + seconds
@@ -176,7 +167,7 @@ class QueueCells:
             self._client = BlockingClient(self._seeds, self._login, self._timeout)
         return len(nodes)
 
-    def _ask(self, request: Sequence[Arg], nothing: str) -> Reply:
+    def _ask(self, request: Sequence[Arg], nothing: str = "") -> Reply:
         """The reply of the first node that does it. None where one answers the error
         ``nothing``."""
         deadline = self._clock() + self._failover
@@ -250,6 +241,16 @@ class QueueCells:
             yield from [_text(id) for id in ids]
             if cursor == "0":
                 return
+
+
+def copies(nodes: int) -> int:
+    """How many copies of each job a cluster of so many nodes has.
+
+    More than half of the nodes are always there when a key is agreed on, so these can be made. An
+    ADDJOB that was given up, since there were fewer, could keep its key from being used until the
+    nodes are back that may have got a copy.
+    """
+    return min(COPIES, nodes // 2 + 1)
 
 
 def _show_at(

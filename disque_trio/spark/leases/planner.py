@@ -221,23 +221,13 @@ class Planner:
 
     def _divide(self, lengths: Mapping[str, int], limit: int) -> list[PartitionPlan]:
         """Divide ``limit`` jobs between the nodes that have some, as they have them."""
-        have = {address: length for address, length in lengths.items() if length}
-        total = sum(have.values())
-        spare = max(limit - total, 0)
         parts = self._options.partitions_per_node
-        plans: list[PartitionPlan] = []
-        for place, (address, length) in enumerate(have.items()):
-            own = length if limit >= total else limit * length // total
-            # What divides to nothing, and what could be more by now, the first ones get.
-            own += spare // len(have) if limit >= total else 0
-            if limit < total and place == 0:
-                own += limit - sum(limit * other // total for other in have.values())
-            plans += [
-                PartitionPlan(address, part)
-                for part in divided(own, min(parts, max(own, 1)))
-                if part
-            ]
-        return plans
+        return [
+            PartitionPlan(address, part)
+            for address, own in shares(lengths, limit, self._log.highest()).items()
+            for part in divided(own, min(parts, max(own, 1)))
+            if part
+        ]
 
     def _wait(self, addresses: Sequence[str], limit: int) -> tuple[str, pa.RecordBatch | None]:
         """Wait at one of the nodes for a job. That makes it ask the other nodes of the cluster,
@@ -273,6 +263,29 @@ class Planner:
             with suppress(WireError):  # as in keep: the next heartbeat does it
                 keep(self._nodes.client(address), first.column(0).to_pylist())
         return Offset(seq, self._log.identity)
+
+
+def shares(lengths: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
+    """``limit`` jobs divided between the nodes that have some.
+
+    Args:
+        lengths: how many jobs each has.
+        limit: 1 at least.
+        turn: of the batch. What does not divide goes to nodes in turn, first to those that would
+            get nothing: so all are visited by and by, however long the queue of one of them is.
+    """
+    have = {address: length for address, length in lengths.items() if length}
+    total = sum(have.values())
+    if limit >= total:
+        # There could be more by now.
+        return {address: n + (limit - total) // len(have) for address, n in have.items()}
+    found = {address: limit * length // total for address, length in have.items()}
+    addresses = list(have)
+    at = turn % len(addresses)
+    in_turn = sorted(addresses[at:] + addresses[:at], key=lambda address: found[address] > 0)
+    for address in in_turn[: limit - sum(found.values())]:
+        found[address] += 1
+    return found
 
 
 def divided(total: int, parts: int) -> list[int]:

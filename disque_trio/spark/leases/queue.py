@@ -279,7 +279,7 @@ class QueueStore:
     def _learn(self, there: Sequence[Cell]) -> None:
         done = {int(c.key.removeprefix(_DONE)): c for c in there if c.key.startswith(_DONE)}
         self._done = max(done, default=0)
-        self._done_cells = [cell.id for cell in done.values()]
+        self._done_cells = [done[self._done].id] if done else []
         known = {cell.key: cell for cell in there}
         for number in sorted({_batch_of(cell) for cell in there}):
             if number > self._done and f"{number}/0" in known:
@@ -289,7 +289,9 @@ class QueueStore:
                 catch_up(journal, self._cells)
                 self._journals[number] = journal
         if not self._only_looks:
-            self._drop([cell.id for cell in there if 0 < _batch_of(cell) <= self._done])
+            over = [cell for cell in there if 0 < _batch_of(cell) <= self._done]
+            over += [cell for number, cell in done.items() if number < self._done]
+            self._drop([cell.id for cell in over])
         self._find_more()
 
     def _find_more(self) -> None:

@@ -101,7 +101,9 @@ def only_new(jobs: pa.RecordBatch, without: set[str]) -> pa.RecordBatch:
     """The rows whose jobs are not ``without``."""
     if not without:
         return jobs
-    return jobs.filter(pa.array([id not in without for id in jobs.column(0).to_pylist()]))
+    return jobs.filter(
+        pa.array([id not in without for id in jobs.column(0).to_pylist()], pa.bool_())
+    )
 
 
 def without_large(jobs: pa.RecordBatch) -> pa.RecordBatch:
@@ -137,7 +139,7 @@ def _filled(cells: Cells, jobs: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             some = pa.RecordBatch.from_arrays(columns, schema=some.schema)
             there = [value is not None for value in values]
             if not all(there):
-                some = some.filter(pa.array(there))
+                some = some.filter(pa.array(there, pa.bool_()))
             count = max(1, ASK_BYTES // max(some.nbytes // max(some.num_rows, 1), 1))
         if some.num_rows:
             schema = some.schema.set(place, some.schema.field(place).with_nullable(False))

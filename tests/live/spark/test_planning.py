@@ -20,7 +20,7 @@ from disque_trio.spark.leases.directory import (
 )
 from disque_trio.spark.leases.fetch import FIRST_FETCH, ReadOptions, leased, take
 from disque_trio.spark.leases.keeper import LeaseKeeper, ack
-from disque_trio.spark.leases.planner import Offset, Planner, divided
+from disque_trio.spark.leases.planner import Offset, Planner, divided, shares
 from disque_trio.spark.leases.queue import QueuePlace
 from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan
 from disque_trio.spark.options import OptionError
@@ -656,6 +656,24 @@ def test_what_a_driver_finds_when_it_starts_is_kept_at_once(tmp_path: Path) -> N
             wait_until(lambda: [b"WORKING", b"D-old"] in node.requests)
         finally:
             holder.close()
+
+
+def test_all_nodes_have_their_turn_when_there_are_fewer_jobs_in_a_batch_than_nodes() -> None:
+    lengths = {"a:1": 1_000_000, "b:1": 3, "c:1": 0, "d:1": 5}
+    assert [shares(lengths, 1, turn) for turn in range(3)] == [
+        {"a:1": 1, "b:1": 0, "d:1": 0},
+        {"a:1": 0, "b:1": 1, "d:1": 0},
+        {"a:1": 0, "b:1": 0, "d:1": 1},
+    ]
+
+
+def test_a_node_with_few_jobs_is_visited_beside_one_with_many() -> None:
+    lengths = {"a:1": 1_000_000, "b:1": 3, "c:1": 0, "d:1": 5}
+    assert shares(lengths, 100, 0) == {"a:1": 99, "b:1": 1, "d:1": 0}
+    assert shares(lengths, 100, 1) == {"a:1": 99, "b:1": 1, "d:1": 0}
+    assert shares(lengths, 100, 2) == {"a:1": 99, "b:1": 0, "d:1": 1}
+    assert shares({"a:1": 6, "b:1": 4}, 20, 7) == {"a:1": 11, "b:1": 9}
+    assert shares({}, 20, 7) == {}
 
 
 def test_shares_add_up() -> None:

@@ -25,11 +25,11 @@ Found = set[tuple[str, str | None]]
 ADDED: list[Step] = [(1000, A, "added:"), (1000, A, "queued:add")]
 
 
-def job_table(steps: Sequence[Step], **facts: int) -> pa.Table:
+def job_table(steps: Sequence[Step], queue: str = "q", **facts: int) -> pa.Table:
     """The job as a row of the table."""
     columns: dict[str, object] = {
         "id": [ID] * len(steps),
-        "queue": ["q"] * len(steps),
+        "queue": [queue] * len(steps),
         "group": pa.nulls(len(steps), pa.string()),
         "event": [at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in steps],
     }
@@ -48,19 +48,20 @@ def judged(
     gaps: Sequence[Gap] = (),
     doubt: int = 0,
     offsets: Sequence[int] = (0, 0, 0),
+    queue: str = "q",
     **facts: int,
 ) -> Found:
     """Kind and reason of all that is found."""
     doubts = [[0 if one == other else doubt for one in range(3)] for other in range(3)]
-    found = findings(steps, Logs(NODES, offsets, END, gaps, doubts), **facts)
+    found = findings(steps, Logs(NODES, offsets, END, gaps, doubts), queue=queue, **facts)
     assert all(finding.job == ID for finding in found)
     return {(finding.kind, finding.reason) for finding in found}
 
 
 def findings(
-    steps: Sequence[Step], logs: Logs, rules: Rules = RULES, **facts: int
+    steps: Sequence[Step], logs: Logs, rules: Rules = RULES, queue: str = "q", **facts: int
 ) -> list[Finding]:
-    (batch,) = job_table(steps, **facts).combine_chunks().to_batches()
+    (batch,) = job_table(steps, queue, **facts).combine_chunks().to_batches()
     return found_in(batch, rules, logs)
 
 
@@ -79,6 +80,14 @@ def deciding(steps: Sequence[Step], gaps: Sequence[Gap], **facts: int) -> set[tu
 
 def never(reason: str | None) -> Found:
     return {("never-delivered", reason)}
+
+
+def test_nothing_is_wrong_with_a_job_that_is_a_lease() -> None:
+    acked: list[Step] = [(1000, A, "added:"), (2000, A, "acked:client")]
+    assert judged(acked) != set()
+    assert judged(acked, queue="spark-leases/orders") == set()
+    assert judged(ADDED, queue="spark-leases/orders") == set()
+    assert judged(ADDED, queue="spark-leases") == never(None)
 
 
 # ---- never delivered ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.spark.missing import advice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,20 +31,39 @@ _MODULES = {
 
 def __getattr__(name: str) -> object:
     """What needs PySpark is imported when it is used: the command can say what is not installed
-    only if this module needs nothing."""
+    only if this module needs nothing.
+
+    Raises:
+        ImportError: PySpark or what it needs is not installed; the text says how to do it.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as missing:
+        raise _explained(missing) from missing
 
 
 def sources() -> "list[type[DataSource]]":
-    """The data sources of this package."""
-    from disque_trio.spark.datasources.aof import AofSource
-    from disque_trio.spark.datasources.queues import DisqueSource
-    from disque_trio.spark.datasources.tables import JobsSource, QueuesSource
-    from disque_trio.spark.events import EventsSource
+    """The data sources of this package.
+
+    Raises:
+        ImportError: PySpark or what it needs is not installed; the text says how to do it.
+    """
+    try:
+        from disque_trio.spark.datasources.aof import AofSource
+        from disque_trio.spark.datasources.queues import DisqueSource
+        from disque_trio.spark.datasources.tables import JobsSource, QueuesSource
+        from disque_trio.spark.events import EventsSource
+    except ModuleNotFoundError as missing:
+        raise _explained(missing) from missing
 
     return [DisqueSource, JobsSource, QueuesSource, AofSource, EventsSource]
+
+
+def _explained(missing: ModuleNotFoundError) -> ImportError:
+    text = advice(missing, "disque_trio.spark")
+    return missing if text is None else ImportError(text)
 
 
 def register(spark: "SparkSession") -> None:

@@ -6,7 +6,9 @@ and py4j need not be installed.
 """
 
 import re
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -22,9 +24,37 @@ except ModuleNotFoundError:  # pyspark-client does without; nothing raises these
         """What Java has thrown."""
 
 
-__all__ = ["Py4JError", "Py4JJavaError", "end_java", "hush", "send_file"]
+__all__ = ["Py4JError", "Py4JJavaError", "check_java", "end_java", "hush", "send_file"]
 
 _END_SECONDS = 30.0
+_OLDEST = 17
+_VERSION = re.compile(r'version[ =]"(?:1\.)?(\d+)', re.IGNORECASE)
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """Spark would find a Java that is new enough.
+
+    Raises:
+        OSError: it would not.
+    """
+    advice = f"Spark needs Java {_OLDEST} or later: apt-get install default-jre-headless"
+    home = environment.get("JAVA_HOME")
+    if home:
+        found = shutil.which("java", path=str(Path(home, "bin")))
+        if found is None:
+            raise FileNotFoundError(f"no Java at JAVA_HOME={home}. {advice}, or unset JAVA_HOME")
+    else:
+        found = shutil.which("java", path=environment.get("PATH"))
+        if found is None:
+            raise FileNotFoundError(f"no Java. {advice}, or set JAVA_HOME")
+    release = Path(found).resolve().parents[1] / "release"
+    if release.exists():  # quicker than to start it
+        text = release.read_text(errors="replace")
+    else:
+        text = subprocess.run([found, "-version"], capture_output=True, text=True).stderr
+    version = _VERSION.search(text)
+    if version and int(version[1]) < _OLDEST:
+        raise OSError(f"{found} is Java {version[1]}. {advice}, or set JAVA_HOME")
 
 
 def hush(spark: SparkSession) -> None:

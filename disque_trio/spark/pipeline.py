@@ -5,15 +5,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from disque_trio.extras import how_to_install
 from disque_trio.spark.cli.arguments import parser
 from disque_trio.spark.health import HealthError, check_health
+from disque_trio.spark.missing import advice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OK, FAILED = 0, 1
-_EXTRA = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
 
 
 def main(
@@ -31,11 +30,10 @@ def main(
     try:
         from disque_trio.spark.cli import commands
     except ModuleNotFoundError as missing:
-        name = (missing.name or "").partition(".")[0]
-        if name not in _EXTRA:
+        text = advice(missing, options.command)
+        if text is None:
             raise
-        advice = f"{options.command} needs {name}: {how_to_install('spark')}"
-        print(f"disque-pipeline: {advice}", file=sys.stderr)
+        print(f"disque-pipeline: {text}", file=sys.stderr)
         return FAILED
     return commands.run(options, spark_of)
 

@@ -17,7 +17,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from disque_trio.spark import register
-from disque_trio.spark.classic import hush, send_file
+from disque_trio.spark.classic import check_java, hush, send_file
 from disque_trio.spark.package import is_remote, packed
 
 _WIDTH = 78
@@ -47,6 +47,9 @@ def session(
         remote: a server of Spark Connect, ``sc://host:port``, or a master that starts with
             ``local``, for which this process starts one; None: what ``SPARK_REMOTE`` says, if there
             is no master, or else none.
+
+    Raises:
+        OSError: there is no Java, or an old one.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -54,6 +57,9 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if remote is None and master is None and not submitted:
         remote = os.environ.get("SPARK_REMOTE")
+    elsewhere = remote is not None and remote.startswith("sc:")
+    if not (submitted or elsewhere):
+        check_java(os.environ)
     directory = Path(tempfile.mkdtemp(prefix="disque-pipeline-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     builder = SparkSession.Builder().appName("disque-pipeline")
@@ -67,7 +73,7 @@ def session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     }
-    if remote is None or not remote.startswith("sc:"):
+    if not elsewhere:
         chosen["spark.ui.showConsoleProgress"] = "false"
         if not submitted:
             logging = directory / "log4j2.properties"

@@ -1,11 +1,14 @@
 """The command where Spark is not installed."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from disque_trio.extras import how_to_install
+from disque_trio.spark.classic import check_java
 
 COMMANDS = {
     "audit": ["x", "--output", "y"],
@@ -46,3 +49,38 @@ def test_what_is_installed_is_what_the_extra_has() -> None:
     words = how_to_install("spark").split()
     assert words[:4] == [sys.executable, "-m", "pip", "install"]
     assert words[-1].rstrip("'").endswith("[spark]")
+
+
+def test_the_sources_say_what_to_install() -> None:
+    program = HIDDEN.partition("runpy.run_module")[0] + (
+        "import disque_trio.spark as spark\n"
+        "for use in (spark.sources, lambda: spark.ack, lambda: spark.register(None)):\n"
+        "    try:\n"
+        "        use()\n"
+        "    except ImportError as problem:\n"
+        "        print(problem)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count(how_to_install("spark")) == 3
+
+
+def test_a_java_is_looked_for_before_spark_does(tmp_path: Path) -> None:
+    home = tmp_path / "jvm"
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    with pytest.raises(OSError, match="no Java at JAVA_HOME"):
+        check_java({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
+    with pytest.raises(OSError, match="Spark needs Java 17 or later"):
+        check_java({"PATH": str(tmp_path)})
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    for environment in ({"JAVA_HOME": str(home)}, {"PATH": str(java.parent)}):
+        with pytest.raises(OSError, match="is Java 11"):
+            check_java(environment)
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="1.8.0_292"\n')
+    with pytest.raises(OSError, match="is Java 8"):
+        check_java({"JAVA_HOME": str(home)})
+    (home / "release").write_text('JAVA_RUNTIME_VERSION="21.0.1+12"\nJAVA_VERSION="21.0.1"\n')
+    check_java({"JAVA_HOME": str(home)})

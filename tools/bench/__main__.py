@@ -43,6 +43,7 @@ RUNS: Final = {
     "pressure": "what a queue of pressure costs beside a list of the same Redis",
     "spark": "how fast Spark reads and writes jobs",
     "audit": "how fast the audit of an event log is",
+    "audit-increments": "what an hour of events costs the audit, the first and the hundredth",
     "guard": "fails when a hot path takes a tenth more instructions",
     "profile": "where the time of a loaded node goes",
     "steps": "what each step of a command costs, in this process",

@@ -45,7 +45,7 @@ def run(plan: Plan) -> int:
         planted = generate(log, plan.events, anomalies=faults, torn=True)
         size = sum(file.stat().st_size for file in log.iterdir())
         say(f"log: {size / 1e6:.0f} MB, written in {time.monotonic() - begun:.0f} s")
-        most = stack.enter_context(highest(_held, LOOK_SECONDS))
+        most = stack.enter_context(highest(held_megabytes, LOOK_SECONDS))
         begun = time.monotonic()
         spark = session(f"local[{plan.cores}]")
         started = time.monotonic() - begun
@@ -70,7 +70,7 @@ def run(plan: Plan) -> int:
     return 1 if missed or invented else 0
 
 
-def _held() -> float:
+def held_megabytes() -> float:
     """MB of this process and its descendants; what forked workers share is counted once."""
     total = 0
     for pid in family([os.getpid()]):

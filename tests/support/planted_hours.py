@@ -1,0 +1,53 @@
+"""An event log that goes on hour by hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.planted_lines import START, Key
+from tests.support.planted_log import Log
+
+HOUR = 3_600_000
+
+
+class Hours:
+    """A log that goes on hour by hour, with few anomalies, in a directory from which others take
+    what was written: a job of one hour may be done in the next.
+
+    Args:
+        events: about so many an hour.
+        hour: ms. every: of how many jobs one is an anomaly.
+    """
+
+    def __init__(
+        self, directory: Path, events: int, *, hour: int = HOUR, every: int = 2_000
+    ) -> None:
+        self._log = Log(directory, 1, 0)
+        self._jobs = max(events // 9, 1)
+        self._hour = hour
+        self._every = every
+        self._at = START
+        self._log.all_say("started", START)
+
+    @property
+    def planted(self) -> dict[Key, set[str]]:
+        """What an audit has to find, once it is old enough."""
+        return self._log.planted
+
+    def write(self) -> None:
+        """Close the segments of the next hour. What begins in it may end behind it."""
+        log = self._log
+        odd = [log.never_delivered, log.retried, log.nacked_once, log.taken_once, log.expired]
+        for number in range(self._jobs):
+            at = self._at + number * self._hour // self._jobs
+            log.healthy(at)
+            if number % self._every == self._every - 1:
+                odd[number // self._every % len(odd)](at)
+        self._at += self._hour
+        for node in range(len(log.nodes)):
+            log.close(node, before=self._at)
+
+    def end(self) -> None:
+        """Close the segments with what is left."""
+        self._log.all_say("stopped", self._at + self._hour)
+        self._log.flush()

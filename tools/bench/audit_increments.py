@@ -1,0 +1,121 @@
+"""What an hour of events costs the audit when it is the first one, and when many were before it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from disque_trio.spark.audit.run import audit
+from disque_trio.spark.audit.store import Store
+from disque_trio.spark.session import session
+from tests.support.planted_hours import Hours
+from tools.bench.audit import LOOK_SECONDS, held_megabytes
+from tools.bench.cli import option, say
+from tools.bench.servers import family, family_cpu_seconds, highest
+
+PINNED = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is audited."""
+
+    hours: int = option(100, "increments, each with an hour of events", quick=3)
+    events: int = option(200_000, "events of an hour", quick=5_000)
+    cores: int = option(2, "cores that Spark may use")
+    memory: str = option("1g", "of the JVM")
+    keep_days: int = option(0, "drop days that are older (0: none)")
+    directory: str = option("", "for the log and the tables, which stay (default: none stay)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run took: CPU s, and bytes of all processes' reads and writes."""
+
+    cpu: float
+    seconds: float
+    read: int
+    written: int
+
+
+def run(plan: Plan) -> int:
+    """Make an hour of events, audit it, delete it, and so on; print what some of them cost."""
+    with ExitStack() as stack:
+        directory = Path(
+            plan.directory or stack.enter_context(tempfile.TemporaryDirectory(prefix="hours-"))
+        )
+        log, tables = directory / "log", directory / "tables"
+        for old in (log, tables):
+            shutil.rmtree(old, ignore_errors=True)
+        hours = Hours(log, plan.events)
+        spark = session(f"local[{plan.cores}]", [f"spark.driver.memory={plan.memory}"])
+        most = stack.enter_context(highest(held_megabytes, LOOK_SECONDS))
+        shown = {1, 2, 10, plan.hours // 2, plan.hours}
+        events = found = 0
+        costs: list[Cost] = []
+        print(
+            "| hour | events | CPU s | s | read MB | written MB | files of jobs | table MB |\n"
+            "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        )
+        for hour in range(1, plan.hours + 1):
+            hours.write()
+            before = _used(), _moved(), time.monotonic()
+            result = audit(spark, [str(log)], tables, keep_days=plan.keep_days or None)
+            read, written = (now - old for now, old in zip(_moved(), before[1], strict=True))
+            costs.append(Cost(_used() - before[0], time.monotonic() - before[2], read, written))
+            events += result.events
+            found = sum(result.findings.values())
+            for segment in log.iterdir():
+                segment.unlink()
+            if hour in shown or hour % 10 == 0:
+                _print(hour, result.events, costs[-1], tables)
+            say(f"hour {hour}: {costs[-1]}")
+        spark.stop()
+    tenths = max(plan.hours // 10, 1)
+    first, last = costs[1 : tenths + 1] or costs, costs[-tenths:]
+    print(
+        f"{events:,} events in {plan.hours} runs; CPU s of a run: {_mean(first):.1f} in the first"
+        f" tenth (without the first run, which warms up), {_mean(last):.1f} in the last;"
+        f" {found} findings; most memory {most[0]:.0f} MB"
+    )
+    return 0
+
+
+def _mean(costs: list[Cost]) -> float:
+    return sum(cost.cpu for cost in costs) / len(costs)
+
+
+def _print(hour: int, events: int, cost: Cost, tables: Path) -> None:
+    files = Store(tables).paths("jobs")
+    size = sum(path.stat().st_size for path in files) / 1e6
+    print(
+        f"| {hour} | {events:,} | {cost.cpu:.1f} | {cost.seconds:.1f} | {cost.read / 1e6:.0f} |"
+        f" {cost.written / 1e6:.0f} | {len(files)} | {size:.0f} |",
+        flush=True,
+    )
+
+
+def _used() -> float:
+    return family_cpu_seconds([os.getpid()])
+
+
+_ended: dict[int, tuple[int, int]] = {}
+
+
+def _moved() -> tuple[int, int]:
+    """Bytes that this process and its descendants have read and written so far; those of ended ones
+    as they were when this last looked."""
+    for pid in family([os.getpid()]):
+        try:
+            lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        except OSError:
+            continue
+        said = dict(line.split(": ") for line in lines)
+        _ended[pid] = int(said["rchar"]), int(said["wchar"])
+    read, written = (sum(column) for column in zip(*_ended.values(), strict=True))
+    return read, written

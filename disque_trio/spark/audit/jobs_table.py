@@ -38,7 +38,7 @@ from disque_trio.spark.segments import PACKING
 
 BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
 MAX_SMALL = 16  # files of a day before they are put together
-SMALL_BYTES = 32 << 20
+SMALL_BYTES = 4 << 20  # a file of what a bucket holds is larger
 MAX_MINUTE_FILES = 32  # likewise
 SLACK = 3_600_000  # ms by which clocks of nodes may be apart, if nothing is known of them
 MOST_CORES = 1 << 16

@@ -1,0 +1,191 @@
+"""What of the tables of an audit is done again when something is new, and what is dropped."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from disque_trio.spark.audit.classify import Logs
+from disque_trio.spark.audit.gaps import FOR_EVER, Ends, Gap, gaps_of
+from disque_trio.spark.audit.judging import clocks, dependence, logs_of
+from disque_trio.spark.audit.manifest import (
+    DAY,
+    Day,
+    Manifest,
+    Minutes,
+    Part,
+    day_of,
+    least_rows,
+    start_of,
+)
+from disque_trio.spark.audit.minute_files import BEFORE, NEW, NO_MINUTE, OLD, with_depth
+from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.audit.unread import Segments
+
+A, B = "a" * 40, "b" * 40
+START = start_of("2026-11-01")
+HOUR = 3_600_000
+RULES = Rules(settled=60)
+
+
+def part(first: int = 0, last: int = HOUR, *, open: bool = False, **more: object) -> Part:
+    times = {"first": START + first, "last": START + last, "latest": START + last}
+    return Part("f", 1, 1, open=open, **times, **more)  # type: ignore[arg-type]
+
+
+def logs(*gaps: Gap, end: int = 10 * HOUR, offsets: tuple[int, int] = (0, 0)) -> Logs:
+    return Logs([A, B], offsets, START + end, list(gaps), [[0, 1], [1, 0]])
+
+
+def depends(part: Part, *gaps: Gap, **more: object) -> str:
+    return dependence(part, RULES, logs(*gaps, **more))  # type: ignore[arg-type]
+
+
+def test_jobs_that_are_over_are_judged_again_when_clocks_rules_or_near_gaps_are_others() -> None:
+    near = Gap(0, START + 10, START + 20)
+    before = depends(part())
+    assert before == depends(part(), end=1000 * HOUR)
+    assert before != depends(part(), offsets=(0, 1))
+    assert before != dependence(part(), Rules(settled=60, poison=9), logs())
+    assert before != depends(part(), near)
+    assert depends(part(), near) != depends(part(), near._replace(start=START + 11))
+    # That a node has gaps at all is enough for some reasons, but not where they are.
+    far = Gap(0, START + 5 * HOUR, START + 6 * HOUR)
+    assert before != depends(part(), far)
+    assert depends(part(), far) == depends(part(), far, Gap(0, far.start + 1, far.end + 1))
+
+
+def test_the_end_of_a_log_that_goes_on_changes_nothing_for_jobs_that_are_over() -> None:
+    ends = [Gap(0, START + hours * HOUR, FOR_EVER) for hours in (3, 4)]
+    assert depends(part(), ends[0]) == depends(part(), ends[1], end=11 * HOUR)
+    assert depends(part(), ends[0]) != depends(part(), Gap(0, START + 10, FOR_EVER))
+
+
+def test_open_jobs_are_judged_each_time_until_time_alone_changes_nothing() -> None:
+    open = part(open=True, wait=2 * 3600, retry=300)
+    assert depends(open, end=3 * HOUR) == ""
+    later = depends(open, end=4 * HOUR)
+    assert later != ""
+    assert later == depends(open, end=5 * HOUR)
+    # Each gap since may have their delivery, and a node that has gone silent as well.
+    assert later != depends(open, Gap(0, START + 3 * HOUR, START + 3 * HOUR + 1), end=5 * HOUR)
+    talking = depends(open, Gap(0, START + 5 * HOUR - 1, FOR_EVER), end=5 * HOUR)
+    silent = depends(open, Gap(0, START + 4 * HOUR, FOR_EVER), end=5 * HOUR)
+    assert talking != silent
+    assert silent == depends(open, Gap(0, START + 4 * HOUR, FOR_EVER), end=6 * HOUR)
+
+
+def test_clocks_are_those_of_all_files_and_of_days_that_were_dropped() -> None:
+    manifest = Manifest(nodes=[A, B], peers=[A, B], copied=[[0, 1, 5]], heard=[[1, 0, 3]])
+    manifest.days["2026-11-01"] = Day([part(copied=[[0, 1, 2], [1, 0, 4]])])
+    assert clocks(manifest).ahead == [0, -1] or clocks(manifest).ahead == [1, 0]
+    manifest.peers = [A, B, "c" * 40]  # what was heard may have come from there
+    assert logs_of(manifest, clocks(manifest)).gaps[-1] == Gap(2, 0, FOR_EVER)
+    assert least_rows([[0, 1, 5], [0, 1, 2], [1, 0, 9]]) == [[0, 1, 2], [1, 0, 9]]
+
+
+# ---- days that are dropped ----------------------------------------------------------------------
+
+
+def name_of(node: str, time: int, number: int) -> str:
+    return f"events-{node[:8]}-{time:013d}-{number}.jsonl"
+
+
+def kept_manifest(*, gap: bool = False) -> Manifest:
+    """Five days, a segment of A on each."""
+    manifest = Manifest(nodes=[A], peers=[A], first=START, last=START + 4 * DAY + HOUR, jobs=5)
+    before = ""
+    for number in range(5):
+        at = START + number * DAY
+        name = name_of(A, at, number)
+        again = gap and number == 1
+        ends = Ends(A, at, at + HOUR, number == 0 or again, False, [], before, 1, 1)
+        manifest.segments[name] = 10
+        manifest.ends[name] = list(ends)
+        manifest.days[day_of(at)] = Day([part(copied=[[0, 1, number]])], [Minutes("m", at)], [])
+        before = name
+    return manifest
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_days_are_dropped_when_they_ended_long_enough_ago(gap: bool) -> None:
+    manifest = kept_manifest(gap=gap)
+    names = list(manifest.segments)
+    assert not manifest.drop_days(4)
+    assert manifest.drop_days(1)
+    assert list(manifest.days) == ["2026-11-04", "2026-11-05"]
+    assert (manifest.jobs, manifest.copied) == (2, [[0, 1, 0]])
+    # The last segment before them says that nothing is missing there.
+    assert list(manifest.segments) == names[2:]
+    assert manifest.missing_segments == {}
+    gaps = gaps_of(manifest.all_ends(), [A], manifest.segments, manifest.past)
+    first = [Gap(0, 0, START + DAY)] if gap else []
+    assert gaps == [*first, Gap(0, manifest.last, FOR_EVER)]
+    assert not manifest.drop_days(1)
+    assert Manifest.of(manifest.text()) == manifest
+
+
+def test_segments_that_were_dropped_are_not_new_when_they_are_still_there(tmp_path: Path) -> None:
+    manifest = kept_manifest()
+    paths = [tmp_path / name for name in manifest.segments]
+    for path in paths:
+        path.write_bytes(b"x" * 10)
+    manifest.drop_days(1)
+    assert not Segments(paths, manifest.segments, manifest.is_past).new
+    late = tmp_path / name_of(B, START, 0)
+    late.write_bytes(b'{"time":1,"node":"%s","event":"started"}\n' % B.encode())
+    assert list(Segments([*paths, late], manifest.segments, manifest.is_past).new) == [late]
+
+
+# ---- how deep queues are ------------------------------------------------------------------------
+
+
+def test_a_depth_goes_on_from_what_is_known_before() -> None:
+    columns = {
+        "queue": ["q", "q", "q", "q", "r", None, None],
+        "minute": [NO_MINUTE, 60, 120, 180, 60, 120, 60],
+        "change": [None, None, 2, -1, 4, 1, 1],
+        "depth": [3, 5, None, None, None, None, None],
+        "role": [BEFORE, OLD, NEW, NEW, NEW, NEW, NEW],
+    }
+    expected = {("q", -1): 3, ("q", 60): 5, ("q", 120): 7, ("q", 180): 6, ("r", 60): 4}
+    expected |= {(None, 60): 1, (None, 120): 2}  # type: ignore[dict-item]
+    order = np.random.default_rng(1).permutation(7)
+    table = pa.table(columns).take(pa.array(order))
+    rows = with_depth(table).to_pylist()
+    assert {(row["queue"], row["minute"]): row["depth"] for row in rows} == expected
+    assert len(with_depth(pa.table(columns).slice(0, 0))) == 0
+
+
+# ---- versions -----------------------------------------------------------------------------------
+
+
+def test_of_two_who_write_a_version_at_the_same_time_one_does(tmp_path: Path) -> None:
+    one, other = Store(tmp_path), Store(tmp_path)
+    one.commit(Manifest(events=1))
+    with pytest.raises(StoreError, match="another audit"):
+        other.commit(Manifest(events=2))
+    assert Store(tmp_path).manifest.events == 1
+
+
+def test_files_are_kept_for_who_reads_the_version_before_and_no_longer(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    day = "2026-11-01"
+    place = store.place("jobs", day)
+    place.mkdir(parents=True)
+    for version in (1, 2, 3):
+        name = f"{store.stamp()}-x.parquet"
+        (place / name).touch()
+        (place / f"{store.stamp()}-of-a-task-that-failed.parquet").touch()
+        files = Day([Part(name, 1, 0, 0, 0, 0, False)])
+        store.commit(Manifest(days={day: files}, changed=[f"jobs/{day}"]))
+        assert [path.name for path in (tmp_path / "current" / "jobs" / f"day={day}").iterdir()] == [
+            name
+        ]
+        assert len(list(place.iterdir())) == min(version, 2)
+    store.commit(Manifest(days={day: files}))
+    assert [path.name for path in place.iterdir()] == [name]
+    assert len(list((tmp_path / "manifests").iterdir())) == 2
+    assert (tmp_path / "current" / "jobs" / f"day={day}" / name).exists()

@@ -59,7 +59,7 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
     margin = 2 * settled + 3 * (highest - lowest) + _SECOND
     after = part.last + margin
     if part.open:
-        longest = max(part.wait, rules.retries * part.retry)
+        longest = max(part.wait, rules.retries * part.retry, rules.patience)
         if after + _SECOND * longest >= logs.end - margin:
             return ""  # it may become too late for some of them with time alone
         after = FOR_EVER

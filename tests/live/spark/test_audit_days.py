@@ -17,7 +17,8 @@ from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.audit.run import audit
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.tables import read_table, table_files
-from tests.support.planted_log import START, Hours, Key
+from tests.support.planted_hours import Hours
+from tests.support.planted_lines import START, Key
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -67,6 +67,8 @@ def test_open_jobs_are_judged_each_time_until_time_alone_changes_nothing() -> No
     open = part(open=True, wait=2 * 3600, retry=300)
     assert depends(open, end=3 * HOUR) == ""
     later = depends(open, end=4 * HOUR)
+    patient = Rules(settled=60, patience=5 * 3600)
+    assert dependence(open, patient, logs(end=4 * HOUR)) == ""
     assert later != ""
     assert later == depends(open, end=5 * HOUR)
     # Each gap since may have their delivery, and a node that has gone silent as well.

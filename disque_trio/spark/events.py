@@ -14,7 +14,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from disque_trio.eventlog.schema import KEYS, RARE_FIELDS
-from disque_trio.spark.options import arrow_schema, choice, flag, local, number, paths_of
+from disque_trio.spark.options import (
+    arrow_schema,
+    check_names,
+    choice,
+    flag,
+    local,
+    number,
+    paths_of,
+)
 from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
 
 # A line as nodes write it.
@@ -29,6 +37,7 @@ LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
 PIECE_BYTES = 32 << 20
+EVENTS_OPTIONS = ("path", "includeOpen", "malformed", "partitionBytes")
 
 CLOSED_SEGMENTS = "events-*.{jsonl,jsonl.gz}"
 _MODES = {"drop": "DROPMALFORMED", "fail": "FAILFAST", "keep": "PERMISSIVE"}
@@ -96,9 +105,11 @@ class EventsSource(DataSource):
         return "disque-events"
 
     def schema(self) -> str:
+        check_names(self.options, self.name(), EVENTS_OPTIONS)
         return event_schema(choice(self.options, "malformed", *_MODES))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_names(self.options, self.name(), EVENTS_OPTIONS)
         return EventsReader(schema, self.options)
 
 

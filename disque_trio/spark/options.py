@@ -4,7 +4,8 @@ The names of options are those of Spark: case does not matter, all values are te
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,9 +18,56 @@ from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import split_address
 from disque_trio.spark.defaults import DEFAULT_NODES
 
+# How to get in, which all sources have that connect to nodes.
+CONNECTION = (
+    *("nodes", "username", "password"),
+    *("tls", "tlsCaFile", "tlsCertFile", "tlsKeyFile"),
+    *("tlsServerName", "tlsCheckHostname", "tlsInsecure"),
+)
+# What Spark puts among the options itself: for a path that was given to load or save, for streams,
+# and for tables that were made by CREATE TABLE.
+_SPARKS = {
+    *("path", "paths", "queryname", "checkpointlocation"),
+    *("provider", "owner", "location", "comment", "external", "is_managed_location"),
+}
+_SPARKS_BEGIN = ("option.", "spark.", "serialization.", "__")
+
 
 class OptionError(ValueError):
     """An option of a data source is invalid; the text says which and why."""
+
+
+def check_names(
+    options: Mapping[str, str],
+    source: str,
+    known: Collection[str],
+    others: Collection[str] = (),
+    what: str = "",
+) -> None:
+    """Whether all ``options`` are those of a source. Spark gives their names in lower case.
+
+    Args:
+        source: its name, for the text of the error.
+        known: the options that it has.
+        others: those that it has where it does something else.
+        what: what it does here, as ``when it writes``.
+
+    Raises:
+        OptionError: one is not known; the text says which one is nearest to it.
+    """
+    names = {name.lower(): name for name in known}
+    elsewhere = {name.lower(): name for name in others}
+    for name in options:
+        low = name.lower()
+        if low in names or low in _SPARKS or low.startswith(_SPARKS_BEGIN):
+            continue
+        text = f"{elsewhere.get(low, name)}: no such option of {source}"
+        if low in elsewhere:
+            raise OptionError(f"{text} {what}")
+        near = get_close_matches(low, names, 1)
+        if near:
+            raise OptionError(f"{text}; did you mean {names[near[0]]}?")
+        raise OptionError(f"{text}; there are {', '.join(sorted(known, key=str.lower))}")
 
 
 def nodes_of(options: Mapping[str, str]) -> list[str]:

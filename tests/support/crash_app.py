@@ -33,7 +33,12 @@ from pyspark.sql.types import StructType
 
 from disque_trio.spark import holding
 from disque_trio.spark.client import Arg, BlockingClient
-from disque_trio.spark.datasources.queues import BatchReader, DisqueSource, StreamReader
+from disque_trio.spark.datasources.queues import (
+    READ_SCHEMA,
+    BatchReader,
+    DisqueSource,
+    StreamReader,
+)
 from disque_trio.spark.leases import fetch, keeper
 from disque_trio.spark.leases.directory import LeaseFile
 from disque_trio.spark.leases.planner import Planner
@@ -87,6 +92,9 @@ class CrashingSource(DisqueSource):
     @classmethod
     def name(cls) -> str:
         return "disque-crashing"
+
+    def schema(self) -> str:
+        return READ_SCHEMA  # whatever the options are: there is one more
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return CrashingBatchReader(schema, self.options)

@@ -20,13 +20,22 @@ from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import SerialJobError, decode_job, read_pause, split_nodes
 from disque_trio.protocol.trailer import FLAG_TRAILER, split_body
 from disque_trio.spark.datasources.pushdown import STATES
-from disque_trio.spark.options import arrow_schema, batch_of, choice, number, paths_of, text
+from disque_trio.spark.options import (
+    arrow_schema,
+    batch_of,
+    check_names,
+    choice,
+    number,
+    paths_of,
+    text,
+)
 
 AOF_SCHEMA = """
     file STRING NOT NULL, offset BIGINT NOT NULL, record STRING, id STRING, queue STRING,
     state STRING, repl INT, expires TIMESTAMP, ctime TIMESTAMP, delay BIGINT, retry BIGINT,
     nacks INT, additional_deliveries INT, nodes ARRAY<STRING>, body BINARY, error STRING
 """
+AOF_OPTIONS = ("path", "records", "damaged", "batchSize")
 BATCH_BYTES = 4 << 20
 MOST_HOLDERS = 10_000  # sets of nodes that are remembered
 _ID_AT = 4  # in a serialised job
@@ -43,9 +52,11 @@ class AofSource(DataSource):
         return "disque-aof"
 
     def schema(self) -> str:
+        check_names(self.options, self.name(), AOF_OPTIONS)
         return AOF_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_names(self.options, self.name(), AOF_OPTIONS)
         return AofReader(schema, self.options)
 
 

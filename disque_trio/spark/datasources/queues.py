@@ -31,20 +31,27 @@ from disque_trio.spark.leases.planner import Offset, Planner
 from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import (
+    CONNECTION,
     OptionError,
     arrow_schema,
+    check_names,
     flag,
     login_of,
     nodes_of,
     number,
 )
-from disque_trio.spark.sink.writer import BatchWriter, StreamWriter
+from disque_trio.spark.sink.writer import WRITE_OPTIONS, BatchWriter, StreamWriter
 
 READ_SCHEMA = """
     id STRING NOT NULL, queue STRING NOT NULL, body BINARY NOT NULL, nacks INT NOT NULL,
     additional_deliveries INT NOT NULL, node STRING NOT NULL, ctime TIMESTAMP
 """
 STREAM_JOBS = 10_000
+READ_OPTIONS = (
+    *(*CONNECTION, "discover", "timeout", "queue", "queues", "ackOnRead"),
+    *("leaseDirectory", "leases", "leaseQueue"),
+    *("maxJobsPerBatch", "partitionsPerNode", "fetch", "heartbeat", "idleWait", "withCtime"),
+)
 
 
 class DisqueSource(DataSource):
@@ -55,19 +62,30 @@ class DisqueSource(DataSource):
         return "disque"
 
     def schema(self) -> str:
+        self._check_read()
         return READ_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._check_read()
         return BatchReader(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        self._check_read()
         return StreamReader(schema, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        self._check_write()
         return BatchWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        self._check_write()
         return StreamWriter(schema, self.options, overwrite)
+
+    def _check_read(self) -> None:
+        check_names(self.options, self.name(), READ_OPTIONS, WRITE_OPTIONS, "when it reads")
+
+    def _check_write(self) -> None:
+        check_names(self.options, self.name(), WRITE_OPTIONS, READ_OPTIONS, "when it writes")
 
 
 class Part(NamedTuple):

@@ -18,7 +18,9 @@ from disque_trio.spark.client import Arg, BlockingClient, Reply, WireError, acce
 from disque_trio.spark.datasources.pushdown import STATES, JobFilters, QueueFilters
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import (
+    CONNECTION,
     arrow_schema,
+    check_names,
     choice,
     flag,
     login_of,
@@ -42,6 +44,10 @@ QUEUES_SCHEMA = """
     node STRING NOT NULL
 """
 
+_BOTH = (*CONNECTION, "discover", "unreachable", "batchSize", "timeout", "pushdown")
+JOBS_OPTIONS = (*_BOTH, "queue", "state")
+QUEUES_OPTIONS = (*_BOTH, "minLen", "maxLen", "importRate", "maxIdle")
+
 
 class JobsSource(DataSource):
     """``disque-jobs``: the jobs that the nodes hold."""
@@ -51,9 +57,11 @@ class JobsSource(DataSource):
         return "disque-jobs"
 
     def schema(self) -> str:
+        check_names(self.options, self.name(), JOBS_OPTIONS)
         return JOBS_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_names(self.options, self.name(), JOBS_OPTIONS)
         pushdown = flag(self.options, "pushdown", False)
         return (PushingJobsReader if pushdown else JobsReader)(schema, self.options)
 
@@ -66,9 +74,11 @@ class QueuesSource(DataSource):
         return "disque-queues"
 
     def schema(self) -> str:
+        check_names(self.options, self.name(), QUEUES_OPTIONS)
         return QUEUES_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        check_names(self.options, self.name(), QUEUES_OPTIONS)
         pushdown = flag(self.options, "pushdown", False)
         return (PushingQueuesReader if pushdown else QueuesReader)(schema, self.options)
 

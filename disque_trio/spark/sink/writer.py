@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from disque_trio.spark.client import Arg
 from disque_trio.spark.options import (
+    CONNECTION,
     OptionError,
     choice,
     directory,
@@ -37,6 +38,11 @@ from disque_trio.spark.sink.dead_letters import DeadLetters
 from disque_trio.spark.sink.keys import RowKeys
 
 KEPT = 3600  # s that keys outlive jobs
+WRITE_OPTIONS = (
+    *(*CONNECTION, "discover", "timeout", "queue", "group", *NUMBERS, "pipeline", "retries"),
+    *("retryPause", "failover", "onRefused", "deadLetterPath", "reportPath"),
+    *("mode", "uniqueFor", "writeId"),
+)
 TIMEOUT = 5000  # ms that an ADDJOB waits for its copies
 PIPELINE = 500
 # Local properties of Spark's, which tasks know, too.

@@ -32,8 +32,8 @@ def tree(tmp_path: Path) -> Path:
     for name in SOURCES:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignored)
-    for name in FILES:
-        shutil.copy(ROOT / name, tmp_path / "tree")
+    for path in [*(ROOT / name for name in FILES), *ROOT.glob("pyspark_disque*.py")]:
+        shutil.copy(path, tmp_path / "tree")
     broken = tmp_path / "broken" / "mypyc"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("")
@@ -68,6 +68,7 @@ def is_pure(wheel: Path) -> bool:
         names = archive.namelist()
     assert "disque_trio/node/core/node.py" in names
     assert "disque_trio/py.typed" in names
+    assert {path.name for path in ROOT.glob("pyspark_disque*.py")} <= set(names)
     for file in ("disque.conf", "grafana-dashboard.json", "prometheus-alerts.yml"):
         assert any(name.endswith(f"share/disque/{file}") for name in names)
     return wheel.name.endswith("-py3-none-any.whl") and not any(
@@ -156,3 +157,4 @@ def test_a_source_distribution_has_all_that_a_build_needs(tree: Path, tmp_path: 
         names = {name.partition("/")[2] for name in files.getnames()}
     assert {"setup.py", "pyproject.toml", "tools/packaging/disque_build.py"} <= names
     assert {"config/disque.conf", "disque_trio/py.typed", "disque_trio/node/core/node.py"} <= names
+    assert {"pyspark_disque.py", "pyspark_disque_queues.py"} <= names

@@ -14,11 +14,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
+    from disque_trio.spark.catalog import views
     from disque_trio.spark.leases.keeper import ack, holding
     from disque_trio.spark.work.job import Failed, Job
     from disque_trio.spark.work.run import process
 
-__all__ = ["DEFAULT_NODES", "Failed", "Job", "ack", "holding", "process", "register", "sources"]
+__all__ = [
+    "DEFAULT_NODES",
+    "Failed",
+    "Job",
+    "ack",
+    "holding",
+    "process",
+    "register",
+    "sources",
+    "views",
+]
 
 _MODULES = {
     "ack": "leases.keeper",
@@ -26,6 +37,7 @@ _MODULES = {
     "Failed": "work.job",
     "Job": "work.job",
     "process": "work.run",
+    "views": "catalog",
 }
 
 

@@ -24,7 +24,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from disque_trio.spark.client import BlockingClient, WireError
+from disque_trio.spark.client import BlockingClient, RefusedError, WireError
+from disque_trio.spark.leases.division import divide_all
 from disque_trio.spark.leases.fetch import ReadOptions, acknowledge, leased, take
 from disque_trio.spark.leases.places import place_of
 from disque_trio.spark.leases.planner import Offset, Planner
@@ -46,11 +47,14 @@ READ_SCHEMA = """
     id STRING NOT NULL, queue STRING NOT NULL, body BINARY NOT NULL, nacks INT NOT NULL,
     additional_deliveries INT NOT NULL, node STRING NOT NULL, ctime TIMESTAMP
 """
+HEADERS_SCHEMA = ", headers ARRAY<STRUCT<key: STRING NOT NULL, value: BINARY NOT NULL>>"
+MOST_PATTERN = 255  # bytes, of GETJOB's
 STREAM_JOBS = 10_000
 READ_OPTIONS = (
-    *(*CONNECTION, "discover", "timeout", "queue", "queues", "ackOnRead"),
+    *(*CONNECTION, "discover", "timeout", "queue", "queues", "queuePattern"),
     *("leaseDirectory", "leases", "leaseQueue"),
-    *("maxJobsPerBatch", "partitionsPerNode", "fetch", "heartbeat", "idleWait", "withCtime"),
+    *("ackOnRead", "maxJobsPerBatch", "maxBytesPerBatch", "partitionsPerNode", "minPartitions"),
+    *("fetch", "heartbeat", "idleWait", "withCtime", "withHeaders"),
 )
 
 
@@ -63,7 +67,7 @@ class DisqueSource(DataSource):
 
     def schema(self) -> str:
         self._check_read()
-        return READ_SCHEMA
+        return READ_SCHEMA + (HEADERS_SCHEMA if flag(self.options, "withHeaders", False) else "")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check_read()
@@ -108,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = read_options(options, batch=False)
         self._schema = arrow_schema(schema)
         self._planner: Planner | None = None
+        self._latest = Offset(0, "")
 
     def initialOffset(self) -> dict[str, object]:
         return self._plan().initial().json()
@@ -117,7 +122,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         """Called when all up to ``start`` is committed, also after a restart."""
-        return self._plan().latest(Offset.of(start)).json()
+        self._latest = self._plan().latest(Offset.of(start))
+        return self._latest.json()
+
+    def reportLatestOffset(self) -> dict[str, object] | None:
+        """What is behind the batch that ``latestOffset`` gave last; None if no node tells."""
+        try:
+            return self._plan().report(self._latest)
+        except (OSError, RefusedError):
+            return None
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._plan().only_what_is_there()
@@ -176,11 +189,7 @@ class BatchReader(DataSourceReader):
             found = list(nodes.ask([("PING",)]))
         if not found:
             raise WireError("no node can be reached: " + ", ".join(options.nodes))
-        return [
-            PartitionPlan(address, 0)
-            for address in found
-            for _ in range(options.partitions_per_node)
-        ]
+        return divide_all(found, options.partitions_per_node, options.min_partitions)
 
     def _read_once(self, plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
         """Acknowledge first: what fails after that has lost the jobs."""
@@ -200,10 +209,12 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
     once = flag(options, "ackOnRead", False)
     if once and not batch:
         raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
-    if once and "maxJobsPerBatch" in options:
-        raise OptionError("maxJobsPerBatch: with ackOnRead all that is queued is taken")
+    for limit in ("maxJobsPerBatch", "maxBytesPerBatch"):
+        if once and limit in options:
+            raise OptionError(f"{limit}: with ackOnRead all that is queued is taken")
+    pattern = options.get("queuePattern")
     return ReadOptions(
-        queues=_queues_of(options),
+        queues=_queues_of(options) if pattern is None else (),
         nodes=tuple(nodes_of(options)),
         discover=flag(options, "discover", True),
         partitions_per_node=number(options, "partitionsPerNode", 1),
@@ -216,14 +227,28 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
         heartbeat=number(options, "heartbeat", 10),
         login=login_of(options),
         timeout=number(options, "timeout", 60),
+        pattern=None if pattern is None else _pattern_of(pattern, options),
+        min_partitions=number(options, "minPartitions", 1),
+        max_bytes=number(options, "maxBytesPerBatch", 0, 1) if "maxBytesPerBatch" in options else 0,
+        with_headers=flag(options, "withHeaders", False),
     )
+
+
+def _pattern_of(pattern: str, options: Mapping[str, str]) -> str:
+    if options.get("queue") or options.get("queues"):
+        raise OptionError("queuePattern: expected neither queue nor queues beside it")
+    if not 1 <= len(pattern.encode()) <= MOST_PATTERN:
+        raise OptionError(f"queuePattern: expected 1 to {MOST_PATTERN} bytes")
+    return pattern
 
 
 def _queues_of(options: Mapping[str, str]) -> tuple[str, ...]:
     one, several = options.get("queue"), options.get("queues")
     queues = [one] if one else [queue.strip() for queue in (several or "").split(",")]
     if (one and several) or not all(queues):
-        raise OptionError("queue or queues: expected one name, or several separated by commas")
+        raise OptionError(
+            "queue or queues: expected one name, or several separated by commas; or queuePattern"
+        )
     return tuple(dict.fromkeys(queues))
 
 

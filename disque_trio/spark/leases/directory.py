@@ -339,7 +339,7 @@ def read_plan(batch: Path) -> list[PartitionPlan] | None:
         text = (batch / PLAN).read_text()
     except FileNotFoundError:
         return None
-    return [PartitionPlan(address, limit) for address, limit in json.loads(text)["shares"]]
+    return [PartitionPlan(*plan) for plan in json.loads(text)["shares"]]
 
 
 def leased_jobs(batch: Path, number: int) -> list[pa.RecordBatch] | None:

@@ -17,6 +17,7 @@ from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan
 from disque_trio.spark.options import batch_of, text
 
 ACK_IDS = 500  # in one command
+HEADERS = "headers"  # the column
 FIRST_FETCH = 16  # jobs to see how large they are
 FETCH_BYTES = (
     64 << 20
@@ -29,15 +30,15 @@ class ReadOptions:
     """The options of a read.
 
     Attributes:
-        queues: in the order of GETJOB's.
+        queues: in the order of GETJOB's. pattern: of their names, instead.
         nodes: addresses to begin with. discover: whether to ask them for the others.
-        partitions_per_node: tasks a node has.
-        max_jobs: in a batch; 0: as many as there are.
+        partitions_per_node: tasks a node has. min_partitions: tasks in all, at least.
+        max_jobs: in a batch; 0: as many as there are. max_bytes: of bodies, likewise.
         leases: where they are kept; None with ``ackOnRead``.
         idle_wait: ms that the driver waits in GETJOB when there is nothing to do.
         fetch: jobs in one GETJOB, at most; fewer if they are large.
         wait: ms that a task waits in GETJOB when there is no job left; 0: not at all.
-        with_ctime: whether to ask for each job's time of creation.
+        with_ctime: whether to ask for each job's time of creation. with_headers: or its headers.
         heartbeat: seconds between two WORKINGs while it takes long.
         login, timeout: of connections, see ``BlockingClient``.
     """
@@ -55,6 +56,10 @@ class ReadOptions:
     heartbeat: float = 10.0
     login: Login | None = None
     timeout: float = 60.0
+    pattern: str | None = None
+    min_partitions: int = 1
+    max_bytes: int = 0
+    with_headers: bool = False
 
 
 def leased(
@@ -77,13 +82,17 @@ def leased(
         for place, some in enumerate(jobs):
             if not place:
                 batch.mark_read(number)
-            yield some
+            yield fitted(some, schema)
 
 
 def take(
-    client: BlockingClient, options: ReadOptions, limit: int, schema: pa.Schema
+    client: BlockingClient, options: ReadOptions, limit: int, schema: pa.Schema, size: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """Take up to ``limit`` jobs (0: all) from a node, some at a time.
+
+    Args:
+        size: bytes of bodies. No more jobs are asked for than fit into it if none is larger than
+            those that came; 0: no limit.
 
     Raises:
         WireError: the connection broke; what was given before is taken.
@@ -91,12 +100,13 @@ def take(
     node, _ = client.hello()
     seen: set[bytes] = set()
     heard = time.monotonic()
-    fetch = min(FIRST_FETCH, options.fetch)
+    fetch = first_fetch(options, size)
+    taken, largest = 0, 1  # bytes
     while not limit or len(seen) < limit:
         count = min(fetch, limit - len(seen)) if limit else fetch
-        found = get_jobs(client, options.queues, count, 0)
+        found = get_jobs(client, options, count, 0)
         if not found and options.wait:
-            found = get_jobs(client, options.queues, count, options.wait)
+            found = get_jobs(client, options, count, options.wait)
         if not found:
             return
         # Who takes for longer than the retry time may be given a job twice.
@@ -104,19 +114,36 @@ def take(
         seen.update([_id(job) for job in new])
         if new:
             yield job_rows(new, node, times(client, new) if options.with_ctime else None, schema)
-        fetch = min(options.fetch, max(1, FETCH_BYTES // max(_mean_size(found), 1)))
+        sizes = [len(job[2]) for job in found if isinstance(job[2], bytes)]
+        fetch = min(options.fetch, max(1, FETCH_BYTES // max(sum(sizes) // len(sizes), 1)))
+        if size:
+            taken, largest = taken + sum(sizes), max(largest, *sizes)
+            fetch = min(fetch, 2 * count, (size - taken) // largest)
+            if fetch < 1:
+                return
         if time.monotonic() - heard > options.heartbeat:
             working(client, list(seen))
             heard = time.monotonic()
 
 
+def first_fetch(options: ReadOptions, size: int) -> int:
+    """How many jobs to ask for at first, when nobody knows how large they are."""
+    return 1 if size else min(FIRST_FETCH, options.fetch)
+
+
 def get_jobs(
-    client: BlockingClient, queues: Sequence[str], count: int, wait: int
+    client: BlockingClient, options: ReadOptions, count: int, wait: int
 ) -> list[list[Reply]]:
     """One GETJOB; ``wait`` in ms, 0: not at all. None come from a node that is leaving."""
     how: list[Arg] = ["TIMEOUT", wait] if wait else ["NOHANG"]
+    how += ["COUNT", count, "WITHCOUNTERS"]
+    if options.with_headers:
+        how.append("WITHHEADERS")
+    if options.pattern is not None:
+        how.append("PATTERN")
+    queues = options.queues if options.pattern is None else (options.pattern,)
     try:
-        found = client.call("GETJOB", *how, "COUNT", count, "WITHCOUNTERS", "FROM", *queues)
+        found = client.call("GETJOB", *how, "FROM", *queues)
     except RefusedError as refused:
         if refused.code == "LEAVING":
             return []
@@ -128,14 +155,41 @@ def job_rows(
     jobs: Sequence[list[Reply]], node: str, ctimes: Sequence[int | None] | None, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Rows of ``schema``, of what GETJOB gave. ``ctimes``: microseconds since the epoch."""
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (_text(id), _text(queue), body, nacks, additional, node, ctime)
         # A dead letter has more than these.
         for (queue, id, body, _, nacks, _, additional, *_), ctime in zip(
             jobs, ctimes or repeat(None, len(jobs)), strict=True
         )
     ]
+    if HEADERS in schema.names:
+        rows = [(*row, headers_of(job)) for row, job in zip(rows, jobs, strict=True)]
     return batch_of(rows, schema)
+
+
+def headers_of(job: Sequence[Reply]) -> list[dict[str, object]] | None:
+    """The headers that GETJOB told of a job, in the form of the column; None if it has none."""
+    more = dict(zip(job[7::2], job[8::2], strict=True))
+    found = more.get(b"headers")
+    if not isinstance(found, list) or not found:
+        return None
+    return [
+        {"key": _text(name), "value": value}
+        for name, value in zip(found[::2], found[1::2], strict=True)
+    ]
+
+
+def fitted(jobs: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a lease that was made when ``withHeaders`` said something else."""
+    if jobs.schema.names == schema.names:
+        return jobs
+    columns = [
+        jobs.column(field.name)
+        if field.name in jobs.schema.names
+        else pa.nulls(jobs.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def times(client: BlockingClient, jobs: Sequence[list[Reply]]) -> list[int | None]:
@@ -198,7 +252,7 @@ def _lease(
         BlockingClient([plan.address], options.login, options.timeout) as client,
     ):
         try:
-            for jobs in _until_lost(take(client, options, plan.limit, schema)):
+            for jobs in _until_lost(take(client, options, plan.limit, schema, plan.size)):
                 taken += jobs.column(0).to_pylist()
                 draft.append(jobs)
         except (OSError, RefusedError):  # a full disk, or no node that keeps the lease
@@ -223,11 +277,6 @@ def _until_lost(jobs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What comes until the node is lost is enough for a batch."""
     with suppress(WireError):
         yield from jobs
-
-
-def _mean_size(jobs: Sequence[list[Reply]]) -> int:
-    """Of the bodies, in bytes."""
-    return sum([len(job[2]) for job in jobs if isinstance(job[2], bytes)]) // len(jobs)
 
 
 def _id(job: list[Reply]) -> bytes:

@@ -11,10 +11,12 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 
-from disque_trio.spark.client import Arg, Reply, WireError, accepted
+from disque_trio.spark.client import WireError
+from disque_trio.spark.leases.backlog import NodeNow, Queued, behind, told
+from disque_trio.spark.leases.division import divide, divide_all
 from disque_trio.spark.leases.fetch import (
-    FIRST_FETCH,
     ReadOptions,
+    first_fetch,
     get_jobs,
     job_rows,
     keep,
@@ -68,12 +70,15 @@ class Planner:
         self._schema = schema
         self._log = options.leases.open()
         self._nodes = Nodes(options.nodes, options.login, options.discover, options.timeout)
+        self._queued = Queued(self._nodes, options.queues, options.pattern)
         self._keeper = LeaseKeeper(self._log, options.nodes, options.login, options.timeout)
         self._turn = 0  # whose turn it is to be waited for
         self._target: int | None = None  # how many jobs to take until the end; None: no end
         self._before = 0  # batches up to this one do not count for the target
         self._taken = 0  # of the target
         self._nothing = False  # whether the last batch had no job
+        self._found: dict[str, NodeNow] | None = None  # when the last batch was planned
+        self._planned: list[PartitionPlan] = []
         if hold:
             try:
                 self._log.take_over()
@@ -108,6 +113,7 @@ class Planner:
                 f"{self._log.name}: batch {self._log.highest_done()} is acknowledged, and the"
                 f" checkpoint is an old one that knows batches up to {start.seq}. {_GO_ON}"
             )
+        self._found, self._planned = None, []
         self.finish(start)
         try:
             return self._next(start)
@@ -131,7 +137,14 @@ class Planner:
             address, first = self._wait(list(lengths), limit)
             if first is None:
                 return start
-        return self._begin(self._divide(lengths, limit), start, address, first)
+        size = self._options.max_bytes
+        if first is not None:
+            limit -= first.num_rows
+            size -= sum(len(body) for body in first.column("body").to_pylist()) if size else 0
+        room = limit > 0 and (size > 0 or not self._options.max_bytes)
+        return self._begin(
+            self._divide(lengths, limit, size) if room else [], start, address, first
+        )
 
     def batch(self) -> Offset:
         """The batch that a batch read gives: that which is not acknowledged yet, or a new one.
@@ -147,12 +160,12 @@ class Planner:
         lengths = self.lengths()
         if not lengths:
             raise WireError("no node can be reached: " + ", ".join(self._options.nodes))
-        limit = self._options.max_jobs
-        parts = self._options.partitions_per_node
+        options = self._options
+        parts = (options.partitions_per_node, options.min_partitions, options.max_bytes)
         plans = (
-            self._divide(lengths, limit)
-            if limit
-            else [PartitionPlan(address, 0) for address in lengths for _ in range(parts)]
+            self._divide(lengths, options.max_jobs, options.max_bytes)
+            if options.max_jobs
+            else divide_all(list(lengths), *parts)
         )
         start = Offset(self._log.highest(), self._log.identity)
         return self._begin(plans, start, "", None)
@@ -189,7 +202,7 @@ class Planner:
 
     def only_what_is_there(self) -> None:
         """From now on give no more jobs than are in the queues now."""
-        self._target = sum(length for length, _ in self._queued().values())
+        self._target = sum(node.jobs() for node in self._queued.ask().values())
         self._before = self._log.highest()
         self._taken = 0
 
@@ -200,18 +213,24 @@ class Planner:
         Raises:
             RefusedError: it does not tell.
         """
-        return {address: 0 if leaving else n for address, (n, leaving) in self._queued().items()}
+        self._found = self._queued.ask()
+        return {
+            address: 0 if node.leaving else node.jobs() for address, node in self._found.items()
+        }
 
-    def _queued(self) -> dict[str, tuple[int, bool]]:
-        """For each node how many jobs are in queues that are not paused, and if it is leaving."""
-        queues = self._options.queues
-        requests: list[Sequence[Arg]] = [("QSTAT", queue) for queue in queues]
-        requests.append(("CLUSTER", "LEAVING"))
-        found: dict[str, tuple[int, bool]] = {}
-        for address, replies in self._nodes.ask(requests).items():
-            *stats, leaving = [accepted(reply) for reply in replies]
-            found[address] = (sum(_length(stat) for stat in stats), leaving == b"yes")
-        return found
+    def report(self, latest: Offset) -> dict[str, object]:
+        """For the progress of the query: the batch that ``latest`` gave last, what it reads, and
+        how many jobs are behind it.
+
+        Raises:
+            RefusedError: a node refuses to tell.
+        """
+        options = self._options
+        if self._found is None:  # the batch was there already
+            self._found = self._queued.ask()
+        what = options.queues if options.pattern is None else (f"pattern {options.pattern}",)
+        description = f"disque: {', '.join(what)} at {', '.join(options.nodes)}"
+        return latest.json() | told(description, behind(self._found, self._planned))
 
     def close(self) -> None:
         """End the thread, close connections, let others use the directory."""
@@ -219,15 +238,12 @@ class Planner:
         self._nodes.close()
         self._log.close()
 
-    def _divide(self, lengths: Mapping[str, int], limit: int) -> list[PartitionPlan]:
-        """Divide ``limit`` jobs between the nodes that have some, as they have them."""
-        parts = self._options.partitions_per_node
-        return [
-            PartitionPlan(address, part)
-            for address, own in shares(lengths, limit, self._log.highest()).items()
-            for part in divided(own, min(parts, max(own, 1)))
-            if part
-        ]
+    def _divide(self, lengths: Mapping[str, int], limit: int, size: int) -> list[PartitionPlan]:
+        options = self._options
+        turn = self._log.highest()
+        return divide(
+            lengths, limit, options.partitions_per_node, options.min_partitions, size, turn
+        )
 
     def _wait(self, addresses: Sequence[str], limit: int) -> tuple[str, pa.RecordBatch | None]:
         """Wait at one of the nodes for a job. That makes it ask the other nodes of the cluster,
@@ -240,8 +256,8 @@ class Planner:
         address = addresses[self._turn % len(addresses)]
         try:
             client = self._nodes.client(address)
-            count = min(limit or options.fetch, options.fetch, FIRST_FETCH)
-            jobs = get_jobs(client, options.queues, count, wait)
+            count = min(limit or options.fetch, first_fetch(options, options.max_bytes))
+            jobs = get_jobs(client, options, count, wait)
             if not jobs:
                 return address, None
             node, _ = client.hello()
@@ -259,45 +275,9 @@ class Planner:
         own = start.seq if start.log == self._log.identity else 0
         seq = max(self._log.highest(), own) + 1
         self._log.begin(seq, plans, first)
+        # What was fetched already is not among what the nodes said.
+        self._planned = plans if first is None else plans[1:]
         if first is not None:
             with suppress(WireError):  # as in keep: the next heartbeat does it
                 keep(self._nodes.client(address), first.column(0).to_pylist())
         return Offset(seq, self._log.identity)
-
-
-def shares(lengths: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
-    """``limit`` jobs divided between the nodes that have some.
-
-    Args:
-        lengths: how many jobs each has.
-        limit: 1 at least.
-        turn: of the batch. What does not divide goes to nodes in turn, first to those that would
-            get nothing: so all are visited by and by, however long the queue of one of them is.
-    """
-    have = {address: length for address, length in lengths.items() if length}
-    total = sum(have.values())
-    if limit >= total:
-        # There could be more by now.
-        return {address: n + (limit - total) // len(have) for address, n in have.items()}
-    found = {address: limit * length // total for address, length in have.items()}
-    addresses = list(have)
-    at = turn % len(addresses)
-    in_turn = sorted(addresses[at:] + addresses[:at], key=lambda address: found[address] > 0)
-    for address in in_turn[: limit - sum(found.values())]:
-        found[address] += 1
-    return found
-
-
-def divided(total: int, parts: int) -> list[int]:
-    """``total`` as a sum of ``parts`` numbers that differ by at most 1."""
-    return [total // parts + (part < total % parts) for part in range(parts)]
-
-
-def _length(stat: Reply) -> int:
-    """The jobs that a queue would give, of QSTAT's reply."""
-    if not isinstance(stat, list):
-        return 0  # there is no such queue
-    fields = dict(zip(stat[::2], stat[1::2], strict=True))
-    length = fields[b"len"]
-    paused = fields[b"pause"] in (b"out", b"all")
-    return length if isinstance(length, int) and not paused else 0

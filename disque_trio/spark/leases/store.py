@@ -18,10 +18,12 @@ class LeaseError(Exception):
 
 
 class PartitionPlan(NamedTuple):
-    """The plan of one task of a batch: fetch ``limit`` jobs at most (0: all) from a node."""
+    """The plan of one task of a batch: fetch ``limit`` jobs at most (0: all) from a node, and about
+    ``size`` bytes of bodies at most (0: no limit)."""
 
     address: str
     limit: int
+    size: int = 0
 
 
 class Lease(NamedTuple):

@@ -18,9 +18,10 @@ from disque_trio.spark.leases.directory import (
     batch_path,
     leased_ids,
 )
+from disque_trio.spark.leases.division import divided, shares
 from disque_trio.spark.leases.fetch import FIRST_FETCH, ReadOptions, leased, take
 from disque_trio.spark.leases.keeper import LeaseKeeper, ack
-from disque_trio.spark.leases.planner import Offset, Planner, divided, shares
+from disque_trio.spark.leases.planner import Offset, Planner
 from disque_trio.spark.leases.queue import QueuePlace
 from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan
 from disque_trio.spark.options import OptionError
@@ -491,6 +492,11 @@ def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: Li
         ({"leaseDirectory": "/x", "queue": "q", "nodes": "a:7711,b:x"}, False, "nodes: .*b:x"),
         ({"leaseDirectory": "/x", "queue": "q", "nodes": ":7711"}, False, "nodes"),
         ({"leaseDirectory": "/x", "queue": "q", "fetch": "0"}, False, "fetch"),
+        ({"leaseDirectory": "/x", "queue": "q", "queuePattern": "q*"}, False, "queuePattern"),
+        ({"leaseDirectory": "/x", "queuePattern": ""}, False, "queuePattern"),
+        ({"leaseDirectory": "/x", "queue": "q", "minPartitions": "0"}, False, "minPartitions"),
+        ({"leaseDirectory": "/x", "queue": "q", "maxBytesPerBatch": "0"}, False, "maxBytes"),
+        ({"queue": "q", "ackOnRead": "true", "maxBytesPerBatch": "1"}, True, "maxBytes"),
         ({"leaseDirectory": "/x", "queue": "q", "maxJobsPerBatch": "0"}, False, "maxJobsPerBatch"),
         ({"leaseDirectory": "/x", "queue": "q", "ackOnRead": "true"}, False, "ackOnRead"),
         ({"queue": "q", "ackOnRead": "true", "maxJobsPerBatch": "1"}, True, "maxJobsPerBatch"),
@@ -679,3 +685,69 @@ def test_a_node_with_few_jobs_is_visited_beside_one_with_many() -> None:
 def test_shares_add_up() -> None:
     assert divided(10, 3) == [4, 3, 3]
     assert divided(2, 2) == [1, 1]
+
+
+def taking(node: LiveNode, size: int = 0, **options: object) -> list[pa.RecordBatch]:
+    """What a task takes from a node."""
+    with BlockingClient([f"127.0.0.1:{node.port}"]) as client:
+        return list(take(client, ReadOptions(**options), 0, SCHEMA, size))  # type: ignore[arg-type]
+
+
+def test_a_task_takes_no_more_bytes_than_it_may(node: LiveNode) -> None:
+    for _ in range(30):
+        node.ask("ADDJOB", "q", "x" * 1000, 0, "RETRY", 600)
+    assert sum(rows.num_rows for rows in taking(node, 10_500, queues=("q",))) == 10
+    assert sum(rows.num_rows for rows in taking(node, 10, queues=("q",))) == 1  # at least one
+    assert sum(rows.num_rows for rows in taking(node, queues=("q",))) == 19
+
+
+def test_queues_of_a_pattern_are_read_when_they_appear(tmp_path: Path, node: LiveNode) -> None:
+    place = DirectoryPlace(tmp_path / "leases")
+    options = ReadOptions(
+        (), (f"127.0.0.1:{node.port}",), False, max_jobs=100, leases=place, pattern="mail.*"
+    )
+    planner = Planner(options, SCHEMA, hold=False)
+    try:
+        start = planner.initial()
+        node.ask("ADDJOB", "other", "body", 0)
+        assert planner.latest(start) == start
+        node.ask("ADDJOB", "mail.a", "one", 0, "RETRY", 600)
+        one = planner.latest(start)
+        assert one != start
+        node.ask("ADDJOB", "mail.b", "two", 0, "RETRY", 600)
+        bodies: list[bytes] = []
+
+        def read() -> bool:
+            nonlocal one
+            for seq, number, plan in planner.plans(one):
+                batch = place.batch(seq, planner.owner, plan.address)
+                for rows in leased(batch, number, plan, options, SCHEMA):
+                    bodies.extend(rows.column("body").to_pylist())
+            one = planner.latest(one)
+            return sorted(bodies) == [b"one", b"two"]
+
+        wait_until(read)
+        assert node.ask("QLEN", "other") == 1
+    finally:
+        planner.close()
+
+
+def test_what_is_behind_a_batch_is_told(reader: Reader, node: LiveNode) -> None:
+    add(node, 150)
+    start = reader.planner.initial()
+    one = reader.planner.latest(start)
+    told = reader.planner.report(one)
+    assert told["seq"] == one.seq
+    assert told["description"] == f"disque: q at {reader.options.nodes[0]}"
+    (queue,) = told["queues"].values()  # type: ignore[attr-defined]
+    assert (queue["jobs"], queue["behind"]) == (150, 50)
+    reader.read(one)
+    reader.again()
+    assert reader.planner.latest(start) == one  # it was planned before
+    (queue,) = reader.planner.report(one)["queues"].values()  # type: ignore[attr-defined]
+    assert (queue["jobs"], queue["behind"]) == (50, 50)
+    two = reader.planner.latest(one)
+    reader.read(two)
+    assert reader.planner.latest(two) == two  # nothing is left
+    (queue,) = reader.planner.report(two)["queues"].values()  # type: ignore[attr-defined]
+    assert queue == {"jobs": 0, "behind": 0, "oldestJobAge": 0.0}

@@ -1,0 +1,88 @@
+"""Divides a batch between nodes and tasks. Pure functions."""
+
+from collections.abc import Mapping, Sequence
+
+from disque_trio.spark.leases.store import PartitionPlan
+
+
+def divide(
+    lengths: Mapping[str, int],
+    limit: int,
+    per_node: int = 1,
+    least: int = 1,
+    size: int = 0,
+    turn: int = 0,
+) -> list[PartitionPlan]:
+    """The plans of a batch of ``limit`` jobs, from the nodes that have some, as they have them.
+
+    Args:
+        lengths: how many jobs each node has.
+        per_node: tasks of a node, at most as many as it gives jobs.
+        least: tasks in all, if there are so many jobs; more of the nodes that give more.
+        size: bytes of bodies in all; 0: no limit.
+        turn: of this batch, see ``shares``.
+    """
+    own = shares(lengths, limit, turn)
+    jobs = sum(own.values())
+    return [
+        PartitionPlan(address, part, max(size * part // jobs, 1) if size else 0)
+        for address, share in own.items()
+        for part in divided(share, min(max(per_node, -(-least * share // jobs)), max(share, 1)))
+        if part
+    ]
+
+
+def shares(lengths: Mapping[str, int], limit: int, turn: int) -> dict[str, int]:
+    """``limit`` jobs divided between the nodes that have some.
+
+    Args:
+        lengths: how many jobs each has.
+        limit: 1 at least.
+        turn: of the batch. What does not divide goes to nodes in turn, first to those that would
+            get nothing: so all are visited by and by, however long the queue of one of them is.
+    """
+    have = {address: length for address, length in lengths.items() if length}
+    total = sum(have.values())
+    if limit >= total:
+        # There could be more by now.
+        return {address: n + (limit - total) // len(have) for address, n in have.items()}
+    found = {address: limit * length // total for address, length in have.items()}
+    addresses = list(have)
+    at = turn % len(addresses)
+    in_turn = sorted(addresses[at:] + addresses[:at], key=lambda address: found[address] > 0)
+    for address in in_turn[: limit - sum(found.values())]:
+        found[address] += 1
+    return found
+
+
+def divide_all(
+    addresses: Sequence[str], per_node: int = 1, least: int = 1, size: int = 0
+) -> list[PartitionPlan]:
+    """The plans of a batch of all that is there; see ``divide``."""
+    parts = max(per_node, -(-least // max(len(addresses), 1)))
+    own = max(size // max(len(addresses) * parts, 1), 1) if size else 0
+    return [PartitionPlan(address, 0, own) for address in addresses for _ in range(parts)]
+
+
+def divided(total: int, parts: int) -> list[int]:
+    """``total`` as a sum of ``parts`` numbers that differ by at most 1."""
+    return [total // parts + (part < total % parts) for part in range(parts)]
+
+
+def taken_in_turn(lengths: Mapping[str, int], limit: int) -> dict[str, int]:
+    """How many jobs of each queue a node gives that is asked for ``limit`` (0: all) of several
+    queues: one of each in turn, of those that still have one."""
+    taken = dict.fromkeys(lengths, 0)
+    left = limit or sum(lengths.values())
+    open_ = [name for name, length in lengths.items() if length > 0]
+    while left and open_:
+        each = min(min(lengths[name] - taken[name] for name in open_), left // len(open_))
+        if not each:
+            for name in open_[:left]:
+                taken[name] += 1
+            break
+        for name in open_:
+            taken[name] += each
+        left -= each * len(open_)
+        open_ = [name for name in open_ if taken[name] < lengths[name]]
+    return taken

@@ -5,7 +5,6 @@ serves them over HTTP. Needs the extra ``metrics``.
     serve_metrics(spark, "127.0.0.1", 9103)
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -22,6 +21,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from disque_trio.extras import how_to_install
+from disque_trio.spark.progress import Backlog, QueueBacklog, parsed
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -35,8 +35,11 @@ except ModuleNotFoundError as missing:
 MOST = 100
 """Queries that are told apart: of those that have ended the oldest ones are forgotten."""
 
+MOST_NAME = 200  # characters of a queue's name in a label
+
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)  # s
 _QUERY = ("query",)
+_QUEUE = ("query", "source", "queue")
 _SOURCE = ("query", "source")  # by its place: descriptions differ from start to start
 
 
@@ -99,25 +102,33 @@ class Source(NamedTuple):
         rows: that were read.
         offset: where the batch ended, latest: where the source ends, if they are numbers, or of
             this package's ``disque``, where they count batches.
+        backlog: what such a source tells.
     """
 
     rows: int
     offset: float | None
     latest: float | None
+    backlog: Backlog | None = None
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Self:
         """From a ``SourceProgress``, or what one is as JSON."""
         offset, latest = (_number(progress.get(name)) for name in ("endOffset", "latestOffset"))
-        return cls(max(progress.get("numInputRows") or 0, 0), offset, latest)
+        backlog = Backlog.of(progress.get("latestOffset"))
+        return cls(max(progress.get("numInputRows") or 0, 0), offset, latest, backlog)
+
+    @property
+    def behind(self) -> float | None:
+        """How much more there is than the batch has, if it tells: jobs, or steps of the offset."""
+        if self.backlog is not None:
+            return sum(queue.behind for queue in self.backlog.queues.values())
+        if self.offset is None or self.latest is None:
+            return None
+        return max(self.latest - self.offset, 0)
 
 
 def _number(offset: object) -> float | None:
-    if isinstance(offset, str):
-        try:
-            offset = json.loads(offset)
-        except ValueError:
-            return None
+    offset = parsed(offset)
     if isinstance(offset, dict):
         offset = offset.get("seq")
     is_number = isinstance(offset, int | float) and not isinstance(offset, bool)
@@ -136,6 +147,7 @@ class StreamMetrics:
         self._now = now
         self._names: dict[str, str] = {}  # by ids, the one that was heard of last at the end
         self._states: dict[str, State] = {}  # by names, likewise
+        self._known: dict[str, dict[str, list[str]]] = {}  # queues by names and sources
         self._all: list[MetricWrapperBase] = []
 
         def gauge(name: str, text: str, labels: Sequence[str] = _QUERY) -> Gauge:
@@ -179,7 +191,17 @@ class StreamMetrics:
             "source_offset", "Where the last batch ended in a source that counts.", _SOURCE
         )
         self._behind = gauge(
-            "source_behind", "How much more such a source has, if it tells.", _SOURCE
+            "source_behind", "How much more the source has; of disque: jobs.", _SOURCE
+        )
+        self._behind_by = gauge(
+            "source_queue_behind",
+            "Jobs behind the last batch: of the queue with the fewest, the most, and the mean.",
+            (*_SOURCE, "of"),
+        )
+        self._queued = gauge("queue_jobs", "Jobs queued when it was planned.", _QUEUE)
+        self._left = gauge("queue_behind", "Of these, those that are not in the batch.", _QUEUE)
+        self._oldest = gauge(
+            "queue_oldest_job_age_seconds", "Age of the oldest of the queued ones.", _QUEUE
         )
 
     def started(self, query: str, name: str | None) -> None:
@@ -211,13 +233,19 @@ class StreamMetrics:
             self._source_rows.labels(name, place).inc(source.rows)
             if source.offset is not None:
                 self._offset.labels(name, place).set(source.offset)
-                if source.latest is not None:
-                    self._behind.labels(name, place).set(max(source.latest - source.offset, 0))
+            if source.behind is not None:
+                self._behind.labels(name, place).set(source.behind)
+            if source.backlog is not None:
+                self._waiting(name, place, source.backlog.queues)
 
     def idle(self, query: str) -> None:
         """A query has nothing to do."""
         name = self._names.setdefault(query, query)
         self._to(name, State.IDLE)
+        # There is nothing to read; Spark tells no more of it than that.
+        for place, queues in self._known.get(name, {}).items():
+            self._behind.labels(name, place).set(0)
+            self._waiting(name, place, dict.fromkeys(queues, QueueBacklog(0, 0, 0.0)))
         self._arriving.labels(name).set(0)
         self._processed.labels(name).set(0)
 
@@ -229,6 +257,20 @@ class StreamMetrics:
         if error is not None:
             self._failures.labels(name).inc()
         self._to(name, State.STOPPED if error is None else State.FAILED)
+
+    def _waiting(self, name: str, place: str, queues: Mapping[str, QueueBacklog]) -> None:
+        """The queues of a source; none other is there any more."""
+        self._known.setdefault(name, {})[place] = list(queues)
+        for metric in (self._queued, self._left, self._oldest):
+            metric.remove_by_labels({"query": name, "source": place})
+        for queue, (jobs, behind, oldest) in queues.items():
+            label = queue if len(queue) <= MOST_NAME else queue[:MOST_NAME]
+            self._queued.labels(name, place, label).set(jobs)
+            self._left.labels(name, place, label).set(behind)
+            self._oldest.labels(name, place, label).set(oldest)
+        left = [queue.behind for queue in queues.values()] or [0]
+        for of, value in (("min", min(left)), ("max", max(left)), ("avg", sum(left) / len(left))):
+            self._behind_by.labels(name, place, of).set(value)
 
     def _to(self, name: str, state: State) -> None:
         self._states.pop(name, None)
@@ -242,6 +284,7 @@ class StreamMetrics:
         over = [name for name, state in self._states.items() if state in _OVER]
         for name in over[: max(len(self._states) - MOST, 0)]:
             del self._states[name]
+            self._known.pop(name, None)
             self._names = {id: known for id, known in self._names.items() if known != name}
             for metric in self._all:
                 metric.remove_by_labels({"query": name})

@@ -132,6 +132,10 @@ CASES = [
         {f'disque_spark_query_state{{state="failed",{STREAM}}}': gauge(0, 1)},
     ),
     Case(
+        "DisqueSparkStreamBehind",
+        {f'disque_spark_source_behind{{source="0",{STREAM}}}': counter(0, 500)},
+    ),
+    Case(
         "DisqueSparkStreamSilent",
         {
             f'disque_spark_query_state{{state="running",{STREAM}}}': gauge(1, 1),
@@ -158,6 +162,8 @@ QUIET = [
         f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(1, 1),
         f"disque_cluster_links_up{{{NODE}}}": gauge(0, 0),
     },
+    # Many jobs are behind, and it catches up, or keeps up.
+    {f'disque_spark_source_behind{{source="0",{STREAM}}}': gauge(50_000, 5_000)},
     {f'disque_spark_query_state{{state="stopped",{STREAM}}}': gauge(0, 1)},
     {'up{job="another",instance="x"}': gauge(1, 0)},
 ]

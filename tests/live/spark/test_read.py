@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from disque_trio.spark import ack, holding
+from disque_trio.spark.progress import ProgressListener
 from tests.support.harness import ClusterFactory, LiveNode, free_port, wait_until
 
 
@@ -52,9 +53,10 @@ class Stream:
         reader = (
             self.spark.readStream.format("disque")
             .option("nodes", addresses(*self.nodes))
-            .option("queue", "q")
             .option("leaseDirectory", str(self.directory / "leases"))
         )
+        if "queuePattern" not in options:
+            reader = reader.option("queue", "q")
         for name, value in options.items():
             reader = reader.option(name, str(value))
         writer = reader.load().writeStream.foreachBatch(self._collect)
@@ -312,6 +314,42 @@ def test_ack_on_read_needs_no_lease_directory(spark: SparkSession, node: LiveNod
     reader = spark.read.format("disque").option("nodes", addresses(node)).option("queue", "q")
     assert reader.option("ackOnRead", "true").load().count() == 30
     assert jobs_at(node) == 0
+
+
+def test_headers_are_a_column_where_they_are_asked_for(batch: Reading, node: LiveNode) -> None:
+    node.ask("ADDJOB", "q", "one", 0, "RETRY", 600, "HEADERS", 1, "type", "text")
+    add(node, "q", 1)
+    rows = {bytes(row.body): row.headers for row in batch(withHeaders=True).collect()}
+    assert rows.pop(b"one") == [Row(key="type", value=bytearray(b"text"))]
+    assert list(rows.values()) == [None]
+
+
+def test_queues_of_a_pattern_are_read(spark: SparkSession, node: LiveNode, tmp_path: Path) -> None:
+    for queue in ("mail.a", "mail.b", "other"):
+        add(node, queue, 5)
+    reader = spark.read.format("disque").option("nodes", addresses(node)).option("fetch", 2)
+    reader = reader.option("queuePattern", "mail.*").option("minPartitions", 3)
+    frame = reader.option("leaseDirectory", str(tmp_path / "leases")).load()
+    assert frame.rdd.getNumPartitions() == 3
+    assert sorted(row.queue for row in frame.collect()) == ["mail.a"] * 5 + ["mail.b"] * 5
+
+
+def test_the_progress_of_a_stream_tells_what_is_behind_it(
+    spark: SparkSession, node: LiveNode, tmp_path: Path
+) -> None:
+    heard: list[dict[str, object]] = []
+    listener = ProgressListener(heard.append)
+    spark.streams.addListener(listener)
+    try:
+        add(node, "q", 30)
+        Stream(spark, tmp_path, node).run(maxJobsPerBatch=20, queuePattern="q")
+        wait_until(lambda: len(heard) >= 2)
+    finally:
+        spark.streams.removeListener(listener)
+    first = heard[0]["sources"][0]  # type: ignore[index]
+    assert first["description"] == f"disque: pattern q at {addresses(node)}"
+    assert first["metrics"]["totalJobsBehindLatest"] == "10"
+    assert heard[1]["sources"][0]["metrics"]["totalJobsBehindLatest"] == "0"  # type: ignore[index]
 
 
 def test_an_option_that_is_missing_is_named(spark: SparkSession) -> None:

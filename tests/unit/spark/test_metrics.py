@@ -1,5 +1,6 @@
 """What is told of streaming queries; their progress is made up."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from disque_trio.spark.leases.backlog import Behind, told
 from disque_trio.spark.metrics import MOST, Batch, Source, StreamMetrics
 from tests.support.monitoring import exported, table
 
@@ -38,6 +40,12 @@ def seen() -> Seen:
     return Seen()
 
 
+LATEST = json.dumps(
+    {"seq": 1, "log": "a9"}
+    | told("disque: x, y at a:1", {"x": Behind(14, 10, 7.25), "y": Behind(2, 0, 0.5)})
+)
+
+
 def progress(**changes: Any) -> dict[str, Any]:
     """As Spark tells it."""
     return {
@@ -49,7 +57,7 @@ def progress(**changes: Any) -> dict[str, Any]:
         "durationMs": {"addBatch": 3894, "latestOffset": 7},
         "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 500}],
         "sources": [
-            {"endOffset": '{"seq":1,"log":"a9"}', "latestOffset": "null", "numInputRows": 1},
+            {"endOffset": '{"seq":1,"log":"a9"}', "latestOffset": LATEST, "numInputRows": 1},
             {"endOffset": 5, "latestOffset": 12, "numInputRows": 3},
         ],
         **changes,
@@ -78,7 +86,7 @@ def test_sources_tell_where_they_are_as_far_as_they_count(seen: Seen) -> None:
     seen.metrics.batch(ID, None, Batch.of(progress()))
     assert seen("source_input_rows_total", query=ID, source="1") == 3
     assert seen("source_offset", query=ID, source="0") == 1  # batches of ours
-    assert seen("source_behind", query=ID, source="0") is None
+    assert seen("source_behind", query=ID, source="0") == 10  # jobs
     assert seen("source_offset", query=ID, source="1") == 5
     assert seen("source_behind", query=ID, source="1") == 7
 
@@ -86,7 +94,25 @@ def test_sources_tell_where_they_are_as_far_as_they_count(seen: Seen) -> None:
 @pytest.mark.parametrize("offset", [None, "", "null", "{", '{"topic":{"0":5}}', "true", "[1]", {}])
 def test_an_offset_that_is_no_number_is_left_out(offset: object) -> None:
     source = Source.of({"endOffset": offset, "latestOffset": offset, "numInputRows": None})
-    assert source == (0, None, None)
+    assert source == (0, None, None, None)
+    assert source.behind is None
+
+
+def test_queues_tell_of_the_jobs_behind_the_last_batch(seen: Seen) -> None:
+    seen.metrics.batch(ID, None, Batch.of(progress()))
+    x = {"query": ID, "source": "0", "queue": "x"}
+    assert seen("queue_jobs", **x) == 14
+    assert seen("queue_behind", **x) == 10
+    assert seen("queue_oldest_job_age_seconds", **x) == 7.25
+    for of, value in (("min", 0), ("max", 10), ("avg", 5)):
+        assert seen("source_queue_behind", query=ID, source="0", of=of) == value
+    gone = told("", {"y": Behind(1, 1, 0.5)})
+    seen.metrics.batch(ID, None, Batch.of(progress(sources=[{"latestOffset": gone}])))
+    assert seen("queue_behind", **x) is None  # a queue of a pattern that is empty now
+    assert seen("queue_behind", query=ID, source="0", queue="y") == 1
+    seen.metrics.idle(ID)
+    assert seen("queue_behind", query=ID, source="0", queue="y") == 0
+    assert seen("source_behind", query=ID, source="0") == 0
 
 
 def test_a_progress_with_almost_nothing_in_it_counts_as_well(seen: Seen) -> None:

@@ -1,0 +1,37 @@
+"""A stream of jobs with Spark that tells Prometheus, and the terminal, how far behind it is.
+
+python examples/spark_backlog.py 127.0.0.1:7711 orders
+curl -s http://127.0.0.1:9103/metrics | grep disque_spark_queue_behind
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from disque_trio.spark import register
+from disque_trio.spark.metrics import serve_metrics
+from disque_trio.spark.progress import ProgressListener
+
+
+def work(batch: DataFrame, number: int) -> None:
+    """What is to be done with the jobs of a batch."""
+    print(f"batch {number}: {batch.count()} jobs")
+
+
+def main(nodes: str, queue: str) -> None:
+    spark = SparkSession.builder.master("local[*]").getOrCreate()
+    register(spark)
+    serve_metrics(spark, "127.0.0.1", 9103)
+    spark.streams.addListener(ProgressListener(lambda heard: print(heard["sources"][0]["metrics"])))
+    place = Path(tempfile.gettempdir()) / "spark-backlog"
+    jobs = spark.readStream.format("disque").options(
+        nodes=nodes, queuePattern=queue, leaseDirectory=str(place / "leases"), maxJobsPerBatch=1000
+    )
+    writer = jobs.load().writeStream.foreachBatch(work).queryName("backlog")
+    writer.option("checkpointLocation", str(place / "checkpoint")).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -66,6 +66,10 @@ class Nodes:
         if self.fails and self._random.random() < self._lose:
             raise WireError("lost")
 
+    def undecided(self) -> bool:
+        """Whether nobody can tell now if a key is free."""
+        return self.fails and self._random.random() < self._lose
+
     def next_id(self) -> str:
         """Of a job."""
         self._added += 1
@@ -84,7 +88,9 @@ class ModelCells:
         self.nodes.answer()
         return cell
 
-    def find(self, key: str) -> Cell | None:
+    def find(self, key: str, otherwise: bytes = b"") -> Cell | None:
+        if otherwise and self.nodes.undecided():
+            return self.put(key, otherwise)
         self.nodes.answer()
         return self.nodes.cells.get(key)
 
@@ -102,6 +108,10 @@ class ModelCells:
     def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         self.nodes.answer()
         return [body_of(id) for id in ids]
+
+    def lives(self, id: str) -> bool:
+        self.nodes.answer()
+        return any(cell.id == id for cell in self.nodes.cells.values())
 
     def scan(self) -> list[Cell]:
         self.nodes.answer()

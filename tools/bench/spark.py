@@ -54,6 +54,10 @@ class Rate:
         return [self.name, f"{self.jobs / self.clock:,.0f}", *cpu]
 
 
+DIRECTORY = "in a directory"
+DISQUE = "in Disque"
+
+
 class Rates:
     """The steps, for one node and one session.
 
@@ -71,36 +75,43 @@ class Rates:
 
     def round(self, jobs: int, counts: bool = True) -> None:
         """All steps with so many jobs."""
-        for tasks in (1, 2):
+        for tasks, leases in ((1, DIRECTORY), (2, DIRECTORY), (2, DISQUE)):
             with self._measured(f"write, {tasks} task{'s' * (tasks > 1)}", jobs, counts):
                 self._write(jobs, tasks)
-            with self._measured("batch read, with leases", jobs, counts):
-                self._read()
-            with self._measured("`ack`", jobs, counts):
-                acknowledged = ack(self._directory / "batch")
+            with self._measured(f"batch read, with leases {leases}", jobs, counts):
+                self._read(leases)
+            with self._measured(f"`ack`, with leases {leases}", jobs, counts):
+                acknowledged = self._ack(leases)
             assert acknowledged == jobs, acknowledged
-        self._write(jobs, 2)
-        with self._measured("stream into Parquet, with leases and ACKJOBs", jobs, counts):
-            rows = self._stream()
-        assert rows == jobs, rows
+        for leases in (DIRECTORY, DISQUE):
+            self._write(jobs, 2)
+            what = f"stream into Parquet, with ACKJOBs and leases {leases}"
+            with self._measured(what, jobs, counts):
+                rows = self._stream(leases)
+            assert rows == jobs, rows
 
     def _write(self, jobs: int, tasks: int) -> None:
         frame = self._spark.range(0, jobs, 1, tasks)
         rows = frame.selectExpr(f"rpad(concat('job ', id), {self._size}, '.') as body")
         rows.write.format("disque").mode("append").options(**self._options()).save()
 
-    def _read(self) -> None:
-        leases = str(self._directory / "batch")
+    def _read(self, leases: str) -> None:
         reader = self._spark.read.format("disque").options(**self._options())
-        frame = reader.option("leaseDirectory", leases).load()
+        frame = reader.options(**_place(leases, self._directory / "batch")).load()
         frame.write.format("noop").mode("overwrite").save()
 
-    def _stream(self) -> int:
+    def _ack(self, leases: str) -> int:
+        nodes = self._options()["nodes"]
+        if leases == DISQUE:
+            return ack(nodes=nodes, lease_queue="batch")
+        return ack(self._directory / "batch", nodes)
+
+    def _stream(self, leases: str) -> int:
         self._turn += 1
         directory = self._directory / f"stream-{self._turn}"
         reader = self._spark.readStream.format("disque").options(**self._options())
-        reader = reader.option("leaseDirectory", str(directory / "leases"))
-        writer = reader.option("maxJobsPerBatch", "20000").load().writeStream.format("parquet")
+        reader = reader.options(**_place(leases, directory))
+        writer = reader.option("maxJobsPerBatch", "10000").load().writeStream.format("parquet")
         writer = writer.option("path", str(directory / "table"))
         writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
@@ -124,6 +135,13 @@ class Rates:
         rate = Rate(name, jobs, clock, node, spark)
         if counts and (name not in self.best or clock < self.best[name].clock):
             self.best[name] = rate
+
+
+def _place(leases: str, path: Path) -> dict[str, str]:
+    """The options that say where leases are."""
+    if leases == DISQUE:
+        return {"leaseQueue": path.name}
+    return {"leaseDirectory": str(path)}
 
 
 def run(plan: Plan) -> Findings:

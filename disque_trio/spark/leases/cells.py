@@ -20,6 +20,7 @@ from disque_trio.spark.nodes import Nodes, discovered
 YEARS = 10 * 365 * 86_400  # s
 COPIES = 3  # of each job, at most
 AGREE_MS = 5000  # how long an ADDJOB may take
+LOOK_MS = 1000  # and one that adds nothing
 NOBODY = 65_535  # copies that no cluster can make: such an ADDJOB adds nothing
 SHOW_AT_ONCE = 16  # pages
 SCAN = 1000  # jobs a step of JSCAN visits
@@ -63,6 +64,7 @@ class QueueCells:
         self._clock = clock
         self._client = BlockingClient(nodes, login, timeout)
         self._size = 0  # of the cluster; 0: not known yet
+        self._refusal = ""  # the code of the last error
 
     def wait(self, seconds: float) -> None:
         """Wait up to ``seconds`` until a node answers."""
@@ -76,11 +78,19 @@ class QueueCells:
             raise WireError(f"{self._queue}: {key} was written, and is gone")
         return cell
 
-    def find(self, key: str) -> Cell | None:
+    def find(self, key: str, otherwise: bytes = b"") -> Cell | None:
         """See ``Cells``."""
         how: tuple[Arg, ...] = ("REPLICATE", NOBODY, *_for_seconds(0), "UNIQUE", key)
-        id = self._ask(("ADDJOB", self._queue, b"", AGREE_MS, *how), nothing="NOREPL")
-        return None if id is None else self._cell(_text(id))
+        request = ("ADDJOB", self._queue, b"", LOOK_MS, *how)
+        if not otherwise:
+            id = self._ask(request, ("NOREPL",))
+            return None if id is None else self._cell(_text(id))
+        # With so many copies a job counts as added only if all nodes may have it, so when one of
+        # them is lost this may not find what there is.
+        id = self._ask(request, ("NOREPL", "NOUNIQ"))
+        if id is not None:
+            return self._cell(_text(id))
+        return None if self._refusal == "NOREPL" else self.put(key, otherwise)
 
     def add(self, body: bytes) -> str:
         """See ``Cells``. If a connection breaks it may be there twice."""
@@ -101,6 +111,13 @@ class QueueCells:
     def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """See ``Cells``."""
         return [None if job is None else _bytes(job[b"body"]) for job in self._show(ids)]
+
+    def lives(self, id: str) -> bool:
+        """See ``Cells``."""
+        try:
+            return self._cell(id) is not None
+        except WireError:
+            return True  # on a node that is away
 
     def scan(self) -> list[Cell]:
         """See ``Cells``. Walks over all jobs of all nodes."""
@@ -137,7 +154,7 @@ class QueueCells:
             ("ACKJOB", *named[at : at + ACK_IDS]) for at in range(0, len(named), ACK_IDS)
         ]
         if requests:
-            for reply in self._client.pipeline(requests):
+            for reply in self._send(requests):
                 accepted(reply)
 
     def close(self) -> None:
@@ -167,15 +184,25 @@ class QueueCells:
             self._client = BlockingClient(self._seeds, self._login, self._timeout)
         return len(nodes)
 
-    def _ask(self, request: Sequence[Arg], nothing: str = "") -> Reply:
-        """The reply of the first node that does it. None where one answers the error
-        ``nothing``."""
+    def _send(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
+        """The replies to requests that do no harm twice."""
+        for _ in self._seeds[1:]:
+            try:
+                return self._client.pipeline(requests)
+            except WireError:
+                continue  # the next node
+        return self._client.pipeline(requests)
+
+    def _ask(self, request: Sequence[Arg], nothing: Sequence[str] = ()) -> Reply:
+        """The reply of the first node that does it. None where one answers with an error of
+        ``nothing``; ``_refusal`` is which."""
         deadline = self._clock() + self._failover
         while True:
             try:
                 return self._client.call(*request)
             except RefusedError as refused:
-                if refused.code == nothing:
+                self._refusal = refused.code
+                if refused.code in nothing:
                     return None
                 if refused.code not in _PASSING:
                     raise

@@ -15,11 +15,12 @@ from typing import NamedTuple, Protocol, Self
 
 from disque_trio.spark.leases.store import PartitionPlan
 
-PLAN = "plan"  # always the first
+PLAN = "plan"  # always the first that says something
 LEASE = "lease"
 READ = "read"
 TAKEN = "taken"
 OVER = "over"  # always the last
+NOTHING = "nothing"  # a place that could not be told to be free
 
 
 class Cell(NamedTuple):
@@ -44,8 +45,9 @@ class Cells(Protocol):
         then; 0: not before years."""
         ...
 
-    def find(self, key: str) -> Cell | None:
-        """A cell, None if it is free."""
+    def find(self, key: str, otherwise: bytes = b"") -> Cell | None:
+        """A cell, None if it is free. ``otherwise``: what to write in it if nobody can tell
+        whether it is free, since nodes are away; then it is not."""
         ...
 
     def add(self, body: bytes) -> str:
@@ -58,6 +60,10 @@ class Cells(Protocol):
 
     def bodies(self, ids: Sequence[str]) -> list[bytes | None]:
         """The bodies of jobs of any queue; None for those that no node has any more."""
+        ...
+
+    def lives(self, id: str) -> bool:
+        """Whether a cell is neither dropped nor over, as far as can be told."""
         ...
 
     def scan(self) -> list[Cell]:
@@ -75,7 +81,7 @@ class Entry(NamedTuple):
     """An entry of a journal.
 
     Attributes:
-        kind: PLAN, LEASE, READ, TAKEN or OVER.
+        kind: PLAN, LEASE, READ, TAKEN, OVER or NOTHING.
         owner: the process that had the leases when the one who says this was told to.
         nonce: of this entry alone.
         lock: of a PLAN or TAKEN: the number that the lock of its owner had.
@@ -104,6 +110,8 @@ class Entry(NamedTuple):
         fields = json.loads(body)
         for name in ("plans", "ids", "rows", "without"):
             fields[name] = tuple(fields.get(name, ()))
+        fields.setdefault("owner", "")
+        fields.setdefault("nonce", "")
         fields["plans"] = tuple(PartitionPlan(*plan) for plan in fields["plans"])
         return cls(**fields)
 
@@ -111,6 +119,9 @@ class Entry(NamedTuple):
         """For a cell: what is not given is left out."""
         given = {name: value for name, value in self._asdict().items() if value}
         return json.dumps(given).encode()
+
+
+_NOTHING = Entry(NOTHING, "", "").pack()
 
 
 class Journal:
@@ -145,25 +156,24 @@ class Journal:
         entry = Entry.unpack(cell.body)
         self.cells.append(cell.id)
         self.lock = max(self.lock, entry.lock)
-        match entry.kind:
-            case "plan":
-                self.plans = entry.plans
-                self._owners.append(entry.owner)
-                if entry.ids:
-                    self.leases[0] = entry
-            case "lease":
-                self.leases[entry.partition] = entry
-                self._note_read(entry)
-            case "read":
-                self._note_read(entry)
-            case "taken":
-                if entry.fresh:
-                    self._void.update(self._owners)
-                    self._void.discard(entry.owner)
-                    self._read.clear()
-                self._owners.append(entry.owner)
-            case "over":
-                self.over = True
+        if entry.kind == PLAN:
+            self.plans = entry.plans
+            self._owners.append(entry.owner)
+            if entry.ids:
+                self.leases[0] = entry
+        elif entry.kind == LEASE:
+            self.leases[entry.partition] = entry
+            self._note_read(entry)
+        elif entry.kind == READ:
+            self._note_read(entry)
+        elif entry.kind == TAKEN:
+            if entry.fresh:
+                self._void.update(self._owners)
+                self._void.discard(entry.owner)
+                self._read.clear()
+            self._owners.append(entry.owner)
+        elif entry.kind == OVER:
+            self.over = True
         return entry
 
     def owner(self) -> str:
@@ -190,7 +200,7 @@ class Journal:
 def catch_up(journal: Journal, cells: Cells) -> None:
     """Read all entries that there are."""
     while not journal.over:
-        cell = cells.find(journal.key())
+        cell = cells.find(journal.key(), _NOTHING)
         if cell is None:
             return
         journal.apply(cell)

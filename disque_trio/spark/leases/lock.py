@@ -66,14 +66,24 @@ class LeaseLock:
 
         Raises:
             LeaseError: somebody else holds it.
+            WireError: no node can be reached.
         """
         deadline = self._clock() + seconds
         while True:
-            if holder is not None:
-                self._wait_for(holder, deadline)
-            holder = self._write()
-            if holder is None:
-                return
+            try:
+                if holder is not None:
+                    self._wait_for(holder, deadline)
+                    holder = None
+                holder = self._write()
+            except WireError:
+                # The number may be that of a cell that was dropped, on a node that is away.
+                self.number += 1
+                if self._clock() >= deadline:
+                    raise
+                self._sleep(_POLL)
+            else:
+                if holder is None:
+                    return
 
     def renew(self) -> None:
         """Hold it for longer. Raises WireError, RefusedError: it did not succeed this time."""
@@ -108,12 +118,14 @@ class LeaseLock:
 
     def _wait_for(self, holder: Cell, deadline: float) -> None:
         """Wait until nobody has it."""
-        while not _is_dead(holder):
-            later = self._cells.find(f"{PREFIX}{self.number + 1}")
+        gone = self._clock() + LIFE  # whatever nodes say that are there
+        while not _is_dead(holder) and self._clock() < gone:
+            later = self._find_next()
             if later is not None:
                 self.number += 1
                 holder = later
-            elif self._cells.find(holder.key) is None:
+                gone = self._clock() + LIFE
+            elif not self._cells.lives(holder.id):
                 return
             elif self._clock() >= deadline:
                 raise LeaseError(
@@ -121,6 +133,11 @@ class LeaseLock:
                 )
             else:
                 self._sleep(_POLL)
+
+    def _find_next(self) -> Cell | None:
+        with suppress(WireError):  # nobody can tell now
+            return self._cells.find(f"{PREFIX}{self.number + 1}")
+        return None
 
 
 def number_of(cell: Cell) -> int:

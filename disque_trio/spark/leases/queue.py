@@ -117,7 +117,7 @@ class QueueStore:
         self._thread: threading.Thread | None = None
         self._lock = lock or LeaseLock(cells, name, self.owner)
         try:
-            found = cells.find(_IDENTITY)
+            found = cells.find(_IDENTITY, uuid.uuid4().hex.encode())
             there = cells.scan() if found is not None else []
             if seconds is not None:
                 self._acquire(there, seconds)
@@ -186,8 +186,11 @@ class QueueStore:
                 ids=tuple(pages.ids),
                 rows=tuple(pages.rows),
             )
-            own = append(journal, self._cells, lambda: None if journal.cells else entry)
+            own = append(journal, self._cells, lambda: entry if journal.plans is None else None)
             self._journals[number] = journal
+            if not own and journal.owner() == self.owner:
+                # An attempt that seemed to have failed was carried out late.
+                raise WireError(f"{self.name}: batch {number} was planned before")
             if not own:
                 raise LeaseError(f"{self.name}: another query has planned batch {number} meanwhile")
             self._look = False
@@ -287,7 +290,8 @@ class QueueStore:
                 while not journal.over and journal.key() in known:
                     journal.apply(known[journal.key()])
                 catch_up(journal, self._cells)
-                self._journals[number] = journal
+                if journal.plans is not None:
+                    self._journals[number] = journal
         if not self._only_looks:
             over = [cell for cell in there if 0 < _batch_of(cell) <= self._done]
             over += [cell for number, cell in done.items() if number < self._done]

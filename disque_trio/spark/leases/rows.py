@@ -6,7 +6,7 @@ for again when the rows are.
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -150,9 +150,7 @@ class Spool:
     """Rows in a file of this machine, for the one task that has fetched them."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="disque-lease-")
-        self._path = Path(self._directory.name) / "rows.arrow"
-        self._file = self._path.open("xb")
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it has no name, and so no traces
         self._writer = pa.ipc.new_stream(self._file, schema)
 
     def append(self, jobs: pa.RecordBatch) -> None:
@@ -162,8 +160,8 @@ class Spool:
     def read(self, without: set[str]) -> Iterator[pa.RecordBatch]:
         """All rows but those ``without``; nothing can be added any more."""
         self._writer.close()
-        self._file.close()
-        with pa.memory_map(str(self._path)) as source, pa.ipc.open_stream(source) as stream:
+        self._file.seek(0)
+        with pa.ipc.open_stream(self._file) as stream:
             for jobs in stream:
                 new = only_new(jobs, without)
                 if new.num_rows:
@@ -171,8 +169,5 @@ class Spool:
 
     def close(self) -> None:
         """Remove the file."""
-        try:
+        with suppress(OSError):  # a full disk: what it could not keep nobody wants any more
             self._file.close()
-        except OSError:
-            pass  # a full disk: what it could not keep nobody wants any more
-        self._directory.cleanup()

@@ -183,7 +183,8 @@ def _run(frame: DataFrame, most: int | None) -> Summary:
         except Exception as failure:  # of PySpark's, or of the JVM's, or of a Spark Connect server
             # Without a JVM there is nobody to ask.
             lost = isinstance(failure, ConnectionError) or "NetworkError" in type(failure).__name__
-            pause = None if lost else again.pause(text_of(failure), told(failure))
+            text = "" if lost else str(failure).strip()
+            pause = None if lost else again.pause(text, " ".join(text.splitlines()[:2]))
             if pause is None:
                 raise
             time.sleep(pause)

@@ -1,7 +1,7 @@
 """Calls the function of a user with jobs, and tells what came of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import pandas as pd
 
@@ -23,19 +23,24 @@ class Singly:
     Args:
         function: returns the result; raises for a job that failed.
         gone: whether somebody else has dealt with a job meanwhile: it is left out.
+        wanted: whether there is a queue for results; else they may be anything.
     """
 
     def __init__(
-        self, function: Callable[[Job], object], gone: Callable[[Job], bool] = lambda job: False
+        self,
+        function: Callable[[Job], object],
+        gone: Callable[[Job], bool] = lambda job: False,
+        wanted: bool = True,
     ) -> None:
         self._function = function
         self._gone = gone
+        self._wanted = wanted
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         for job in jobs:
             if not self._gone(job):
                 try:
-                    yield _outcome(job, self._function(job))
+                    yield _outcome(job, self._function(job), self._wanted)
                 except Exception as problem:
                     yield Outcome(job, failed=Failed.of(problem))
 
@@ -52,16 +57,21 @@ class InFrames:
             the order of the jobs, or with the index of the frame; None: there are none. An
             exception in the place of a result, or a text in the column ``error``, is that of a job
             that failed.
+        wanted: as for ``Singly``.
     """
 
-    def __init__(self, function: Callable[[pd.DataFrame], object]) -> None:
+    def __init__(self, function: Callable[[pd.DataFrame], object], wanted: bool = True) -> None:
         self._function = function
+        self._wanted = wanted
 
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         if not jobs:
             return
         try:
-            values = _values(self._function(pd.DataFrame(list(jobs), columns=COLUMNS)), len(jobs))
+            given = self._function(pd.DataFrame(list(jobs), columns=COLUMNS))
+            values: list[object] = [None] * len(jobs)
+            if self._wanted or _is_list(given):
+                values = _values(given, len(jobs))
         except Exception as problem:
             if len(jobs) == 1:
                 yield Outcome(jobs[0], failed=Failed.of(problem))
@@ -71,12 +81,14 @@ class InFrames:
             yield from self(jobs[half:])
             return
         for job, value in zip(jobs, values, strict=True):
-            yield _outcome(job, value)
+            yield _outcome(job, value, self._wanted)
 
 
-def _outcome(job: Job, value: object) -> Outcome:
+def _outcome(job: Job, value: object, wanted: bool) -> Outcome:
     if isinstance(value, Exception):
         return Outcome(job, failed=Failed.of(value))
+    if not wanted:
+        return Outcome(job)
     try:
         return Outcome(job, body_of(value))
     except (TypeError, ValueError) as problem:
@@ -93,13 +105,18 @@ def _values(given: object, count: int) -> list[object]:
         as_given = len(given) != count or sorted(given.index) != list(range(count))
         pandas = given if as_given else given.sort_index()
         values = _rows(pandas) if isinstance(pandas, pd.DataFrame) else list(pandas)
-    elif isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+    elif not _is_list(given):
         raise ValueError(f"the function gave a {type(given).__name__}, not a result for each job")
     else:
         values = list(given)
     if len(values) != count:
         raise ValueError(f"the function gave {len(values)} results for {count} jobs")
     return [None if _missing(value) else value for value in values]
+
+
+def _is_list(given: object) -> TypeGuard[Iterable[object]]:
+    """Whether it may have something for each job."""
+    return isinstance(given, Iterable) and not isinstance(given, str | bytes | dict)
 
 
 def _rows(frame: pd.DataFrame) -> list[object]:

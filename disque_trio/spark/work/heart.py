@@ -1,15 +1,18 @@
 """Says WORKING for the jobs that a task has in hand, as long as the function works on them."""
 
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 import hiredis
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.client import BlockingClient, Reply, WireError
 from disque_trio.spark.leases.fetch import WORKING_AT_ONCE
+from disque_trio.spark.sink.adder import code_of
 
-FIRST = 1.0  # s after which the jobs that were taken are said to be worked on
+TICK = 0.25  # s
+FIRST = 0.5  # s after which the first WORKING is due: the retry time is not known yet
 LONGEST = 10.0
 SHARE = 4  # beats in a retry time
 ENDED = ("CANCELLED", "ACKED")
@@ -18,20 +21,27 @@ ENDED = ("CANCELLED", "ACKED")
 class Heart:
     """A thread with a connection of its own.
 
-    It learns the jobs' retry times from the answers, and beats several times within the shortest.
+    It learns the jobs' retry times from the answers, and beats several times in each.
 
     Args:
         nodes: to connect to, the first that answers. login, timeout: as for ``BlockingClient``.
+        clock: monotonic seconds.
 
     Attributes:
         ended: jobs in hand that were cancelled, or acknowledged by others.
     """
 
-    def __init__(self, nodes: Sequence[str], login: Login | None, timeout: float) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        login: Login | None,
+        timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.ended: set[str] = set()
-        self._client = BlockingClient(nodes, login, timeout)
-        self._held: dict[str, None] = {}
-        self._pause = FIRST
+        self._client = BlockingClient(nodes, login, min(timeout, LONGEST))
+        self._clock = clock
+        self._due: dict[str, float] = {}  # when to say WORKING for a job
         self._changed = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="disque-working", daemon=True)
@@ -43,13 +53,13 @@ class Heart:
     def hold(self, ids: Iterable[str]) -> None:
         """These jobs are in hand now."""
         with self._changed:
-            self._held.update(dict.fromkeys(ids))
+            self._due.update(dict.fromkeys(ids, self._clock() + FIRST))
 
     def release(self, ids: Iterable[str]) -> None:
         """These are not any more."""
         with self._changed:
             for id in ids:
-                self._held.pop(id, None)
+                self._due.pop(id, None)
                 self.ended.discard(id)
 
     def close(self) -> None:
@@ -59,30 +69,30 @@ class Heart:
             self._thread.join()
         self._client.close()
 
+    def due(self) -> list[str]:
+        """The jobs for which it is time."""
+        now = self._clock()
+        with self._changed:
+            return [id for id, time in self._due.items() if time <= now and id not in self.ended]
+
     def learn(self, ids: Sequence[str], replies: Sequence[Reply]) -> None:
         """What nodes answered to WORKING."""
-        retries = [reply for reply in replies if isinstance(reply, int) and reply > 0]
-        self._pause = min([LONGEST, *(retry / SHARE for retry in retries)])
-        errors = [
-            (id, str(reply).split(" ", 1)[0])
-            for id, reply in zip(ids, replies, strict=True)
-            if isinstance(reply, hiredis.ReplyError)
-        ]
+        now = self._clock()
         with self._changed:
-            self.ended.update(id for id, code in errors if code in ENDED and id in self._held)
+            for id, reply in zip(ids, replies, strict=True):
+                if id not in self._due:
+                    continue
+                pause = reply / SHARE if isinstance(reply, int) and reply > 0 else LONGEST
+                self._due[id] = now + min(pause, LONGEST)
+                if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) in ENDED:
+                    self.ended.add(id)
 
     def _beat(self) -> None:
-        while not self._stop.wait(self._pause):
-            with self._changed:
-                ids = [id for id in self._held if id not in self.ended]
-            if not ids:
-                self._pause = FIRST
-                continue
-            replies: list[Reply] = []
-            try:
-                for at in range(0, len(ids), WORKING_AT_ONCE):
-                    part = ids[at : at + WORKING_AT_ONCE]
-                    replies += self._client.pipeline([("WORKING", id) for id in part])
-                self.learn(ids, replies)
-            except WireError:
-                self._pause = FIRST  # the next node
+        while not self._stop.wait(TICK):
+            ids = self.due()
+            for at in range(0, len(ids), WORKING_AT_ONCE):
+                part = ids[at : at + WORKING_AT_ONCE]
+                try:
+                    self.learn(part, self._client.pipeline([("WORKING", id) for id in part]))
+                except WireError:
+                    break  # at the next tick the next node is asked

@@ -46,9 +46,13 @@ class Task:
         )
         self._heart = Heart(nodes, options.login, options.timeout)
         self._calls: Calls = (
-            InFrames(options.function)
+            InFrames(options.function, options.results is not None)
             if options.frames
-            else Singly(options.function, lambda job: job.id in self._heart.ended)
+            else Singly(
+                options.function,
+                lambda job: job.id in self._heart.ended,
+                options.results is not None,
+            )
         )
         self._end: float | None = None
         self.settled = Settled()

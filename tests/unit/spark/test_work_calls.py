@@ -95,6 +95,14 @@ def test_what_is_missing_is_no_result() -> None:
     assert results(lambda frame: pd.Series([1.5, None, 2.5, None, 3.5]))[1:4:2] == [None, None]
 
 
+def test_where_no_results_are_wanted_they_may_be_anything() -> None:
+    assert list(Singly(lambda job: object(), wanted=False)(JOBS[:1])) == [Outcome(JOBS[0])]
+    outcomes = list(InFrames(len, wanted=False)(JOBS))
+    assert outcomes == [Outcome(job) for job in JOBS]
+    [failed, done] = InFrames(lambda frame: [Failed("no"), object()], wanted=False)(JOBS[:2])
+    assert (failed.failed is None, done.failed) == (False, None)
+
+
 def test_rows_can_fail_by_themselves() -> None:
     def marked(frame: pd.DataFrame) -> object:
         return [Failed("not this", delay=1) if body == b"3" else body for body in frame["body"]]

@@ -154,12 +154,18 @@ def test_who_takes_long_has_fewer_jobs_in_hand() -> None:
 
 
 def test_beats_go_by_the_retry_time_and_tell_of_jobs_that_ended() -> None:
-    heart = Heart(["127.0.0.1:1"], None, 1)
+    now = 0.0
+    heart = Heart(["127.0.0.1:1"], None, 1, clock=lambda: now)
     heart.hold(["a", "b", "c"])
+    assert heart.due() == []
+    now = 1
+    assert heart.due() == ["a", "b", "c"]
     gone = hiredis.ReplyError("CANCELLED it was")
     heart.learn(["a", "b", "c"], [8, gone, hiredis.ReplyError("NOJOB no")])
     assert heart.ended == {"b"}
-    assert heart._pause == 2
+    assert heart.due() == []
+    now = 3  # a quarter of the retry time later
+    assert heart.due() == ["a"]
     heart.release(["b"])
     assert heart.ended == set()
 

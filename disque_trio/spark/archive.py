@@ -4,9 +4,8 @@ The table is partitioned by queue and day. Beside its files are directories that
 table skip: the checkpoint and the leases of the stream, and what of a batch is not complete. A job
 that was delivered twice is there twice: see ``read_archive``.
 
-A batch is written aside. Its files are brought to the disk, and each gets its place by a rename,
-under a name that the same batch has again when it is repeated. So readers never see a part of a
-file, nor, after a crash, a batch twice.
+Tasks write the files of a batch aside. When they are complete the program brings them into the
+table, in the way of its format (``lakehouse``), which knows a batch that is repeated.
 """
 
 import json
@@ -15,34 +14,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from disque_trio.disk import sync_directory, sync_file
+from disque_trio.disk import sync_directory
 from disque_trio.spark.classic import Py4JJavaError
 from disque_trio.spark.failures import text_of, told
 from disque_trio.spark.health import HealthFile
+from disque_trio.spark.lakehouse.bodies import decoded
+from disque_trio.spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.reading import read_table
+from disque_trio.spark.lakehouse.settings import PARQUET, TableSettings
+from disque_trio.spark.lakehouse.table import Batch, Table
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.planner import Offset
-from disque_trio.spark.options import login_of
+from disque_trio.spark.options import arrow_schema, login_of
 from disque_trio.spark.package import is_remote
 from disque_trio.spark.restarts import LONGEST_PAUSE, Restarts, wait
 
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
 STAGING = "_staging"
-FILES = "*=*/*=*/part-*.parquet"
-PARTITIONS = ("queue", "day")
-# Spark would take a queue that is called 007 for the number 7.
-ARCHIVE_SCHEMA = """
-    id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
-    archived_at TIMESTAMP, queue STRING, day DATE
-"""
 _LOOK_SECONDS = 1
 
 
@@ -59,6 +56,7 @@ class _State:
         added: the number of the last one of this stream; -1: none.
         total: rows that were written, by all streams.
         last: the number of the last batch with jobs that Spark has told of; -1: none.
+        undecoded: jobs whose bodies could not be decoded, in batches that were added.
     """
 
     closing: bool = False
@@ -66,6 +64,7 @@ class _State:
     added: int = -1
     total: int = 0
     last: int = -1
+    undecoded: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Archive:
         queues: names.
         table: its directory.
         source: of Spark: where jobs come from.
-        format: parquet, or delta if Spark has it.
+        settings: how the table is written.
         seconds: between batches; 0: one after the other.
         available_now: end when what is queued now is in the table.
         options: more, for the source.
@@ -87,7 +86,7 @@ class Archive:
     queues: Sequence[str]
     table: Path
     source: str = "disque"
-    format: str = "parquet"
+    settings: TableSettings = field(default_factory=TableSettings)
     seconds: int = 10
     available_now: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
@@ -107,35 +106,35 @@ class Archive:
         rows = spark.readStream.format(self.source).options(**options).load()
         # The time of the batch: a batch that is repeated has the same.
         now = f.current_timestamp()
-        return rows.select("*", now.alias("archived_at"), f.to_date(now).alias("day"))
+        rows = rows.select("*", now.alias("archived_at"), f.to_date(now).alias("day"))
+        return decoded(rows, self.settings.body, self.settings.drop_body)
+
+    @property
+    def undecoded(self) -> int:
+        """How many bodies could not be decoded, of the batches that were added."""
+        return self._state.undecoded
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Begin, or go on where an earlier run has ended.
 
         Raises:
-            ArchiveError: Spark does not have the format.
+            TableError: the table is another one, or its format needs what is not installed.
         """
         self._state.added = -1
         jobs = self.jobs(spark)
-        make_directory(self.table / LEASES if self.format == "parquet" else self.table)
+        table = table_of(self.table, self.settings)
+        make_directory(self.table / LEASES)
+        self.settings.keep(self.table)
+        table.create(arrow_schema(jobs.schema))
         writer = jobs.writeStream.option(
             "checkpointLocation", str(self.table / CHECKPOINT)
         ).queryName(f"archive {','.join(self.queues)}")
-        if self.format == "parquet":
-            writer = writer.foreachBatch(self._add)
-        else:
-            writer = writer.format(self.format).partitionBy(*PARTITIONS).outputMode("append")
-            writer = writer.option("path", str(self.table))
+        writer = writer.foreachBatch(lambda batch, number: self._add(table, batch, number))
         if self.available_now:
             writer = writer.trigger(availableNow=True)
         elif self.seconds:
             writer = writer.trigger(processingTime=f"{self.seconds} seconds")
-        try:
-            return writer.start()
-        except Py4JJavaError as failure:
-            if "DATA_SOURCE_NOT_FOUND" not in str(failure):
-                raise
-            raise ArchiveError(f"Spark has no format {self.format}: it needs its package") from None
+        return writer.start()
 
     def acknowledge(self) -> None:
         """Acknowledge the last batch of a stream that has ended, if it is complete. Spark tells the
@@ -170,7 +169,7 @@ class Archive:
             restarts: decides about new starts. health: is told how it is.
 
         Raises:
-            ArchiveError: Spark does not have the format.
+            TableError: the table is another one, or needs what is not installed.
             PySparkException, Py4JJavaError: it failed, and starting it again does not help.
         """
         restarts = restarts or Restarts()
@@ -256,7 +255,7 @@ class Archive:
             return not query.status["isTriggerActive"]
         return not self._state.adding and self._state.added <= over
 
-    def _add(self, batch: DataFrame, number: int) -> None:
+    def _add(self, table: Table, rows: DataFrame, number: int) -> None:
         """Bring a batch into the table."""
         state = self._state
         if state.closing:
@@ -264,13 +263,15 @@ class Archive:
         state.adding = True
         staging = self.table / STAGING
         try:
-            count = Observation()
-            batch = batch.observe(count, f.count("*").alias("rows"))
-            batch.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(str(staging))
+            shutil.rmtree(staging, ignore_errors=True)  # of a batch that was torn off
+            staging.mkdir()
+            write = TaskWriter(str(staging), table.whole)
+            found = [DataFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
+            check_written(found)
             # A new checkpoint counts from 0 again.
             query = json.loads((self.table / CHECKPOINT / "metadata").read_text())["id"]
-            check_written(staging, count.get["rows"])
-            publish(staging, self.table, f"{number:06}-{query}")
+            table.add(Batch(query, number), few(found, staging), staging)
+            state.undecoded += sum(file.undecoded for file in found)
         except Exception as failure:
             # In short: Spark looks through the text with an expression that long ones break.
             raise ArchiveError(told(failure)) from None
@@ -279,20 +280,20 @@ class Archive:
             state.adding = False
 
 
-def check_written(staging: Path, rows: int) -> None:
-    """All that Spark has written is here. Executors elsewhere write to a directory of their own if
-    it is not shared, and Spark does not notice.
+def check_written(files: Sequence[DataFile]) -> None:
+    """All that tasks have written is here. Executors elsewhere may have written to a directory of
+    the same name there.
 
     Raises:
         ArchiveError: it is not.
     """
-    files = list(staging.glob(FILES))
-    found = sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)
-    if not (staging / "_SUCCESS").exists() or found != rows:
-        raise ArchiveError(
-            f"{staging}: {found} jobs of {rows} were written, or Spark did not finish: the table"
-            " has to be in a directory that the driver and all executors share"
-        )
+    for file in files:
+        path = Path(file.path)
+        if not path.is_file() or path.stat().st_size != file.size:
+            raise ArchiveError(
+                f"{path} is not here, or not whole: the table has to be in a directory that the"
+                " driver and all executors share"
+            )
 
 
 def make_directory(path: Path) -> None:
@@ -303,33 +304,21 @@ def make_directory(path: Path) -> None:
         sync_directory(one.parent)
 
 
-def publish(staging: Path, table: Path, name: str) -> None:
-    """Move the files that Spark has written to ``staging`` into the table: on the disk, and each
-    in one step. Files of an earlier attempt, which had the same name, are replaced."""
-    places = set()
-    for file in sorted(staging.glob(FILES)):
-        task = file.name.split("-")[1]
-        place = table / file.parent.relative_to(staging)
-        place.mkdir(parents=True, exist_ok=True)
-        sync_file(file)
-        file.rename(place / f"part-{name}-{task}{file.name[file.name.index('.') :]}")
-        places |= {place, place.parent, table}
-    for place in places:
-        sync_directory(place)
-    shutil.rmtree(staging)
+def read_archive(
+    spark: SparkSession, table: Path, catalog: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The jobs of an archive of any format, each once.
 
-
-def read_archive(spark: SparkSession, table: Path) -> DataFrame:
-    """The jobs of an archive, each once.
+    Args:
+        table: the directory of the archive. catalog: more properties of an Iceberg table's.
 
     Raises:
-        ArchiveError: there is none.
+        ArchiveError: there is none. TableError: it cannot be read.
     """
-    if (table / "_delta_log").is_dir():
-        return spark.read.format("delta").load(str(table)).dropDuplicates(["id"])
-    if not any(table.glob("**/*.parquet")):
+    settings = TableSettings.read(table) or TableSettings()
+    if settings.format == PARQUET and not any(table.glob("**/*.parquet")):
         raise ArchiveError(f"no archive at {table}")
-    return spark.read.schema(ARCHIVE_SCHEMA).parquet(str(table)).dropDuplicates(["id"])
+    return read_table(spark, table, settings, catalog or {}).dropDuplicates(["id"])
 
 
 def _rows(progress: StreamingQueryProgress) -> int:

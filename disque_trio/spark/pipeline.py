@@ -28,6 +28,10 @@ def main(
     if options.command == "health":
         return _health(options)
     try:
+        if options.command == "compact":
+            from disque_trio.spark.cli import upkeep
+
+            return upkeep.run(options)
         from disque_trio.spark.cli import commands
     except ModuleNotFoundError as missing:
         text = advice(missing, options.command)

@@ -41,12 +41,14 @@ class Choice:
         audit: the output directory of an audit: the columns of its table ``jobs`` can be used in
             ``where``, and ``findings``, an array of the kinds of findings on the job.
         where: a filter in SQL.
+        catalog: properties of the catalog of an archive that is an Iceberg table.
     """
 
     archive: Path | None = None
     aof: Sequence[str] = ()
     audit: Path | None = None
     where: str = "true"
+    catalog: Mapping[str, str] = field(default_factory=dict)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
         """Columns id, queue, body; body is null where none was found.
@@ -69,7 +71,7 @@ class Choice:
     def _bodies(self, spark: SparkSession) -> DataFrame:
         found = []
         if self.archive is not None:
-            found.append(read_archive(spark, self.archive))
+            found.append(read_archive(spark, self.archive, self.catalog))
         if self.aof:
             # Those that were deleted since as well, if the file still has them.
             reader = spark.read.format("disque-aof").option("records", "all")

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +10,8 @@ from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.spark.health import MAX_AGE
+from disque_trio.spark.lakehouse.settings import FORMATS
 from disque_trio.version import VERSION
-
-FORMATS = ("parquet", "delta")
 
 # The numbers of ``Rules``: name, the least that it may be, unit, help.
 _RULES = (
@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
         ("report", _report, [common], "an audit as a page to read"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
+        ("compact", _compact, [], "merge an archive's small files, and drop old days"),
         ("health", _health, [], "say how an archive is, from its health file"),
     ):
         add_arguments(commands.add_parser(name, parents=parents, help=text))
@@ -134,8 +135,16 @@ def _report(command: argparse.ArgumentParser) -> None:
 def _archive(command: argparse.ArgumentParser) -> None:
     command.add_argument("--queue", action="append", required=True, help="may be repeated")
     command.add_argument("--output", type=Path, required=True, help="directory of the table")
+    command.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of the table")
     command.add_argument(
-        "--format", choices=FORMATS, default=FORMATS[0], help="delta if Spark has it"
+        "--body", metavar="json:SCHEMA|text", help="decode bodies into a column, value"
+    )
+    command.add_argument(
+        "--drop-body", action="store_true", help="leave bodies out that were decoded"
+    )
+    _iceberg(command)
+    command.add_argument(
+        "--iceberg-table", metavar="NAMESPACE.NAME", help="its name (default: disque.archive)"
     )
     command.add_argument("--available-now", action="store_true", help="end when all is archived")
     command.add_argument(
@@ -164,6 +173,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
 
 def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--archive", type=Path, help="a table of archive, for the bodies")
+    _iceberg(command)
     command.add_argument("--aof", action="append", default=[], help="append-only files, likewise")
     command.add_argument("--audit", type=Path, help="choose among the jobs of an audit")
     command.add_argument(
@@ -190,3 +200,73 @@ def _health(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="within which there was a sign of life (default: %(default)s)",
     )
+
+
+def _iceberg(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--iceberg-catalog",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the catalog, as uri=https://... (default: a file in the directory)",
+    )
+
+
+_SIZE = re.compile(r"([0-9]+)(?:([KMG])I?)?B?", re.IGNORECASE)
+_PERIOD = re.compile(r"([0-9]+)([smhd]?)")
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text}: expected bytes, as 64MB")
+    return int(found[1]) * _SIZES[(found[2] or "").upper()]
+
+
+def _period(text: str) -> int:
+    found = _PERIOD.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, as 90s, 30m, 1h, 7d")
+    return int(found[1]) * _PERIODS[found[2]]
+
+
+def _compact(command: argparse.ArgumentParser) -> None:
+    command.add_argument("table", type=Path, help="the --output of an archive")
+    command.add_argument(
+        "--older-than",
+        type=_period,
+        default="1h",
+        metavar="TIME",
+        help="leave younger files alone (default: %(default)s)",
+    )
+    command.add_argument(
+        "--target-size",
+        type=_size,
+        default="128MB",
+        metavar="BYTES",
+        help="of the new files (default: %(default)s)",
+    )
+    command.add_argument(
+        "--keep-days", type=_number(1), metavar="N", help="remove days before the last N"
+    )
+    command.add_argument(
+        "--deduplicate", action="store_true", help="drop jobs that a new file would have twice"
+    )
+    command.add_argument(
+        "--grace",
+        type=_period,
+        default="60s",
+        metavar="TIME",
+        help="replaced Parquet files stay so long, for readers (default: %(default)s)",
+    )
+    command.add_argument(
+        "--keep-history",
+        type=_period,
+        default="7d",
+        metavar="TIME",
+        help="versions of Delta and Iceberg tables stay so long (default: %(default)s)",
+    )
+    command.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    _iceberg(command)

@@ -12,6 +12,10 @@ from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
+from disque_trio.spark.lakehouse.bodies import JSON, TEXT
+from disque_trio.spark.lakehouse.columns import ESCAPED
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.settings import ICEBERG, TableSettings
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.store import LOCK_SECONDS
 from disque_trio.spark.options import OptionError, local, login_of, nodes_of
@@ -22,8 +26,6 @@ WAIT_SECONDS = LOCK_SECONDS
 _MASTERS = ("local", "spark://", "k8s://", "yarn")
 _PATTERN = re.compile(r"[][{}*?\\]")  # Spark takes paths with these for patterns
 _OWN = ("leasedirectory", "checkpointlocation", "path", "nodes", "queue", "queues")
-# What Spark writes otherwise in the name of a partition's directory: %3A.
-_ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{[\]^]")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NODE = re.compile("[0-9a-f]{40}")
 _LONGEST_NAME = 255  # bytes, of file systems
@@ -85,6 +87,7 @@ def check_archive(options: argparse.Namespace) -> str | None:
             raise UsageError(f"--option {option}: expected NAME=VALUE")
         if option.partition("=")[0].lower() in _OWN:
             raise UsageError(f"--option {option}: an archive sets it itself")
+    table_of(options.output, table_settings(options))
     check_queues(options.queue)
     check_path("--output", options.output)
     check_directory(options.output)
@@ -109,10 +112,54 @@ def check_archive(options: argparse.Namespace) -> str | None:
     return None
 
 
+def table_settings(options: argparse.Namespace) -> TableSettings:
+    """How an archive is to be written.
+
+    Raises:
+        UsageError: that does not go together.
+    """
+    body = options.body
+    if body is not None and body != TEXT and not (body.startswith(JSON) and body != JSON):
+        raise UsageError(f"--body {body}: expected text, or json: and columns as in SQL")
+    if options.drop_body and body is None:
+        raise UsageError("--drop-body: goes with --body")
+    catalog = catalog_of(options)
+    if (catalog or options.iceberg_table) and options.format != ICEBERG:
+        raise UsageError("--iceberg-catalog, --iceberg-table: go with --format iceberg")
+    table = options.iceberg_table or TableSettings.table
+    if "." not in table:
+        raise UsageError(f"--iceberg-table {table}: expected NAMESPACE.NAME")
+    return TableSettings(options.format, body, options.drop_body, catalog, table)
+
+
+def catalog_of(options: argparse.Namespace) -> dict[str, str]:
+    """The properties of an Iceberg catalog. Raises UsageError."""
+    for option in options.iceberg_catalog:
+        if "=" not in option:
+            raise UsageError(f"--iceberg-catalog {option}: expected NAME=VALUE")
+    return dict(option.split("=", 1) for option in options.iceberg_catalog)
+
+
+def check_compact(options: argparse.Namespace) -> TableSettings:
+    """There is an archive. Returns how it is written.
+
+    Raises:
+        FileNotFoundError: there is none. TableError: its settings are damaged.
+    """
+    catalog_of(options)
+    settings = TableSettings.read(options.table)
+    if settings is None:
+        if not any(options.table.glob("queue=*/day=*")):
+            raise FileNotFoundError(f"no archive at {options.table}")
+        settings = TableSettings()
+    return settings
+
+
 def check_replay(options: argparse.Namespace) -> None:
     """There are bodies, and a node answers."""
     _check_settings(options)
     nodes = addresses(options)
+    catalog_of(options)
     if options.archive is None and not options.aof:
         raise UsageError("--archive or --aof: bodies of jobs have to come from somewhere")
     for name, path in (("--archive", options.archive), ("--audit", options.audit)):
@@ -138,7 +185,7 @@ def check_queues(queues: Sequence[str]) -> None:
     """
     for queue in queues:
         try:
-            name = f"queue={_ESCAPED.sub('%XX', queue)}".encode()
+            name = f"queue={ESCAPED.sub('%XX', queue)}".encode()
         except UnicodeEncodeError:
             raise UsageError(f"--queue {queue!r}: its name is not UTF-8") from None
         if queue in ("", _NULL_PARTITION):

@@ -23,15 +23,18 @@ from disque_trio.spark.classic import Py4JError, end_java
 from disque_trio.spark.cli.checks import (
     UsageError,
     addresses,
+    catalog_of,
     check_archive,
     check_audit,
     check_replay,
     check_report,
     connection_options,
+    table_settings,
 )
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.failures import told
 from disque_trio.spark.health import HealthFile
+from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.leases.store import LeaseError
 from disque_trio.spark.options import login_of
 from disque_trio.spark.package import is_remote
@@ -49,6 +52,7 @@ _TROUBLE = (
     ReplayError,
     ArchiveError,
     LeaseError,
+    TableError,
     RefusedError,
     OSError,
     ValueError,
@@ -216,7 +220,7 @@ def _archive(run: Run) -> int:
         nodes=addresses(options),
         queues=options.queue,
         table=options.output,
-        format=options.format,
+        settings=table_settings(options),
         seconds=options.seconds,
         available_now=options.available_now,
         options=more,
@@ -237,6 +241,8 @@ def _archive(run: Run) -> int:
             )
             run.progress.end()
             print(f"{total} jobs archived in {options.output}")
+            if archive.undecoded:
+                print(f"{archive.undecoded} bodies could not be decoded: value is null")
             archive.acknowledge()
             whole = True
     except Stopped:
@@ -260,7 +266,8 @@ def _metrics(run: Run) -> Iterator[None]:
 
 def _replay(run: Run) -> int:
     options = run.options
-    choice = Choice(options.archive, options.aof, options.audit, options.where)
+    catalog = catalog_of(options)
+    choice = Choice(options.archive, options.aof, options.audit, options.where, catalog)
     jobs = choice.jobs(run.spark)
     if options.explain:
         jobs.explain("formatted")

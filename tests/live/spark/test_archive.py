@@ -4,9 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.dataset
-import pyarrow.parquet
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -14,14 +12,15 @@ from pyspark.sql import DataFrame, SparkSession
 from disque_trio.spark.archive import (
     CHECKPOINT,
     LEASES,
-    STAGING,
     Archive,
     ArchiveError,
-    check_written,
     make_directory,
-    publish,
     read_archive,
 )
+from disque_trio.spark.lakehouse.bodies import decoded
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.settings import TableError, TableSettings
+from disque_trio.spark.lakehouse.table import Table, Upkeep
 from tests.support.harness import LiveNode, NodeFactory, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -105,8 +104,8 @@ def test_a_batch_that_is_repeated_replaces_its_own_files(
 _add = Archive._add
 
 
-def adds_and_fails(archive: Archive, batch: DataFrame, number: int) -> None:
-    _add(archive, batch, number)
+def adds_and_fails(archive: Archive, table: Table, batch: DataFrame, number: int) -> None:
+    _add(archive, table, batch, number)
     raise ArchiveError("it died here")
 
 
@@ -236,57 +235,6 @@ def test_why_a_batch_cannot_be_written_is_told_in_short(
     assert left_at(node) == NOTHING
 
 
-def test_a_format_that_spark_does_not_have_is_an_error(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
-) -> None:
-    node = disque_server()
-    add(node, "q", ["1"])
-    nodes = [f"127.0.0.1:{node.port}"]
-    archive = Archive(nodes, ["q"], tmp_path / "table", format="delta", available_now=True)
-    with pytest.raises(ArchiveError, match="delta"):
-        archive.start(spark)
-    assert node.ask("QLEN", "q") == 1
-    assert not (tmp_path / "table" / LEASES).exists()
-
-
-def test_files_come_into_the_table_whole_and_replace_only_those_of_their_batch(
-    tmp_path: Path,
-) -> None:
-    staging, table = tmp_path / "table" / STAGING, tmp_path / "table"
-    day = Path("queue=a") / "day=2026-11-21"
-    for text, name in (("first", "000001-x"), ("second", "000002-x"), ("again", "000002-x")):
-        (staging / day).mkdir(parents=True)
-        (staging / day / f"part-00003-{text}.c000.snappy.parquet").write_text(text)
-        (staging / "_SUCCESS").touch()
-        publish(staging, table, name)
-    files = {path.name: path.read_text() for path in (table / day).iterdir()}
-    assert files == {
-        "part-000001-x-00003.c000.snappy.parquet": "first",
-        "part-000002-x-00003.c000.snappy.parquet": "again",
-    }
-    assert not staging.exists()
-
-
-@pytest.mark.parametrize(
-    ("files", "success", "rows"), [(2, True, 6), (1, True, 6), (0, True, 6), (2, False, 6)]
-)
-def test_a_batch_that_is_not_here_as_a_whole_is_not_brought_into_the_table(
-    tmp_path: Path, files: int, success: bool, rows: int
-) -> None:
-    """As when executors on other machines have written to a directory of the same name there."""
-    day = tmp_path / "queue=a" / "day=2026-11-21"
-    day.mkdir(parents=True)
-    for n in range(files):
-        pyarrow.parquet.write_table(pa.table({"id": ["1", "2", "3"]}), day / f"part-{n}.parquet")
-    if success:
-        (tmp_path / "_SUCCESS").touch()
-    if success and files * 3 == rows:
-        check_written(tmp_path, rows)
-        return
-    with pytest.raises(ArchiveError, match="share"):
-        check_written(tmp_path, rows)
-
-
 def test_each_directory_that_is_made_is_brought_to_the_disk_by_the_one_above_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,3 +260,88 @@ def test_a_job_that_was_delivered_twice_is_read_once(spark: SparkSession, tmp_pa
         str(tmp_path / "table")
     )
     assert bodies_of(read_archive(spark, tmp_path / "table")) == ["1", "2"]
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_table_with_versions_has_each_batch_once_and_bodies_decoded(
+    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path, format: str
+) -> None:
+    node = disque_server()
+    table = tmp_path / "table"
+    settings = TableSettings(format, "json:n INT, tags ARRAY<STRING>", drop_body=True)
+    nodes = [f"127.0.0.1:{node.port}"]
+    archive = Archive(nodes, ["a/b"], table, settings=settings, available_now=True)
+    add(node, "a/b", ['{"n": 1, "tags": ["x"]}', '{"n": 2} and more'])
+    assert run(spark, archive) == 2
+    assert archive.undecoded == 1
+    add(node, "a/b", ['{"n": 3}'])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "_add", adds_and_fails)
+        with pytest.raises(StreamingQueryException):
+            run(spark, archive)
+    assert run(spark, archive) == 1
+    upkeep = Upkeep(days=2)
+    made = table_of(table, settings)
+    for _ in range(2):
+        rows = read_archive(spark, table).orderBy("value.n").collect()
+        assert [row["queue"] for row in rows] == ["a/b"] * 3
+        assert [row["body"] for row in rows] == [b'{"n": 2} and more', None, None]
+        assert [row["value"] and row["value"].asDict() for row in rows] == [
+            None,
+            {"n": 1, "tags": ["x"]},
+            {"n": 3, "tags": None},
+        ]
+        assert all(row["archived_at"].date() == row["day"] for row in rows)
+        made.keep_up(upkeep, lambda text: None)
+    assert len(made.files()) == 1
+    assert left_at(node) == NOTHING
+
+
+def test_texts_are_bodies_in_utf8(
+    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    node = disque_server()
+    table = tmp_path / "table"
+    add(node, "q", ["before"])
+    run(spark, archive_of(node, table, "q"))
+    add(node, "q", ["\u00fc"])
+    assert isinstance(node.ask("ADDJOB", "q", b"\xff", 0), bytes)
+    nodes = [f"127.0.0.1:{node.port}"]
+    archive = Archive(nodes, ["q"], table, settings=TableSettings(body="text"), available_now=True)
+    assert run(spark, archive) == 2
+    assert archive.undecoded == 1
+    rows = read_archive(spark, table).collect()
+    found = {(row["body"], row["value"]) for row in rows}
+    assert found == {(b"before", None), ("\u00fc".encode(), "\u00fc"), (b"\xff", None)}
+    # What is decoded in another way needs a table of its own.
+    for other in (TableSettings(), TableSettings(body="json:a INT"), TableSettings("delta")):
+        archive = Archive(nodes, ["q"], table, settings=other, available_now=True)
+        with pytest.raises(TableError):
+            archive.start(spark)
+
+
+def test_bodies_that_are_not_just_one_json_value_stay(spark: SparkSession) -> None:
+    right = ['{"a": 1, "b": "x"}', "{}", ' {"a": 1}\n', '{"a": 1, "c": 2}', '{"b": 5}']
+    wrong = [
+        "",
+        "null",
+        "3",
+        "x",
+        '{"a": 1',
+        '{"a": 1}x',
+        '{"a": 1} {"a": 2}',
+        '{"a": 1},"c":2',
+        '{"a": 1},{"a": 2}',
+        '{"a": 1}],[{"b": 2}',
+        '[{"a": 1}]',
+        '{"a": "x"}',
+        '{"a": 1.5}',
+        '{"a": 99999999999}',
+        '{"a": 1}}',
+    ]
+    bodies = [(text.encode(),) for text in right + wrong] + [(b'{"b": "\xff"}',)]
+    rows = spark.createDataFrame(bodies, "body binary")
+    found = decoded(rows, "json:a INT, b STRING", drop=True).collect()
+    assert [row["body"] is None for row in found] == [True] * len(right) + [False] * 16
+    assert [row["value"] is None for row in found] == [False] * len(right) + [True] * 16
+    assert found[0]["value"].asDict() == {"a": 1, "b": "x"}

@@ -1,0 +1,73 @@
+"""The columns of an archive, and how a table's directories are called."""
+
+import re
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+QUEUE, DAY, BODY, VALUE = "queue", "day", "body", "value"
+PARTITIONS = (QUEUE, DAY)
+_TIME = pa.timestamp("us", "UTC")
+BASE = pa.schema(
+    [
+        ("id", pa.string()),
+        (BODY, pa.binary()),
+        ("nacks", pa.int32()),
+        ("additional_deliveries", pa.int32()),
+        ("node", pa.string()),
+        ("ctime", _TIME),
+        ("archived_at", _TIME),
+    ]
+)
+# What Spark writes otherwise in the name of a partition's directory: %3A.
+ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{[\]^]")
+
+
+def partition_path(queue: str, day: str) -> str:
+    """Where files of a queue and a day (ISO) lie in a table, as Spark and Hive call it."""
+    name = ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", queue)
+    return f"{QUEUE}={name}/{DAY}={day}"
+
+
+def partition_of(path: str) -> tuple[str, str]:
+    """Queue and day of a path of that kind."""
+    queue, day = path.split("/")[-2:]
+    return unquote(queue.partition("=")[2]), day.partition("=")[2]
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The same columns with types that all tables and their readers have: times in UTC, short
+    offsets, null wherever it may be."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC") if kind.tz or kind.unit == "ns" else pa.timestamp("us")
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return kind
+
+
+def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows with these columns; null where a column is not there."""
+    names = set(rows.schema.names)
+    columns = [
+        _cast(rows.column(field.name), field.type)
+        if field.name in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

@@ -1,0 +1,190 @@
+"""The files of a batch: tasks write them beside the table, the program makes few of many."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted, plain
+
+SMALL = 32 << 20  # bytes of a queue in a batch that become one file
+COMPRESSION = "snappy"
+ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 64 << 20  # in memory
+_READ_BYTES = 8 << 20  # in memory, of a file that is read
+_READ_ROWS = 1 << 16
+# What a task tells of each file.
+WRITTEN = "path STRING, queue STRING, day STRING, rows BIGINT, size BIGINT, undecoded BIGINT"
+
+
+class DataFile(NamedTuple):
+    """A Parquet file with jobs of a queue and a day (ISO). ``size`` in bytes; ``undecoded``: how
+    many of its bodies could not be decoded."""
+
+    path: str
+    queue: str
+    day: str
+    rows: int
+    size: int
+    undecoded: int = 0
+
+
+class TaskWriter:
+    """Writes the rows of a task, a file for each queue and day: for ``mapInArrow``.
+
+    Attempts of a task write different files. Those that count are the ones that Spark gives back.
+
+    Args:
+        directory: that executors and the driver share.
+        whole: write ``queue`` and ``day`` as well; else they are in the path, or the table's log.
+    """
+
+    def __init__(self, directory: str, whole: bool) -> None:
+        self._directory = directory
+        self._whole = whole
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files: dict[tuple[str, str], OpenFile] = {}
+        with ExitStack() as stack:
+            for rows in batches:
+                for key, part in self._split(rows):
+                    file = files.get(key)
+                    if file is None:
+                        path = Path(self._directory) / f"{uuid4().hex}.parquet"
+                        file = files[key] = stack.enter_context(OpenFile(path))
+                    file.add(part)
+        if files:
+            yield pa.RecordBatch.from_pylist(
+                [
+                    DataFile(
+                        str(file.path), queue, day, file.rows, file.size, file.undecoded
+                    )._asdict()
+                    for (queue, day), file in files.items()
+                ]
+            )
+
+    def _split(self, rows: pa.RecordBatch) -> Iterator[tuple[tuple[str, str], pa.RecordBatch]]:
+        names = [name for name in rows.schema.names if self._whole or name not in (QUEUE, DAY)]
+        schema = plain(rows.select(names).schema)
+        queues, days = rows.column(QUEUE), rows.column(DAY)
+        for day in pc.unique(days):
+            for queue in pc.unique(queues):
+                chosen = pc.and_(pc.equal(queues, queue), pc.equal(days, day))
+                part = rows.select(names).filter(chosen)
+                if part.num_rows:
+                    yield (queue.as_py(), day.as_py().isoformat()), fitted(part, schema)
+
+
+class OpenFile:
+    """A Parquet file that is written, in groups of rows that fit into memory.
+
+    Attributes:
+        rows, size: what it has; the size is known at the end. undecoded: rows without ``value``.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema | None = None) -> None:
+        self.path = path
+        self.rows = self.size = self.undecoded = 0
+        self._schema = schema
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = self._count = 0
+
+    def __enter__(self) -> "OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Some more."""
+        self.rows += rows.num_rows
+        if VALUE in rows.schema.names:
+            self.undecoded += rows.column(VALUE).null_count
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        self._count += rows.num_rows
+        if self._bytes >= ROW_GROUP_BYTES or self._count >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self.size = self.path.stat().st_size
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            schema = self._schema or self._waiting[0].schema
+            self._writer = pq.ParquetWriter(
+                self.path, schema, compression=COMPRESSION, store_schema=False
+            )
+        rows = pa.Table.from_batches(self._waiting)
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self._waiting, self._bytes, self._count = [], 0, 0
+
+
+def merged(
+    sources: Sequence[Path],
+    target: Path,
+    wanted: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
+) -> tuple[int, int]:
+    """Write the rows of files into one, in this order. Returns its rows, and its bytes.
+
+    Memory is that of a group of rows, whatever the files have.
+
+    Args:
+        wanted: chooses among some rows.
+    """
+    schema = schema_of(sources)
+    with OpenFile(target, schema) as file:
+        for source in sources:
+            for rows in read(source):
+                file.add(wanted(fitted(rows, schema)))
+    return file.rows, file.size
+
+
+def schema_of(sources: Iterable[Path]) -> pa.Schema:
+    """All columns of some files, as the newest has them."""
+    fields: dict[str, pa.Field] = {}
+    for source in sources:
+        fields |= {field.name: field for field in plain(pq.read_schema(source))}
+    return pa.schema(list(fields.values()))
+
+
+def read(path: Path | str) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, some MB at a time."""
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        size = sum(group.total_byte_size for group in groups)
+        if rows:
+            at_once = max(1, min(_READ_ROWS, _READ_BYTES * rows // max(size, 1)))
+            yield from file.iter_batches(at_once)
+
+
+def few(files: Sequence[DataFile], directory: Path) -> list[DataFile]:
+    """The files of a batch with those of a queue and day in one, where they are small together."""
+    together: dict[tuple[str, str], list[DataFile]] = {}
+    for file in sorted(files):
+        together.setdefault((file.queue, file.day), []).append(file)
+    found: list[DataFile] = []
+    for (queue, day), own in together.items():
+        if len(own) == 1 or sum(file.size for file in own) > SMALL:
+            found += own
+            continue
+        path = directory / f"{uuid4().hex}.parquet"
+        rows, size = merged([Path(file.path) for file in own], path)
+        found.append(
+            DataFile(str(path), queue, day, rows, size, sum(file.undecoded for file in own))
+        )
+    return found

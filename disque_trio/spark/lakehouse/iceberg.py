@@ -1,0 +1,300 @@
+"""An archive as an Iceberg table, by the library ``pyiceberg``: the extra ``iceberg``.
+
+The files of a batch are moved to where the table is, and one commit adds them and notes the number
+of the batch in a property of the table, so that a batch that is repeated is known; the summary of
+the snapshot has it, too. What was moved and never committed nothing refers to; ``keep_up`` removes
+it.
+"""
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pyarrow as pa
+
+from disque_trio.extras import how_to_install
+from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, plain
+from disque_trio.spark.lakehouse.files import DataFile, merged
+from disque_trio.spark.lakehouse.placing import placed
+from disque_trio.spark.lakehouse.planning import Candidate, Once, groups, part_prefix
+from disque_trio.spark.lakehouse.settings import TableError
+from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+
+try:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchTableError,
+        ValidationException,
+    )
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+    from pyiceberg.manifest import DataFile as IcebergFile
+    from pyiceberg.table import Table
+except ModuleNotFoundError as missing:
+    raise TableError(f"Iceberg needs {missing.name}: {how_to_install('iceberg')}") from None
+
+CATALOG, WAREHOUSE = "_catalog.db", "_warehouse"
+_STAGING = "_compactions"
+_ATTEMPTS = 10
+_PAUSE = 0.02  # s, at most, before the second; then twice as long each time
+_PROPERTIES = {
+    # A commit every ten seconds: what lists them must not grow with each.
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+# Files that nothing refers to may be of a batch that is just being added.
+_SAFE_SECONDS = 3600.0
+
+
+class IcebergFiles:
+    """The table. See ``Table``.
+
+    Args:
+        directory: of the archive.
+        name: of the table, with its namespace.
+        properties: of the catalog; without any it is a file in the directory.
+    """
+
+    whole = True
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        properties: Mapping[str, str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._directory = directory.absolute()
+        self._name = name
+        self._properties = dict(properties) or {
+            "type": "sql",
+            "uri": f"sqlite:///{self._directory / CATALOG}",
+            "warehouse": f"file://{self._directory / WAREHOUSE}",
+        }
+        self._clock = clock
+
+    def create(self, schema: pa.Schema) -> None:
+        """Make it, if it is not there.
+
+        Raises:
+            TableError: it has other columns.
+        """
+        wanted = plain(schema)
+        catalog = load_catalog("disque", **self._properties)
+        catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        if not catalog.table_exists(self._name):
+            catalog.create_table_if_not_exists(self._name, wanted, properties=_PROPERTIES)
+        table = catalog.load_table(self._name)
+        if not table.spec().fields:
+            with table.update_spec() as spec:
+                for name in PARTITIONS:
+                    spec.add_identity(name)
+        found = {field.name: field.type for field in plain(table.schema().as_arrow())}
+        if found != {field.name: field.type for field in wanted}:
+            raise TableError(f"{self._name}: the table has other columns")
+
+    def add(self, batch: Batch, files: Sequence[DataFile], staging: Path) -> None:
+        """Add a batch, if it is not in the table.
+
+        Raises:
+            CommitFailedException: others were always faster.
+        """
+        table = self._table()
+        if files and not _has(table, batch):
+            prefix = part_prefix(batch)
+            places = [self._placed(table, Path(file.path), prefix) for file in files]
+            self._append(batch, places)
+        shutil.rmtree(staging)
+
+    def _append(self, batch: Batch, places: list[str]) -> None:
+        noted = {"disque.query": batch.query, "disque.batch": str(batch.number)}
+
+        def append() -> None:
+            table = self._table()
+            # Also when it was not known whether it had come through.
+            if not _has(table, batch):
+                with table.transaction() as change:
+                    change.add_files(places, noted, check_duplicate_files=False)
+                    change.set_properties({_property(batch): str(batch.number)})
+
+        _retried(append)
+
+    def files(self) -> list[TableFile]:
+        """Those of the newest version.
+
+        Raises:
+            TableError: there is no table, or somebody has deleted rows without writing files anew.
+        """
+        return [TableFile(_local(file.file_path), None, None) for file in self._data(self._table())]
+
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+        """Remove old days, merge small files, and remove files that are no longer needed.
+
+        Raises:
+            TableError: see ``files``.
+        """
+        outcome = Outcome()
+        first = upkeep.first_day(self._clock())
+        self._remove_days(first, upkeep, outcome)
+        for sources in self._work(first, upkeep):
+            progress(f"{outcome.before} files merged into {outcome.after}")
+            self._merge(sources, upkeep, outcome)
+        if not upkeep.dry_run:
+            progress("removing files")
+            self._clean(upkeep, outcome)
+        return outcome
+
+    def _remove_days(self, first: date | None, upkeep: Upkeep, outcome: Outcome) -> None:
+        if first is None:
+            return
+        table = self._table()
+        old = {_part(file) for file in self._data(table) if _part(file)[1] < first}
+        outcome.days = [f"{queue}, {day}" for queue, day in sorted(old)]
+        if old and not upkeep.dry_run:
+            _retried(lambda: self._table().delete(f"{DAY} < '{first.isoformat()}'"))
+
+    def _work(self, first: date | None, upkeep: Upkeep) -> Iterator[list[IcebergFile]]:
+        files = sorted(self._data(self._table()), key=lambda file: (*_part(file), file.file_path))
+        for (_, day), own in groupby(files, _part):
+            if first is not None and day < first:
+                continue
+            named = {file.file_path: file for file in own}
+            candidates = [
+                Candidate(name, file.file_size_in_bytes, 0.0) for name, file in named.items()
+            ]
+            for group in groups(candidates, set(), upkeep.target, 0.0):
+                yield [named[name] for name in group]
+
+    def _merge(self, sources: list[IcebergFile], upkeep: Upkeep, outcome: Outcome) -> None:
+        outcome.before += len(sources)
+        outcome.after += 1
+        outcome.bytes += sum(source.file_size_in_bytes for source in sources)
+        if upkeep.dry_run:
+            return
+        staging = self._directory / _STAGING
+        staging.mkdir(exist_ok=True)
+        new = staging / f"{uuid4().hex}.parquet"
+        once = Once()
+        try:
+            paths = [Path(_local(source.file_path)) for source in sources]
+            merged(paths, new, once.wanted if upkeep.deduplicate else lambda rows: rows)
+            place = self._placed(self._table(), new, "part-c-")
+        finally:
+            new.unlink(missing_ok=True)
+
+        def swap() -> None:
+            table = self._table()
+            file = parquet_file_to_data_file(table.io, table.metadata, place)
+            with table.transaction() as change, change.update_snapshot().overwrite() as both:
+                for source in sources:
+                    both.delete_data_file(source)
+                both.append_data_file(file)
+
+        try:
+            _retried(swap)
+        except ValidationException:
+            outcome.before -= len(sources)
+            outcome.after -= 1
+            outcome.waiting.append("files were replaced by others meanwhile")
+            return
+        outcome.duplicates += once.dropped
+
+    def _clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+        """Forget old versions, and remove files that none refers to."""
+        now = self._clock()
+        until = datetime.fromtimestamp(now, UTC) - timedelta(seconds=upkeep.history)
+        if self._table().current_snapshot() is not None:
+            _retried(
+                lambda: self._table().maintenance.expire_snapshots().older_than(until).commit()
+            )
+        table = self._table()
+        root = Path(_local(table.location()))
+        if not root.is_dir():
+            outcome.waiting.append(f"{table.location()}: files there are not removed from here")
+            return
+        used = {_local(path) for path in _referred(table)}
+        before = now - max(upkeep.history, _SAFE_SECONDS)
+        for pattern in ("data/**/*.parquet", "metadata/*.avro"):
+            for path in sorted(root.glob(pattern)):
+                if str(path) not in used and path.stat().st_mtime < before:
+                    path.unlink()
+                    outcome.removed += 1
+
+    def _data(self, table: Table) -> list[IcebergFile]:
+        tasks = list(table.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise TableError(f"{self._name}: rows were deleted in files: use Iceberg's readers")
+        return [task.file for task in tasks]
+
+    def _placed(self, table: Table, source: Path, prefix: str) -> str:
+        """A file in the table's directory; returns its address."""
+        name = f"data/{prefix}{uuid4().hex}.parquet"
+        address = f"{table.location().rstrip('/')}/{name}"
+        if _is_local(address):
+            placed(source, Path(_local(address)))
+            return address
+        with source.open("rb") as read, table.io.new_output(address).create() as write:
+            shutil.copyfileobj(read, write, 1 << 20)
+        source.unlink()
+        return address
+
+    def _table(self) -> Table:
+        try:
+            return load_catalog("disque", **self._properties).load_table(self._name)
+        except NoSuchTableError:
+            raise TableError(f"no Iceberg table {self._name}") from None
+
+
+def _retried(change: Callable[[], None]) -> None:
+    """Change the table, again when somebody else was faster, or nobody knows whether it was."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return change()
+        except (CommitFailedException, CommitStateUnknownException):
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE * random.random() * 2**attempt)
+    raise AssertionError
+
+
+def _property(batch: Batch) -> str:
+    return f"disque.batch.{batch.query}"
+
+
+def _has(table: Table, batch: Batch) -> bool:
+    return int(table.properties.get(_property(batch), -1)) >= batch.number
+
+
+def _part(file: IcebergFile) -> tuple[str, date]:
+    queue, day = file.partition[0], file.partition[1]
+    return queue, day if isinstance(day, date) else date(1970, 1, 1) + timedelta(day)
+
+
+def _referred(table: Table) -> Iterator[str]:
+    """All files that a version of the table has."""
+    seen = set()
+    for snapshot in table.snapshots():
+        yield snapshot.manifest_list
+        for manifest in snapshot.manifests(table.io):
+            if manifest.manifest_path not in seen:
+                seen.add(manifest.manifest_path)
+                yield manifest.manifest_path
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                    yield entry.data_file.file_path
+
+
+def _is_local(address: str) -> bool:
+    return urlsplit(address).scheme in ("", "file")
+
+
+def _local(address: str) -> str:
+    """The path of an address, where it is a local one."""
+    return address.removeprefix("file://") if _is_local(address) else address

@@ -1,0 +1,72 @@
+"""Archives as frames of Spark, without what Spark needs for their format."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted
+from disque_trio.spark.lakehouse.files import read
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.settings import PARQUET, TableSettings
+from disque_trio.spark.lakehouse.table import TableFile
+from disque_trio.spark.options import arrow_schema
+
+# Spark would take a queue that is called 007 for the number 7.
+_SCHEMA = """
+    id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
+    archived_at TIMESTAMP, {value} queue STRING, day DATE
+"""
+_FILES_A_TASK = 16
+
+
+def read_table(
+    spark: SparkSession, directory: Path, settings: TableSettings, catalog: Mapping[str, str]
+) -> DataFrame:
+    """The rows of an archive's table.
+
+    Raises:
+        TableError: what its format needs is not installed, or it has what cannot be read.
+    """
+    value = f"{VALUE} {value_type(settings.body)}," if settings.body is not None else ""
+    columns = _SCHEMA.format(value=value)
+    if settings.format == PARQUET:
+        return spark.read.schema(columns).parquet(str(directory))
+    schema = spark.createDataFrame([], columns).schema
+    files = table_of(directory, settings, catalog).files()
+    rows = [tuple(file) for file in files]
+    names = spark.createDataFrame(rows, "path STRING, queue STRING, day STRING")
+    parts = max(1, -(-len(files) // _FILES_A_TASK))
+    return names.repartition(parts).mapInArrow(FileReader(arrow_schema(schema)), schema)
+
+
+class FileReader:
+    """Reads files whose names come: for ``mapInArrow``."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                yield from rows_of(TableFile(**row), self._schema)
+
+
+def rows_of(file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, with these columns; ``queue`` and ``day`` also if they are not in it."""
+    for rows in read(Path(file.path)):
+        if file.queue is not None and file.day is not None:
+            count = rows.num_rows
+            columns = {name: rows.column(name) for name in rows.schema.names}
+            columns[QUEUE] = pa.repeat(file.queue, count)
+            columns[DAY] = pa.repeat(pa.scalar(date.fromisoformat(file.day)), count)
+            rows = pa.RecordBatch.from_pydict(columns)
+        yield fitted(rows, schema)
+
+
+def value_type(body: str) -> str:
+    """The type, in Spark's SQL, of what bodies are decoded to."""
+    kind, _, columns = body.partition(":")
+    return f"STRUCT<{columns}>" if kind == "json" else "STRING"

@@ -1,0 +1,143 @@
+"""What an archive's directory says of its table, and the command that keeps it up."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from disque_trio.spark import pipeline
+from disque_trio.spark.cli.arguments import parser
+from disque_trio.spark.cli.checks import UsageError, table_settings
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.parquet import ParquetFiles
+from disque_trio.spark.lakehouse.settings import FILE, TableError, TableSettings
+from tests.support.jobs_files import add
+
+
+def test_later_runs_find_what_the_first_has_said(tmp_path: Path) -> None:
+    assert TableSettings.read(tmp_path) is None
+    catalog = {"uri": "https://catalog", "token": "secret", "s3.secret-access-key": "secret"}
+    settings = TableSettings("iceberg", "json:a INT", True, catalog, "shop.orders")
+    settings.keep(tmp_path)
+    assert "secret" not in (tmp_path / FILE).read_text().replace("secret-access-key", "")
+    assert TableSettings.read(tmp_path) == TableSettings(
+        "iceberg", "json:a INT", True, {"uri": "https://catalog"}, "shop.orders"
+    )
+    settings.keep(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TableSettings("parquet", "text"),
+        TableSettings("delta"),
+        TableSettings("delta", "json:a INT"),
+        TableSettings("delta", "text", drop_body=True),
+    ],
+)
+def test_a_table_is_written_in_one_way(tmp_path: Path, other: TableSettings) -> None:
+    TableSettings("delta", "text").keep(tmp_path)
+    with pytest.raises(TableError):
+        other.keep(tmp_path)
+
+
+def test_an_old_archive_is_one_of_parquet_files(tmp_path: Path) -> None:
+    """Where bodies may be decoded from now on."""
+    add(ParquetFiles(tmp_path), tmp_path, 0, ["1"])
+    with pytest.raises(TableError, match="parquet, not delta"):
+        TableSettings("delta").keep(tmp_path)
+    TableSettings(body="text").keep(tmp_path)
+    with pytest.raises(TableError, match="needs a table of its own"):
+        TableSettings(body="json:a INT").keep(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"what": 1}', "{"])
+def test_damaged_settings_are_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(TableError, match=FILE):
+        TableSettings.read(tmp_path)
+
+
+def settings_of(*words: str) -> TableSettings:
+    return table_settings(
+        parser().parse_args(["archive", "--queue", "q", "--output", "/nowhere", *words])
+    )
+
+
+def test_the_arguments_of_an_archive_say_its_table() -> None:
+    assert settings_of() == TableSettings()
+    words = ("--format", "iceberg", "--iceberg-catalog", "uri=a=b", "--iceberg-table", "a.b")
+    assert settings_of(*words, "--body", "text") == TableSettings(
+        "iceberg", "text", False, {"uri": "a=b"}, "a.b"
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--body", "xml"),
+        ("--body", "json:"),
+        ("--drop-body",),
+        ("--iceberg-table", "a.b"),
+        ("--format", "delta", "--iceberg-catalog", "a=b"),
+        ("--format", "iceberg", "--iceberg-catalog", "a"),
+        ("--format", "iceberg", "--iceberg-table", "a"),
+    ],
+)
+def test_what_does_not_go_together_is_a_wrong_argument(words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        settings_of(*words)
+
+
+def compact(*words: str | Path) -> int:
+    return pipeline.main(["compact", *map(str, words)])
+
+
+def test_the_command_keeps_a_table_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = ParquetFiles(tmp_path)
+    for number in range(5):
+        add(table, tmp_path, number, ["1", "2"])
+    assert compact(tmp_path, "--older-than", "0", "--dry-run") == 0
+    assert capsys.readouterr().out.startswith("4 files would be merged into 1, ")
+    assert compact(tmp_path, "--older-than", "0s", "--grace", "0", "--deduplicate") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 files merged into 1, ")
+    assert lines[1:] == ["6 jobs were there twice", "4 files removed"]
+    assert compact(tmp_path, "--keep-days", "1", "--grace", "0") == 0
+    assert compact(tmp_path) == 0
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compact(tmp_path) == 1
+    assert capsys.readouterr().err == f"disque-pipeline: no archive at {tmp_path}\n"
+    TableSettings("delta").keep(tmp_path)
+    assert compact(tmp_path) == 1
+    assert compact(tmp_path, "--iceberg-catalog", "x") == 2
+    for wrong in (("--target-size", "0"), ("--target-size", "5X"), ("--older-than", "1y")):
+        with pytest.raises(SystemExit):
+            compact(tmp_path, *wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("2B", 2), ("3K", 3 << 10), ("128MB", 128 << 20), ("1GiB", 1 << 30)],
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert parser().parse_args(["compact", "t", "--target-size", text]).target_size == size
+
+
+def test_times_have_units() -> None:
+    for text, seconds in (("90", 90), ("90s", 90), ("2m", 120), ("1h", 3600), ("7d", 604800)):
+        assert parser().parse_args(["compact", "t", "--older-than", text]).older_than == seconds
+
+
+@pytest.mark.parametrize(("name", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+def test_a_format_whose_extra_is_missing_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str
+) -> None:
+    for module in [one for one in sys.modules if one.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, f"disque_trio.spark.lakehouse.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(TableError, match=rf"needs {package}.*: .* install .*\[{name}\]"):
+        table_of(tmp_path, TableSettings(name))

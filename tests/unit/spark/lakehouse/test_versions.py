@@ -1,0 +1,261 @@
+"""Archives as Delta and Iceberg tables: what is the same for both, read by their own libraries."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.table import Transaction
+
+from disque_trio.spark.lakehouse.delta import DeltaFiles
+from disque_trio.spark.lakehouse.files import read
+from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.iceberg import IcebergFiles
+from disque_trio.spark.lakehouse.settings import TableError, TableSettings
+from disque_trio.spark.lakehouse.table import Table, Upkeep
+from tests.support.jobs_files import COLUMNS, DAY, QUERY, add
+
+FORMATS = ("delta", "iceberg")
+
+
+def quiet(text: str) -> None:
+    pass
+
+
+@pytest.fixture(params=FORMATS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    """A new one, in a directory whose name is no plain one."""
+    directory = tmp_path / "the archive, ü"
+    directory.mkdir()
+    made = table_of(directory, TableSettings(request.param))
+    made.create(COLUMNS)
+    return made
+
+
+def directory_of(table: Table) -> Path:
+    assert isinstance(table, DeltaFiles | IcebergFiles)
+    return table._directory
+
+
+def put(table: Table, number: int, *ids: str, queue: str = "q", back: int = 0) -> None:
+    add(table, directory_of(table), number, ids, queue, DAY - timedelta(back))
+
+
+def ids_of(table: Table) -> list[str]:
+    """As the library reads it."""
+    if isinstance(table, DeltaFiles):
+        found = DeltaTable(str(directory_of(table))).to_pyarrow_table()
+    else:
+        assert isinstance(table, IcebergFiles)
+        found = table._table().scan().to_arrow()
+    return sorted(found.column("id").to_pylist())
+
+
+def test_batches_come_into_the_table_each_once(table: Table) -> None:
+    put(table, 0, "1", "2")
+    put(table, 1, "3", queue="mail/in ü")
+    put(table, 1, "3", queue="mail/in ü")
+    put(table, 0, "1", "2")
+    assert ids_of(table) == ["1", "2", "3"]
+    add(table, directory_of(table), 0, ["4"], query="another")
+    assert ids_of(table) == ["1", "2", "3", "4"]
+    read_back = [one for file in table.files() for rows in read(file.path) for one in rows["id"]]
+    assert sorted(one.as_py() for one in read_back) == ["1", "2", "3", "4"]
+
+
+def test_a_batch_without_rows_is_nothing(table: Table) -> None:
+    put(table, 0)
+    assert ids_of(table) == []
+    put(table, 1, "1")
+    assert ids_of(table) == ["1"]
+
+
+def test_a_table_that_is_there_is_used_if_it_has_the_columns(table: Table) -> None:
+    put(table, 0, "1")
+    table.create(COLUMNS)
+    assert ids_of(table) == ["1"]
+    with pytest.raises(TableError, match="other columns"):
+        table.create(COLUMNS.append(pa.field("value", pa.string())))
+
+
+def failing_after(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
+    """The call is carried out, and then fails: the answer was lost."""
+    left = list(failures)
+
+    def fails(*words: object, **named: object) -> object:
+        result = call(*words, **named)
+        if left:
+            raise left.pop()
+        return result
+
+    return fails
+
+
+def failing(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
+    """The call is carried out after so many failures."""
+    left = list(failures)
+
+    def fails(*words: object, **named: object) -> object:
+        if left:
+            raise left.pop()
+        return call(*words, **named)
+
+    return fails
+
+
+@pytest.mark.parametrize("way", [failing, failing_after])
+def test_a_commit_that_others_were_faster_than_is_tried_again_and_is_there_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Callable[..., object]]
+) -> None:
+    put(table, 0, "1")
+    one = way(DeltaTable.create_write_transaction, CommitFailedError("first"))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", one)
+    lost = CommitStateUnknownException() if way is failing_after else CommitFailedException()
+    other = way(Transaction.commit_transaction, lost)
+    monkeypatch.setattr(Transaction, "commit_transaction", other)
+    put(table, 1, "2")
+    assert ids_of(table) == ["1", "2"]
+
+
+def test_who_dies_before_the_commit_leaves_nothing_in_the_table(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def dies(*_: object, **__: object) -> None:
+        raise Died
+
+    put(table, 0, "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", dies)
+        patch.setattr(Transaction, "commit_transaction", dies)
+        with pytest.raises(Died):
+            put(table, 1, "2")
+    assert ids_of(table) == ["1"]
+    shutil.rmtree(next(directory_of(table).glob("_staging*")))
+    put(table, 1, "2")
+    assert ids_of(table) == ["1", "2"]
+    # What it has left goes when it is so old that it cannot be of a batch in flight.
+    torn = {str(path) for path in directory_of(table).rglob("part-000001*.parquet")}
+    torn -= {file.path for file in table.files()}
+    assert len(torn) == 1
+    table.keep_up(Upkeep(history=3600), quiet)
+    assert Path(*torn).exists()
+    for path in directory_of(table).rglob("part-*"):
+        os.utime(path, (1, 1))
+    table.keep_up(Upkeep(history=3600), quiet)
+    assert not Path(*torn).exists()
+    assert ids_of(table) == ["1", "2"]
+
+
+def test_small_files_become_one_and_old_versions_go(table: Table) -> None:
+    for number in range(6):
+        put(table, number, f"{number}", queue="a/b" if number % 2 else "c")
+    dry = table.keep_up(Upkeep(dry_run=True), quiet)
+    assert (dry.before, dry.after) == (6, 2)
+    assert len(table.files()) == 6
+    outcome = table.keep_up(Upkeep(), quiet)
+    assert (outcome.before, outcome.after) == (6, 2)
+    assert len(table.files()) == 2
+    assert ids_of(table) == ["0", "1", "2", "3", "4", "5"]
+    # Who reads an older version has its files until the history is over.
+    assert len(list(directory_of(table).rglob("part-0*.parquet"))) >= 6
+    put(table, 5, "5")
+    put(table, 6, "6", queue="c")
+    assert ids_of(table) == ["0", "1", "2", "3", "4", "5", "6"]
+    for path in directory_of(table).rglob("*"):
+        if path.is_file():
+            os.utime(path, (1, 1))
+    assert table.keep_up(Upkeep(history=0), quiet).removed
+    put(table, 5, "5")
+    assert ids_of(table) == ["0", "1", "2", "3", "4", "5", "6"]
+
+
+def test_old_days_go(tmp_path: Path, table: Table) -> None:
+    noon = 1_795_521_600.0  # of that day
+    for back in range(4):
+        put(table, back, f"{back}", back=back)
+    if isinstance(table, DeltaFiles):
+        later: Table = DeltaFiles(directory_of(table), clock=lambda: noon)
+    else:
+        later = IcebergFiles(directory_of(table), "disque.archive", {}, clock=lambda: noon)
+    dry = later.keep_up(Upkeep(days=2, dry_run=True), quiet)
+    assert dry.days == ["q, 2026-11-21", "q, 2026-11-22"]
+    assert ids_of(table) == ["0", "1", "2", "3"]
+    assert later.keep_up(Upkeep(days=2), quiet).days == dry.days
+    assert ids_of(table) == ["0", "1"]
+    assert later.keep_up(Upkeep(days=2), quiet).days == []
+
+
+def test_a_compaction_and_an_archive_do_not_disturb_each_other(table: Table) -> None:
+    failures: list[BaseException] = []
+
+    def archive() -> None:
+        try:
+            for number in range(12):
+                put(table, number, f"{number:02}")
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=archive)
+    thread.start()
+    while thread.is_alive():
+        table.keep_up(Upkeep(), quiet)
+    thread.join()
+    assert failures == []
+    table.keep_up(Upkeep(), quiet)
+    assert ids_of(table) == [f"{number:02}" for number in range(12)]
+    assert len(table.files()) == 1
+
+
+def test_duplicates_go_where_that_can_be_done(table: Table) -> None:
+    put(table, 0, "1", "2")
+    put(table, 1, "2", "3")
+    if isinstance(table, DeltaFiles):
+        with pytest.raises(TableError, match="deduplicate"):
+            table.keep_up(Upkeep(deduplicate=True), quiet)
+        return
+    assert table.keep_up(Upkeep(deduplicate=True), quiet).duplicates == 1
+    assert ids_of(table) == ["1", "2", "3"]
+
+
+def test_iceberg_says_in_its_snapshots_which_batch_they_are(tmp_path: Path) -> None:
+    table = IcebergFiles(tmp_path, "shop.orders", {})
+    table.create(COLUMNS)
+    add(table, tmp_path, 3, ["1"])
+    snapshot = table._table().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["disque.query"] == QUERY
+    assert snapshot.summary["disque.batch"] == "3"
+
+
+def test_iceberg_takes_a_catalog_of_its_own(tmp_path: Path) -> None:
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path / 'catalog.db'}",
+        "warehouse": f"file://{tmp_path / 'warehouse'}",
+    }
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    table = table_of(archive, TableSettings("iceberg", catalog=properties, table="a.b"))
+    table.create(COLUMNS)
+    add(table, archive, 0, ["1"])
+    assert list((tmp_path / "warehouse").rglob("part-*.parquet"))
+    assert [row for file in table.files() for rows in read(file.path) for row in rows["id"]]
+
+
+def test_what_is_no_table_is_an_error(tmp_path: Path) -> None:
+    for name in FORMATS:
+        directory = tmp_path / name
+        directory.mkdir()
+        with pytest.raises(TableError, match=r"no \w+ table"):
+            table_of(directory, TableSettings(name)).files()

@@ -135,6 +135,8 @@ class Manifest:
         copied, heard: as those of ``Part``, of days that were dropped.
         keep_from: the first day (ms) that is kept; 0: all are.
         changed: ``table/day`` of what is different in this version.
+        clients: what the busiest clients did, see ``audit.clients``.
+        addresses: of nodes, by their ids, as far as files beside the logs say.
     """
 
     version: int = 0
@@ -163,6 +165,8 @@ class Manifest:
     heard: list[list[int]] = field(default_factory=list)
     keep_from: int = 0
     changed: list[str] = field(default_factory=list)
+    clients: dict[str, list[int]] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
 
     @property
     def without_logs(self) -> list[str]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from disque_trio.eventlog.schema import DROPPED, LOG_KINDS, SEGMENT, STARTED, STOPPED
 from disque_trio.spark.audit import trace as tr
+from disque_trio.spark.audit.clients import Clients, add_clients, busiest, clients_of
 from disque_trio.spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
 from disque_trio.spark.audit.jobs import FACTS, NAMES, fold
 from disque_trio.spark.segments import Piece, blocks, events_of, grouped, opened, pieces_of
@@ -28,7 +29,10 @@ _COUNTERS = {"additional": "deliveries"}  # called otherwise in a line
 _LINES = pa.schema(
     [
         ("time", pa.int64()),
-        *((name, pa.string()) for name in ("node", "event", "id", "queue", "reason", "peer")),
+        *(
+            (name, pa.string())
+            for name in ("node", "event", "id", "queue", "reason", "client", "peer")
+        ),
         *((name, pa.int32()) for name in ("nacks", "deliveries", "repl", "copies", "priority")),
         *((name, pa.int64()) for name in ("size", "retry", "ttl", "delay", "ctime", "count")),
         ("group", pa.string()),
@@ -76,20 +80,23 @@ class Notes:
 
     Attributes:
         peers: ids of nodes that had a part in something.
+        clients: what clients did, see there.
         stretches: of each piece: path, where it begins, what its lines say.
     """
 
     peers: set[str] = field(default_factory=set)
+    clients: Clients = field(default_factory=dict)
     stretches: list[tuple[str, int, Stretch]] = field(default_factory=list)
 
     def text(self) -> str:
         """As tasks return it: a line."""
-        return json.dumps([sorted(self.peers), self.stretches])
+        return json.dumps([sorted(self.peers), self.stretches, busiest(self.clients)])
 
     def add(self, texts: str) -> None:
         """Lines of other tasks."""
         for text in texts.splitlines():
-            peers, stretches = json.loads(text)
+            peers, stretches, clients = json.loads(text)
+            add_clients(self.clients, clients)
             self.peers.update(peers)
             self.stretches += [(path, start, Stretch(*said)) for path, start, said in stretches]
 
@@ -152,6 +159,7 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
                 seen = seen.plus(counts)
                 tables.append(rows)
                 notes.peers.update(pc.unique(lines.column("peer")).drop_null().to_pylist())
+                add_clients(notes.clients, clients_of(lines))
                 if not damaged:
                     here = _stretch(lines.column("time").to_numpy(), encoded)
             said = joined(said, here._replace(lines=block.count(b"\n")))

@@ -207,8 +207,9 @@ def _delivered(jobs: pa.RecordBatch) -> pa.Table:
     return pa.table([queue, *map(pa.array, (minute, kind, ms))], schema=_TIME_SCHEMA)
 
 
-def sums_of(batch: pa.RecordBatch) -> pa.Table:
-    """What a batch of jobs adds to the minutes of their queues."""
+def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
+    """What a batch of jobs adds to the minutes of their queues, or to other steps of ``width``
+    ms."""
     events, job, _ = tr.flat(batch.column("trace"))
     times = tr.times(events)
     codes = tr.codes(events)
@@ -229,10 +230,10 @@ def sums_of(batch: pa.RecordBatch) -> pa.Table:
     found.append(("expired", every[expired], ended[expired], 1))
     found += [("change", *change) for change in _changes(events, job, ended)]
     jobs = np.concatenate([rows[1] for rows in found])
-    minutes = np.concatenate([rows[2] for rows in found]) // MINUTE
+    minutes = np.concatenate([rows[2] for rows in found]) // width
     keys, places = np.unique(queue[jobs] << 40 | minutes, return_inverse=True)
     columns = {name: np.zeros(len(keys), np.int64) for name in _SUM_SCHEMA.names if name != "queue"}
-    columns["minute"] = (keys & (1 << 40) - 1) * MINUTE
+    columns["minute"] = (keys & (1 << 40) - 1) * width
     start = 0
     for name, rows, _, by in found:
         np.add.at(columns[name], places[start : start + len(rows)], by)

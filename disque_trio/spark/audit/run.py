@@ -20,6 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DateType
 
+from disque_trio.spark.audit.addresses import addresses_near
+from disque_trio.spark.audit.clients import add_clients, busiest
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
 from disque_trio.spark.audit.gaps import ends_of, order_of
 from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, find_aofs, held, with_held_jobs
@@ -259,6 +261,9 @@ class _Run:
             raise AuditError("a segment has events of other nodes than its first line is of")
         manifest = self.manifest
         manifest.peers = sorted(notes.peers.union(manifest.peers))
+        add_clients(notes.clients, manifest.clients)
+        manifest.clients = busiest(notes.clients)
+        manifest.addresses |= addresses_near(self.new)
         for path, stretches in notes.segments().items():
             name, head = self._segments.new[Path(path)]
             ends = ends_of(head, stretches) if head is not None else None

@@ -1,95 +1,137 @@
-"""Makes the report of an audit from its tables: the figures as JSON, and the HTML page."""
+"""Makes the numbers of a report from the tables of an audit; Spark's tasks read and count."""
 
 import json
 from collections.abc import Mapping
+from functools import reduce
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from disque_trio.spark.audit.manifest import FINDINGS, JOBS, MINUTES, Manifest
 from disque_trio.spark.audit.queue_minutes import PERCENTILES
 from disque_trio.spark.audit.rules import KINDS
-from disque_trio.spark.audit.stages import read_jobs
-from disque_trio.spark.audit.store import Manifest, Store, StoreError
+from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.audit.tables import read_table
+from disque_trio.spark.report.compare import summary
+from disque_trio.spark.report.lives import Lives
 from disque_trio.spark.report.page import page
+from disque_trio.spark.report.series import Series
 
 Json: TypeAlias = Any  # rows as they are written to the file
 
 POINTS = 240  # of a line over the whole time
 MOST_FINDINGS = 100  # of each kind
-MOST_QUEUES = 6
+MOST_QUEUES = 1000  # the busiest; and for each other order some more
+MORE_QUEUES = 100
+DEEPEST = 6  # in one plot
+DRAWN = 40  # queues that have plots of their own
 MOST_ROWS = 20
 MOST_HOURS = 24 * 14
 _STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 _HOUR = 3_600_000
 _FEW = 6
+_ENDS = ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
+# By what queues are remarkable.
+_ORDERS = ("jobs", "most_depth", "wait_p99", "processing_p99", "found", "retries", "nacks")
 
 
-def make_report(spark: SparkSession, audit: Path) -> dict[str, Json]:
+def make_report(
+    spark: SparkSession, audit: Path, before: Mapping[str, Json] | None = None
+) -> dict[str, Json]:
     """The numbers of the report on the current version of an audit.
+
+    Args:
+        before: the numbers of an earlier report, to compare with.
 
     Raises:
         StoreError: there is no audit at that path.
     """
     store = Store(audit)
-    current = store.current
-    if current is None:
+    if store.current is None:
         raise StoreError(f"no audit at {audit}")
-    return _Report(spark, current, store.manifest).numbers()
+    numbers = _Report(spark, audit, store.manifest).numbers()
+    numbers["before"] = None if before is None else summary(before)
+    return numbers
 
 
 def write_report(numbers: Mapping[str, Json], html: Path | None, file: Path | None) -> None:
-    """Write the page, the numbers, or both."""
+    """Write the page, the numbers, or both; the page has a link to the numbers, then."""
     if html is not None:
         html.parent.mkdir(parents=True, exist_ok=True)
-        html.write_text(page(numbers), "utf-8")
+        link = None if file is None else _link(html, file)
+        html.write_text(page(numbers, link), "utf-8")
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        file.write_text(json.dumps(numbers, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _link(html: Path, file: Path) -> str:
+    """Where the file is, for a reader of the page."""
+    if html.absolute().parent == file.absolute().parent:
+        return file.name
+    return str(file.absolute())
 
 
 class _Report:
     """The numbers, each with a query of its own over the tables."""
 
-    def __init__(self, spark: SparkSession, path: Path, manifest: Manifest) -> None:
+    def __init__(self, spark: SparkSession, audit: Path, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._jobs = read_jobs(spark, path / "jobs")
-        self._minutes = spark.read.parquet(str(path / "queue_minutes")).drop("day")
-        self._findings = spark.read.parquet(str(path / "findings")).drop("day")
+        tables = (read_table(spark, audit, name).drop("day") for name in (JOBS, MINUTES, FINDINGS))
+        self._jobs, self._minutes, self._findings = tables
         span = (manifest.last - manifest.first) / 1000
         step = next((step for step in _STEPS if span / step <= POINTS), _STEPS[-1])
         self._step = step * 1000
+        self._lives = Lives(spark, self._jobs, [*manifest.nodes, *manifest.without_logs])
 
     def numbers(self) -> dict[str, Json]:
         manifest = self._manifest
-        queues = self._queues()
-        busiest = [row["queue"] for row in queues[:MOST_QUEUES]]
+        queues, every = self._queues()
         reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
         for row in self._findings.groupBy("kind", "reason").count().collect():
             reasons[row["kind"]][row["reason"] or ""] = row["count"]
+        shown = self._shown()
+        worst = self._worst()
+        series = Series(self._jobs, self._minutes, self._step)
+        deepest = sorted(queues, key=lambda row: -(row["most_depth"] or 0))[:DEEPEST]
+        lives = {found["job"] for found in shown} | {
+            row["id"] for rows in worst.values() for row in rows
+        }
         return {
+            "version": manifest.version,
             "events": manifest.events,
             "dropped": manifest.dropped,
             "unknown": manifest.unknown,
             "first": manifest.first,
             "last": manifest.last,
             "nodes": manifest.nodes,
+            "addresses": manifest.addresses,
             "missing_nodes": manifest.missing_nodes,
             "missing_segments": manifest.missing_segments,
             "segments": len(manifest.segments),
             "settings": manifest.settings,
             "jobs": self._totals(),
             "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
+            "finding_jobs": self._found_jobs(),
             "reasons": reasons,
-            "findings_shown": self._shown(),
+            "findings_shown": shown,
             "queues": queues,
+            "queues_in_all": every,
             "step": self._step,
+            "rates": series.rates(),
             "wait": self._times("wait_ms", "first_delivered"),
             "processing": self._times("processing_ms", "acked_at"),
-            "depth": {queue: self._depth(queue) for queue in busiest},
+            "depth": series.depths([row["queue"] for row in deepest]),
+            "series": series.of_queues(_remarkable(queues, DRAWN)),
             "deliveries": self._deliveries(),
             "hours": self._hours([row["queue"] for row in queues[:MOST_ROWS]]),
+            "worst": worst,
+            "lives": self._lives.of({job for job in lives if job is not None}),
+            "by_node": self._lives.by_node(),
+            "clients": manifest.clients,
         }
 
     def _totals(self) -> dict[str, Json]:
@@ -101,26 +143,38 @@ class _Report:
             f.count("*").alias("jobs"),
             f.count_if(f.col("deliveries") > 0).alias("delivered"),
             f.count_if(f.col("deliveries") > 1).alias("delivered_again"),
-            *[
-                f.count_if(ended == how).alias(how)
-                for how in ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
-            ],
+            *[f.count_if(ended == how).alias(how) for how in _ENDS],
             f.count_if(ended.isNull()).alias("open"),
             f.sum("size").alias("bytes"),
             *_percentiles("wait_ms", "wait"),
             *_percentiles("processing_ms", "processing"),
         ).first()
         assert row is not None
-        return row.asDict()
+        found = self._findings.select(f.col("job").alias("id")).distinct()
+        young = self._jobs.where(ended.isNull()).join(found, "id", "left_anti").count()
+        return {**row.asDict(), "young": young}
 
-    def _queues(self) -> list[dict[str, Json]]:
-        """Of each queue, the busiest first."""
+    def _found_jobs(self) -> dict[str, int]:
+        """How many jobs have a finding, of each kind and of any; one may have several."""
+        jobs = f.count_distinct("job").alias("jobs")
+        counts = {
+            row["kind"]: row["jobs"] for row in self._findings.groupBy("kind").agg(jobs).collect()
+        }
+        any_kind = self._findings.agg(jobs).first()
+        assert any_kind is not None
+        return {kind: counts.get(kind, 0) for kind in KINDS} | {"": any_kind["jobs"]}
+
+    def _queues(self) -> tuple[list[dict[str, Json]], int]:
+        """Of each queue that is remarkable, the busiest first; and how many there are in all."""
+        depth = f.col("depth")
+        if "most_depth" in self._minutes.columns:  # not in what older versions have made
+            depth = f.greatest(depth, "most_depth")
         minutes = self._minutes.groupBy("queue").agg(
             f.sum("delivered").alias("deliveries"),
             f.sum("requeued_retry").alias("retries"),
             f.sum("nacked").alias("nacks"),
             f.max("most_in_a_second").alias("most_in_a_second"),
-            f.max("depth").alias("most_depth"),
+            f.max(depth).alias("most_depth"),
             f.max_by("depth", "minute").alias("last_depth"),
         )
         jobs = self._jobs.groupBy("queue").agg(
@@ -129,37 +183,62 @@ class _Report:
             *_percentiles("wait_ms", "wait"),
             *_percentiles("processing_ms", "processing"),
         )
-        rows = jobs.join(minutes, "queue").orderBy(f.desc("jobs"), "queue").limit(1000)
-        return [row.asDict() for row in rows.collect()]
+        found = self._findings.groupBy("queue").agg(f.count_distinct("job").alias("found"))
+        every = jobs.join(minutes, "queue").join(found, "queue", "left").cache()
+        parts = [
+            every.orderBy(f.desc_nulls_last(name), "queue").limit(most)
+            for name, most in zip(_ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True)
+        ]
+        rows = reduce(DataFrame.union, parts).distinct().orderBy(f.desc("jobs"), "queue")
+        queues = [row.asDict() for row in rows.collect()]
+        count = every.count()
+        every.unpersist()
+        return queues, count
 
     def _shown(self) -> list[dict[str, Json]]:
         """The first findings of each kind, as they stand in the table."""
+        parts = [
+            self._findings.where(f.col("kind") == kind)
+            .select("*", f.unix_millis("time").alias("ms"))
+            .orderBy("time", "job")
+            .limit(MOST_FINDINGS)
+            for kind in KINDS
+        ]
         shown = []
-        for kind in KINDS:
-            rows = (
-                self._findings.where(f.col("kind") == kind)
-                .select("*", f.unix_millis("time").alias("ms"))
-                .orderBy("time", "job")
-                .limit(MOST_FINDINGS)
-            )
-            for row in rows.collect():
-                found = row.asDict()
-                found["time"] = found.pop("ms")
-                shown.append(found)
+        for row in reduce(DataFrame.union, parts).collect():
+            found = row.asDict()
+            found["time"] = found.pop("ms")
+            shown.append(found)
+        shown.sort(key=lambda found: KINDS.index(found["kind"]))
         return shown
+
+    def _worst(self) -> dict[str, list[dict[str, Json]]]:
+        """The jobs that were delivered most, handed back most, and so on."""
+        columns = ("id", "queue", "deliveries", "nacks_said", "wait_ms", "processing_ms", "ended")
+        least = {"deliveries": 1, "nacks_said": 0, "wait_ms": 0, "processing_ms": 0}
+        parts = [
+            self._jobs.where(f.col(name) > more)
+            .select(f.lit(name).alias("order"), *columns)
+            .orderBy(f.desc(name), "id")
+            .limit(MOST_ROWS // 2)
+            for name, more in least.items()
+        ]
+        worst: dict[str, list[dict[str, Json]]] = {name: [] for name in least}
+        for row in reduce(DataFrame.union, parts).collect():
+            found = row.asDict()
+            worst[found.pop("order")].append(found)
+        for order in worst:
+            worst[order].sort(key=itemgetter("id"))
+            worst[order].sort(key=itemgetter(order), reverse=True)
+        return worst
 
     def _times(self, name: str, when: str) -> list[list[Json]]:
         """Time, p50, p95, p99 of each step of time in which there is something."""
         percentiles = f.percentile_approx(name, [percent / 100 for percent in PERCENTILES])
         known = self._jobs.where(f.col(name).isNotNull())
-        rows = _over_time(known, when, self._step, percentiles)
+        at = f.floor(f.unix_millis(when) / self._step) * self._step
+        rows = known.groupBy(at.alias("at")).agg(percentiles.alias("value")).orderBy("at").collect()
         return [[row["at"], *row["value"]] for row in rows]
-
-    def _depth(self, queue: str) -> list[list[int]]:
-        """The depth at the end of each minute in which it changed; of long times not of each."""
-        minutes = self._minutes.where(f.col("queue").eqNullSafe(queue))
-        rows = _over_time(minutes, "minute", max(self._step, 60_000), f.max("depth"))
-        return [[row["at"], row["value"]] for row in rows]
 
     def _deliveries(self) -> list[list[Json]]:
         """How many jobs were delivered 0, 1, 2 … times; the last is "6 or more"."""
@@ -186,10 +265,19 @@ class _Report:
         return {"first": first, "last": last, "queues": queues, "delivered": sorted(cells)}
 
 
-def _over_time(rows: DataFrame, when: str, step: int, value: Column) -> list[Row]:
-    """``value`` of the rows in each ``step`` (ms) of the time in the column ``when``."""
-    at = f.floor(f.unix_millis(when) / step) * step
-    return rows.groupBy(at.alias("at")).agg(value.alias("value")).orderBy("at").collect()
+def _remarkable(queues: list[dict[str, Json]], most: int) -> list[str]:
+    """Names of the queues that are the first by some order, those of all orders in turn."""
+
+    def first_by(name: str) -> list[dict[str, Json]]:
+        return sorted((row for row in queues if row[name]), key=lambda row: -row[name])
+
+    orders = [first_by(name) for name in _ORDERS]
+    chosen: dict[str, None] = {}
+    for place in range(len(queues)):
+        for order in orders:
+            if place < len(order) and len(chosen) < most:
+                chosen.setdefault(order[place]["queue"])
+    return list(chosen)
 
 
 def _percentiles(column: str, name: str) -> list[Column]:

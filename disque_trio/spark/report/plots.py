@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from disque_trio import svg
 
-COLOURS = ("#2563a8", "#d9731a", "#3a8f4a", "#b03a5b", "#7a5ab5", "#8a6d3b")
+COLOURS = 6  # classes c0 to c5 of the style: each has its dashes, too
+FEW = 60  # points of a line that are marked
+_APART = 1.5  # lines that are 0 lie beside each other
 WIDTH = 760
 HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
@@ -58,12 +60,14 @@ def line_plot(
     log: bool = False,
     times: bool = False,
     span: tuple[int, int] | None = None,
+    id: str = "",
 ) -> str:
     """Values over time.
 
     Args:
         log: a logarithmic axis. times: the values are ms.
         span: from when to when; it becomes longer where there are points.
+        id: of the plot, for the page.
     """
     points = [(at, value) for line in lines for at, value in line.points if value is not None]
     if not points:
@@ -90,29 +94,37 @@ def line_plot(
         parts.append(
             _rule(_LEFT, WIDTH - _RIGHT, y(tick)) + _text(_LEFT - 6, y(tick) + 4, label, "end")
         )
-    for at, label in _moments(first, last):
+    for at, format in _moments(first, last):
         # What would stick out of the picture ends at its edge.
         near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
         place = WIDTH if near else x(at)
-        parts.append(_text(place, HEIGHT - _BOTTOM + 18, label, "end" if near else "middle"))
-    for colour, line in zip(COLOURS, lines, strict=False):
-        parts.append(_path(line, x, y, colour))
-    return _picture(title, HEIGHT, parts) + legend([line.name for line in lines])
+        anchor = "end" if near else "middle"
+        below = HEIGHT - _BOTTOM + 18
+        known = {"text_anchor": anchor, "data_t": at, "data_f": format}
+        parts.append(svg.text(place, below, moment(at, format), **known))
+    for place, line in enumerate(lines[:COLOURS]):
+        parts.append(_path(line, x, y, place))
+    picture = _picture(title, HEIGHT, parts) + legend([line.name for line in lines])
+    readout = "<p class=readout aria-live=polite></p>"
+    return f"<figure id='plot-{escape(id)}'>{picture}{readout}</figure>" if id else picture
 
 
-def _path(line: Line, x: Callable[[int], float], y: Callable[[float], float], colour: str) -> str:
+def _path(line: Line, x: Callable[[int], float], y: Callable[[float], float], place: int) -> str:
     path = ""
     dots = ""
+    few = len(line.points) <= FEW
     known = [value for _, value in line.points]
-    for place, (at, value) in enumerate(line.points):
+    for number, (at, value) in enumerate(line.points):
         if value is None:
             continue
-        before = known[place - 1] if place else None
-        after = known[place + 1] if place + 1 < len(known) else None
-        path += f"{'M' if before is None else 'L'}{x(at):.1f} {y(value):.1f}"
-        if before is None and after is None:  # alone between gaps: a line of it would not be seen
-            dots += svg.tag("circle", cx=x(at), cy=y(value), r=2.2, fill=colour)
-    return svg.tag("path", d=path, fill="none", stroke=colour, stroke_width=1.6) + dots
+        before = known[number - 1] if number else None
+        after = known[number + 1] if number + 1 < len(known) else None
+        high = y(value) - (0 if value else _APART * place)
+        path += f"{'M' if before is None else 'L'}{x(at):.1f} {high:.1f}"
+        # One that is alone between gaps would not be seen.
+        if few or (before is None and after is None):
+            dots += svg.tag("circle", cx=x(at), cy=high, r=2.2, class_=f"f{place}")
+    return svg.tag("path", d=path, class_=f"line c{place}") + dots
 
 
 def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
@@ -129,7 +141,7 @@ def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
         width = max(share * (WIDTH - left - 110), 1)
         parts.append(_text(left - 8, top + 16, name, "end"))
         parts.append(
-            svg.tag("rect", x=left, y=top + 3, width=float(width), height=row - 8, fill=COLOURS[0])
+            svg.tag("rect", x=left, y=top + 3, width=float(width), height=row - 8, class_="f0")
         )
         parts.append(_text(left + width + 6, top + 16, number(value), "start"))
     return _picture(title, height, parts)
@@ -155,37 +167,36 @@ def heat_map(
         for column, hour in enumerate(columns):
             count = cells.get((name, hour), 0)
             share = math.sqrt(count / most)
-            fill = f"rgb({_mix(244, 20, share)},{_mix(246, 70, share)},{_mix(249, 130, share)})"
+            fill = {"class_": "f0", "fill_opacity": f"{0.08 + 0.92 * share:.2f}"}
+            fill = fill if count else {"class_": "empty"}
             hint = f"{name}, {moment(hour, '%Y-%m-%d %H:00')}: {number(count)}"
             at = float(left + column * width)
             size = {"width": float(width - 1), "height": row - 2}
             inner = svg.tag("title", escape(hint))
-            parts.append(svg.tag("rect", inner, x=at, y=place * row, **size, fill=fill))
+            parts.append(svg.tag("rect", inner, x=at, y=place * row, **size, **fill))
             if width >= 36 and count:
-                style = f"fill:{'#fff' if share > 0.5 else '#333'}"
-                words = {"text_anchor": "middle", "style": style}
+                words = {"text_anchor": "middle", "class_": "on" if share > 0.5 else "off"}
                 x, y = at + width / 2, place * row + 15
                 parts.append(svg.tag("text", _short_count(count), x=x, y=y, **words))
     every = max(1, math.ceil(44 / width))
     for column in range(0, len(columns), every):
         hour = columns[column]
         midnight = column == 0 or moment(hour, "%H") == "00" or every >= 24
-        label = moment(hour, "%m-%d %Hh" if midnight and width * every > 52 else "%Hh")
-        parts.append(_text(left + (column + 0.5) * width, height - 12, label, "middle"))
+        format = "%m-%d %Hh" if midnight and width * every > 52 else "%Hh"
+        known = {"text_anchor": "middle", "data_t": hour, "data_f": format}
+        x = left + (column + 0.5) * width
+        parts.append(svg.text(x, height - 12, moment(hour, format), **known))
     return _picture(title, height, parts)
 
 
 def legend(names: Sequence[str]) -> str:
-    """What the colours mean."""
-    items = [
-        f'<span><i style="background:{colour}"></i>{escape(shortened(name, 40))}</span>'
-        for colour, name in zip(COLOURS, names, strict=False)
-    ]
+    """What the colours and dashes mean."""
+    items = []
+    for place, name in enumerate(names[:COLOURS]):
+        key = svg.tag("path", d="M0 4H26", class_=f"line c{place}")
+        items.append(f"<span>{svg.tag('svg', key, viewBox='0 0 26 8', aria_hidden='true')}")
+        items[-1] += f"{escape(shortened(name, 40))}</span>"
     return f"<p class=legend>{''.join(items)}</p>"
-
-
-def _mix(light: int, dark: int, share: float) -> int:
-    return round(light + (dark - light) * share)
 
 
 def _short_count(count: int) -> str:
@@ -196,6 +207,8 @@ def _short_count(count: int) -> str:
 
 def _round_number(value: float) -> str:
     """For an axis, where there is little room."""
+    if value and value < 10 and value % 1:
+        return f"{value:.2g}"
     if value < 10_000_000:
         return number(value)
     return f"{value / 1e6:g} M" if value < 10_000_000_000 else f"{value / 1e9:g} G"
@@ -203,10 +216,13 @@ def _round_number(value: float) -> str:
 
 def _ticks(most: float) -> list[float]:
     """0 and about four round numbers, the last one at least ``most``."""
-    raw = max(most, 1) / 4
+    most = most or 1
+    raw = most / 4
     scale = 10.0 ** math.floor(math.log10(raw))
-    step = max(next(scale * step for step in _STEPS if scale * step >= raw * 0.999), 1.0)
-    return [step * place for place in range(math.ceil(max(most, 1) / step) + 1)]
+    step = next(scale * step for step in _STEPS if scale * step >= raw * 0.999)
+    if most == int(most):  # whole things are counted
+        step = max(step, 1.0)
+    return [step * place for place in range(math.ceil(most / step - 1e-9) + 1)]
 
 
 def _log_ticks(least: float, most: float, times: bool) -> list[float]:
@@ -220,7 +236,7 @@ def _log_ticks(least: float, most: float, times: bool) -> list[float]:
 
 
 def _moments(first: int, last: int) -> list[tuple[int, str]]:
-    """At most eight times to write below a plot."""
+    """At most eight times to write below a plot, and how."""
     span = (last - first) / _MS
     step = next((step for step in _TICK_SECONDS if span / step <= 8), None)
     if step is None:
@@ -230,7 +246,7 @@ def _moments(first: int, last: int) -> list[tuple[int, str]]:
         format = "%m-%d"
     step *= _MS
     start = -(-first // step) * step
-    return [(at, moment(at, format)) for at in range(start, last + 1, step)]
+    return [(at, format) for at in range(start, last + 1, step)]
 
 
 def _picture(title: str, height: int, parts: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def test_lost_jobs_that_an_audit_found_are_added_from_the_archive(
         where="array_contains(findings, 'never-delivered') and deliveries = 0",
     ).jobs(spark)
     outcome = replay(jobs, target(node, queue="again"))
-    assert (outcome.added, outcome.without_body) == (2, 1)
+    assert (outcome.added, outcome.without_body) == (2, len(lost) - 2)
     assert bodies(node, "again") == [id.encode() for id in lost[:2]]
 
 

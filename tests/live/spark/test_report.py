@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from disque_trio.spark.audit.clients import DID
 from disque_trio.spark.audit.run import audit
 from disque_trio.spark.audit.store import StoreError
 from disque_trio.spark.report import Json, make_report, write_report
 from disque_trio.spark.report.page import page
 from disque_trio.spark.report.plots import WIDTH, Line, bar_plot, duration, heat_map, line_plot
+from disque_trio.spark.report.series import RATES
 from tests.support.planted_log import generate
 
 pytestmark = pytest.mark.timeout(400)
 
-VOID = {"meta"}
-MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th"}
+VOID = {"meta", "input"}
+MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th", "option"}
 
 
 class Page(HTMLParser):
@@ -30,11 +32,16 @@ class Page(HTMLParser):
         self.texts: list[str] = []
         self.counts: dict[str, int] = {}
         self.links: list[str] = []
+        self.styles: list[str] = []
+        self.scripts: list[dict[str, str | None]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.counts[tag] = self.counts.get(tag, 0) + 1
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.styles += [name for name, _ in attrs if name == "style" or name.startswith("on")]
+        if tag == "script":
+            self.scripts.append(dict(attrs))
         if tag not in VOID:
             self.opened.append(tag)
 
@@ -47,7 +54,8 @@ class Page(HTMLParser):
         self.opened.pop()
 
     def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+        if self.opened[-1:] != ["script"]:
+            self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +71,28 @@ def test_the_numbers_agree_with_each_other(numbers: dict[str, Json]) -> None:
     assert jobs > 500
     assert sum(count for _, count in numbers["deliveries"]) == jobs
     assert sum(row["jobs"] for row in numbers["queues"]) == jobs
+    rates = [sum(row[place] for row in numbers["rates"]) for place in range(1, 7)]
+    by_name = dict(zip(RATES, rates, strict=True))
+    assert by_name["delivered"] == sum(row["deliveries"] for row in numbers["queues"])
+    assert by_name["nacked"] == sum(row["nacks"] for row in numbers["queues"])
+    assert by_name["acked"] == numbers["jobs"]["acked"]
+    assert by_name["added"] <= jobs
+    on_nodes = sum(row.get("delivered", 0) for row in numbers["by_node"])
+    assert on_nodes == sum(did[DID.index("delivered")] for did in numbers["clients"].values())
+    assert on_nodes == by_name["delivered"]
+    columns = numbers["series"]["columns"]
+    for queue in numbers["queues"]:
+        steps = numbers["series"]["queues"][queue["queue"]]
+        place = columns.index("delivered") + 1
+        assert sum(step[place] or 0 for step in steps) == queue["deliveries"]
+        deepest = max(step[columns.index("depth") + 1] or 0 for step in steps)
+        assert deepest <= queue["most_depth"]
+    found = {found["job"] for found in numbers["findings_shown"] if found["job"]}
+    assert numbers["finding_jobs"][""] == len(found)
+    assert found <= set(numbers["lives"])
+    worst = numbers["worst"]["nacks_said"]
+    assert [row["nacks_said"] for row in worst[:3]] == [6, 6, 6]
+    assert numbers["lives"][worst[0]["id"]]["count"] > 20
     delivered = sum(count for *_, count in numbers["hours"]["delivered"])
     assert delivered == sum(row["deliveries"] for row in numbers["queues"])
     assert numbers["findings"]["never-delivered"] == 6
@@ -88,10 +118,11 @@ def test_the_page_is_well_formed_and_loads_nothing(
     text = (tmp_path / "new" / "report.html").read_text()
     parsed = Page(text)
     assert set(parsed.opened) <= MAY_STAY_OPEN
-    assert parsed.links == []
-    assert "script" not in parsed.counts
-    assert not re.search(r"url\(|@import|https?:", text)
-    assert parsed.counts["svg"] == 5
+    assert [link for link in parsed.links if link[0] != "#"] == [str(tmp_path / "report.json")]
+    assert all(f"id={link[1:]}>" in text for link in parsed.links if link[0] == "#")
+    assert not re.search(r"url\(|@import|https?:|\son\w+=", text)
+    assert parsed.styles == []
+    assert text.count("<figure id=") == 5
     shown = " ".join(parsed.texts)
     for found in numbers["findings_shown"]:
         assert (found["job"] or "") in shown
@@ -101,13 +132,18 @@ def test_the_page_is_well_formed_and_loads_nothing(
 def test_names_of_queues_are_only_text_on_the_page(
     numbers: dict[str, Json], tmp_path: Path
 ) -> None:
-    evil = "<script>alert('&\"\\xff')</script>"
+    evil = "</script><script>alert('&\"\\xff')</script><!--"
     queue = numbers["queues"][0]["queue"]
     changed = json.loads(json.dumps(numbers).replace(json.dumps(queue), json.dumps(evil)))
     write_report(changed, tmp_path / "report.html", None)
-    parsed = Page((tmp_path / "report.html").read_text())
-    assert "script" not in parsed.counts
+    text = (tmp_path / "report.html").read_text()
+    parsed = Page(text)
+    assert parsed.scripts == [{"type": "application/json", "id": "data"}, {}]
     assert evil in "".join(parsed.texts)
+    assert "alert(" not in text.split("<script>")[-1]
+    data = re.search(r"id=data>(.*?)</script>", text)
+    assert data is not None
+    assert evil in dict(json.loads(data[1])["series"]["queues"])
 
 
 def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) -> None:
@@ -117,14 +153,15 @@ def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) 
     changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
     text = page(changed)
     assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
-    assert text.index("7 events are missing") < text.index("<h2>")
-    assert text.index("2 jobs expired before anybody got them") < text.index("<h2>")
+    assert text.index("7 events are missing") < text.index("<h2")
+    assert text.index("2 jobs were over before anybody got them") < text.index("<h2")
+    assert text.index("Not judged:") < text.index("<h2")
     assert "No job was lost" not in text
     changed["reasons"]["expired-undelivered"] = {}
     assert "No job was lost" in page(changed)
     changed["reasons"]["not-requeued"] = {"": 1}
     text = page(changed)
-    assert "1 jobs were delivered, not acknowledged, and not queued again" in text
+    assert "1 job was delivered, not acknowledged, and not queued again" in text
     changed["reasons"]["not-requeued"] = {}
     changed["missing_nodes"] = ["d" * 40]
     assert "No job was lost" not in page(changed)
@@ -154,10 +191,13 @@ def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
     row = changed["queues"][0]
     names = ["x" * 300 + "end", *(f"queue {n}" for n in range(299))]
     changed["queues"] = [{**row, "queue": name} for name in names]
+    changed["queues_in_all"] = 2000
     changed["depth"] = dict.fromkeys(names[:6], numbers["depth"][row["queue"]])
     text = page(changed)
-    assert "the 6 busiest of 300 queues" in text.replace("\u2009", "")
-    assert "The first 200 of 300" in text
+    text = text.replace("\u2009", "")
+    assert "the 6 deepest of 2000 queues" in text
+    assert "And 1700 more, of 2000" in text
+    assert "The filter finds only what is here" in text
     shown = "".join(Page(text).texts)
     assert "x" * 30 in shown
     assert "x" * 100 not in shown
@@ -167,9 +207,10 @@ def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
 def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
     first = 1_795_290_000_000
     changed = json.loads(json.dumps(numbers))
-    changed.update(first=first, last=first + 120_000, step=1000, wait=[], processing=[])
+    changed.update(first=first, last=first + 120_000, step=60_000, wait=[], processing=[])
+    changed["rates"] = []
     changed["depth"] = {"q": [[first, 10], [first + 60_000, 0]]}
-    path = re.search(r'<path d="([^"]+)"', page(changed))
+    path = re.search(r'<path d="([^"]+)" class="line c0"', page(changed))
     assert path is not None
     places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])]
     left, middle, right = 64.0, 404.0, 744.0
@@ -212,7 +253,7 @@ def test_no_label_sticks_out_of_the_picture(seconds: int) -> None:
     first = 1_795_290_000_123
     points = [(first, 1.0), (first + seconds * 1000, 10.0**9)]
     text = line_plot([Line("x", list(points))], "t")
-    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">([^<]+)', text)
+    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)"[^>]*>([^<]+)', text)
     assert len(labels) >= 4
     for place, anchor, label in labels:
         width = 6.5 * len(label)
@@ -223,7 +264,12 @@ def test_no_label_sticks_out_of_the_picture(seconds: int) -> None:
 
 def test_a_gap_breaks_a_line_and_a_lone_point_is_a_dot() -> None:
     text = line_plot([Line("x", [(1000, 1.0), (2000, 2.0), (3000, None), (4000, 3.0)])], "t")
-    assert text.count("M") == 2
+    path = re.search(r'<path d="([^"]+)"', text)
+    assert path is not None
+    assert path[1].count("M") == 2
+    assert text.count("<circle") == 3  # so few points are all marked
+    points: list[tuple[int, float | None]] = [(n * 1000, 1.0) for n in range(99)]
+    text = line_plot([Line("x", [*points, (99_000, None), (100_000, 3.0)])], "t")
     assert text.count("<circle") == 1
 
 

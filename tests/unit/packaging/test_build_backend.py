@@ -69,6 +69,7 @@ def is_pure(wheel: Path) -> bool:
     assert "disque_trio/node/core/node.py" in names
     assert "disque_trio/py.typed" in names
     assert {path.name for path in ROOT.glob("pyspark_disque*.py")} <= set(names)
+    assert {"disque_trio/spark/report/page.css", "disque_trio/spark/report/page.js"} <= set(names)
     for file in ("disque.conf", "grafana-dashboard.json", "prometheus-alerts.yml"):
         assert any(name.endswith(f"share/disque/{file}") for name in names)
     return wheel.name.endswith("-py3-none-any.whl") and not any(

@@ -1,0 +1,33 @@
+"""Finds the addresses of the nodes of event logs: ``nodes.conf`` beside the logs has them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+_NAME = "nodes.conf"
+_UP = 2  # directories: the logs are in DIR/events, the file is in DIR
+_FIELDS = 3  # id, address, flags
+
+
+def addresses_near(logs: Iterable[object]) -> dict[str, str]:
+    """The addresses of nodes, by their ids; there are none where logs are not in local files."""
+    places = {place for log in logs for place in list(Path(str(log)).parents)[:_UP]}
+    found: dict[str, str] = {}
+    for place in sorted(places):
+        try:
+            text = (place / _NAME).read_text("utf-8", "replace")
+        except OSError:
+            continue
+        found |= addresses_in(text)
+    return found
+
+
+def addresses_in(text: str) -> dict[str, str]:
+    """Those in a ``nodes.conf``. Nodes do not always know their own."""
+    lines = (line.split() for line in text.splitlines())
+    found = {}
+    for fields in lines:
+        if len(fields) >= _FIELDS and len(fields[0]) == 40:
+            host, _, port = fields[1].partition("@")[0].rpartition(":")
+            if port.isdecimal() and int(port):
+                found[fields[0]] = f"{host}:{port}"
+    return found

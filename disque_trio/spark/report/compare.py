@@ -1,0 +1,88 @@
+"""Compares the numbers of two reports."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from disque_trio.spark.audit.rules import KINDS
+
+Numbers: TypeAlias = Mapping[str, Any]
+
+_TOTALS = ("jobs", "delivered", "acked", "delivered_again", "expired", "dead", "cancelled", "open")
+TIMES = ("wait_p50", "wait_p95", "wait_p99", "processing_p50", "processing_p95", "processing_p99")
+_OF_QUEUES = ("jobs", *TIMES, "most_depth", "last_depth", "retries", "nacks")
+
+
+class ComparisonError(ValueError):
+    """What is to be compared is not the numbers of a report."""
+
+
+class Change(NamedTuple):
+    """A number, before and now; None: it is not known."""
+
+    name: str
+    before: float | None
+    now: float | None
+    is_time: bool = False  # ms
+    is_bad: bool = False  # the less the better
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.before is None or self.now is None else self.now - self.before
+
+
+def summary(numbers: Numbers) -> dict[str, Any]:
+    """What has to be known of a report to compare another one with it.
+
+    Raises:
+        ComparisonError: it is no report.
+    """
+    try:
+        return {
+            "first": int(numbers["first"]),
+            "last": int(numbers["last"]),
+            "version": int(numbers.get("version", 0)),
+            "jobs": dict(numbers["jobs"]),
+            "findings": {kind: int(numbers["findings"].get(kind, 0)) for kind in KINDS},
+            "queues": {
+                str(row["queue"]): {name: row.get(name) for name in _OF_QUEUES}
+                for row in numbers["queues"]
+            },
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise ComparisonError(f"not the numbers of a report: {problem!r}") from None
+
+
+def totals(numbers: Numbers) -> list[Change]:
+    """The totals of both reports, and how long jobs waited and were processed."""
+    before, now = numbers["before"]["jobs"], numbers["jobs"]
+    changes = [Change(name, before.get(name), now.get(name)) for name in _TOTALS]
+    return changes + [Change(name, before.get(name), now.get(name), True, True) for name in TIMES]
+
+
+def findings(numbers: Numbers) -> list[Change]:
+    """The findings of each kind of which there are or were some."""
+    before, now = numbers["before"]["findings"], numbers["findings"]
+    changes = [Change(kind, before.get(kind, 0), now[kind], is_bad=True) for kind in KINDS]
+    return [change for change in changes if change.before or change.now]
+
+
+def of_queue(numbers: Numbers, row: Mapping[str, Any], name: str) -> Change | None:
+    """A number of a queue; None: it was not in the report before."""
+    if numbers["before"] is None:
+        return None
+    before = numbers["before"]["queues"].get(str(row["queue"]))
+    if before is None:
+        return None
+    return Change(name, before.get(name), row.get(name), name in TIMES, name != "jobs")
+
+
+def slowed(numbers: Numbers, most: int = 10) -> list[tuple[str, Change]]:
+    """The queues and times (p99) that have grown most, in proportion; the worst first."""
+    found = []
+    for row in numbers["queues"]:
+        for name in ("wait_p99", "processing_p99"):
+            change = of_queue(numbers, row, name)
+            if change and change.difference and change.difference > 0 and change.now is not None:
+                found.append((change.now / max(change.before or 0, 1), str(row["queue"]), change))
+    found.sort(key=lambda one: (-one[0], one[1]))
+    return [(queue, change) for _, queue, change in found[:most]]

@@ -1,0 +1,124 @@
+"""The findings of an audit, and the lives of the jobs that they are about, as markup."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from disque_trio.spark.report.markup import (
+    Numbers,
+    node_code,
+    node_name,
+    queue_name,
+    table,
+    time,
+)
+from disque_trio.spark.report.plots import duration, number
+
+_TOLD = 3  # findings of each kind whose jobs' lives stand in the page as text
+_MEANING = {
+    "never-delivered": "The producer was told that the job is added, and nobody ever got it.",
+    "not-requeued": "A worker got it and did not acknowledge it, and no node put it into a queue"
+    " again when its RETRY was over.",
+    "never-acknowledged": "Workers got it, again and again or long ago, and none acknowledged it.",
+    "lost-with-worker": "It was to be delivered at most once (RETRY 0), and who got it did not"
+    " acknowledge it, or not to a node that has it.",
+    "expired-unacknowledged": "Somebody got it, and the time to live was over before it was"
+    " acknowledged.",
+    "acknowledged-unseen": "Somebody acknowledged it, and no node says that it delivered it.",
+    "delivered-after-ack": "A worker got it although it had been acknowledged.",
+    "delivered-twice": "More than one delivery, for the reason that is given.",
+    "expired-undelivered": "The time to live was over before anybody got it.",
+    "poison": "Workers refuse it again and again.",
+    "dead": "It ended as a dead letter, which has an id of its own, for the reason that is given.",
+    "letter-waiting": "It is a dead letter, and nobody has taken it yet.",
+    "clock-skew": "The clocks of two nodes are apart: times of the one cannot be compared with"
+    " those of the other.",
+}
+
+
+def findings(numbers: Numbers) -> str:
+    """How many of each kind there are, and the first of them."""
+    counts = numbers["findings"]
+    text = "<h2 id=findings>Findings</h2>"
+    if not any(counts.values()):
+        return text + "<p>None.</p>"
+    about = numbers.get("finding_jobs", {})
+    rows = [
+        [
+            escape(kind),
+            number(count),
+            number(about.get(kind, 0)) if kind in about else "",
+            escape(_reasons(numbers, kind)),
+            escape(_MEANING[kind]),
+        ]
+        for kind, count in counts.items()
+        if count
+    ]
+    text += table(["kind", "#findings", "#jobs", "reasons", "what it means"], rows, hits=False)
+    text += (
+        "<p class=hint>A job may have several findings: one for each kind, and of"
+        " <i>delivered-twice</i> one for each reason.</p>"
+    )
+    for kind, count in counts.items():
+        shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
+        if not shown:
+            continue
+        more = f" and {number(count - len(shown))} more" if count > len(shown) else ""
+        some = f"the first {len(shown)}{more}" if more else number(count)
+        opened = " open" if count <= 5 else ""
+        text += f"<details class=kind{opened}><summary>{escape(kind)}: {some}</summary>"
+        text += _shown(numbers, shown) + "</details>"
+    return text
+
+
+def job(numbers: Numbers, id: str | None, told: bool) -> str:
+    """The id of a job, and its life."""
+    if not id:
+        return ""
+    code = f"<code>{escape(id)}</code>"
+    life = numbers.get("lives", {}).get(id)
+    if life is None:
+        return code
+    text = _life(numbers, life) if told else "<p class=hint>Its life is shown by JavaScript.</p>"
+    return f"<details data-job='{escape(id)}'><summary>{code}</summary>{text}</details>"
+
+
+def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
+    """What happened to a job, as text."""
+    nodes = everyone(numbers)
+    steps = [
+        f"<li>+{duration(ms)} {escape(what)}, {escape(nodes[node][:8])}</li>"
+        for ms, node, what in life["steps"]
+    ]
+    return f"<p class=hint>Since {time(life['start'])}:</p><ol class=life>{''.join(steps)}</ol>"
+
+
+def everyone(numbers: Numbers) -> list[str]:
+    """The nodes by their places in lives."""
+    return [row["node"] for row in numbers.get("by_node", ())]
+
+
+def _reasons(numbers: Numbers, kind: str) -> str:
+    """As ``3 retry, 1 nack``."""
+    counts = sorted(numbers["reasons"][kind].items())
+    return ", ".join(f"{number(count)} {reason}" for reason, count in counts if reason)
+
+
+def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            time(found["time"]),
+            queue_name(found["queue"]) if found["queue"] else "",
+            job(numbers, found["job"], place < _TOLD),
+            escape(found["reason"] or ""),
+            escape(found["detail"]),
+            ", ".join(node_code(numbers, node) for node in found["nodes"]),
+            ", ".join(node_name(numbers, node) for node in found.get("would_decide") or ()),
+        ]
+        for place, found in enumerate(shown)
+    ]
+    heads = ["time", "queue", "job", "reason", "detail", "nodes", "whose log would decide"]
+    filled = [place for place in range(len(heads)) if any(row[place] for row in rows)]
+    return table(
+        [heads[place] for place in filled], [[row[place] for place in filled] for row in rows]
+    )

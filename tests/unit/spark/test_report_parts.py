@@ -1,0 +1,132 @@
+"""The report without a Spark: what it says of numbers that are known."""
+
+import pyarrow as pa
+import pytest
+
+from disque_trio.spark.audit.addresses import addresses_in
+from disque_trio.spark.audit.clients import DID, MOST, add_clients, busiest, clients_of
+from disque_trio.spark.audit.rules import KINDS
+from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
+from disque_trio.spark.report.compare import ComparisonError, slowed, summary, totals
+from disque_trio.spark.report.lists import clients, comparison, schedules
+from disque_trio.spark.report.lives import SHOWN, counts_of, life_of
+from disque_trio.spark.report.plots import Line, line_plot
+
+A = "a" * 40
+
+
+def event(time: int, node: int, what: str) -> int:
+    return time << TIME_SHIFT | node << CODE_BITS | CODES[what]
+
+
+def report(**queues: int) -> dict[str, object]:
+    """The numbers of a report, as far as they are compared; of each queue its p99."""
+    rows = [{"queue": name, "jobs": 10, "wait_p99": p99} for name, p99 in queues.items()]
+    jobs = {"jobs": len(rows) * 10, "acked": 7, "wait_p50": 5}
+    findings = dict.fromkeys(KINDS, 0)
+    return {"first": 0, "last": 9, "jobs": jobs, "findings": findings, "queues": rows}
+
+
+# ---- what is counted ----------------------------------------------------------------------------
+
+
+def test_what_clients_did_is_counted() -> None:
+    lines = pa.table(
+        {
+            "client": ["w", "w", None, "w", "cron:x", "p"],
+            "event": ["delivered", "delivered", "delivered", "nacked", "added", "queued"],
+            "time": [5, 9, 1, 7, 3, 4],
+        }
+    )
+    found = clients_of(lines)
+    assert found == {"w": [0, 2, 0, 1, 0, 5, 9], "cron:x": [1, 0, 0, 0, 0, 3, 3]}
+    add_clients(found, {"w": [1, 1, 1, 1, 1, 2, 6]})
+    assert found["w"] == [1, 3, 1, 2, 1, 2, 9]
+
+
+def test_schedules_and_who_hands_back_most_are_remembered() -> None:
+    many = {f"w{n}": [0, n, 0, 0, 0, 1, 1] for n in range(2 * MOST)}
+    kept = busiest({**many, "cron:x": [1, 0, 0, 0, 0, 1, 1], "bad": [0, 1, 0, 1, 0, 1, 1]})
+    assert len(kept) == MOST
+    assert {"cron:x", "bad", f"w{2 * MOST - 1}"} <= set(kept)
+    assert "w0" not in kept
+
+
+def test_a_life_has_its_beginning_and_its_end() -> None:
+    steps = [event(1000, 0, "added:"), event(1000, 0, "queued:add"), event(1500, 1, "delivered:")]
+    life = life_of("q", steps)
+    assert life == {
+        "queue": "q",
+        "start": 1000,
+        "count": 3,
+        "steps": [[0, 0, "added"], [0, 0, "queued:add"], [500, 1, "delivered"]],
+    }
+    again = [event(1000 + n, 0, "delivered:") for n in range(500)]
+    life = life_of(None, again)
+    assert (life["count"], len(life["steps"])) == (500, 2 * SHOWN)
+    assert [life["steps"][0][0], life["steps"][-1][0]] == [0, 499]
+
+
+def test_what_happened_on_each_node_is_counted() -> None:
+    jobs = pa.array(
+        [[event(1, 0, "added:"), event(2, 1, "delivered:")], [event(9, 1, "delivered:")]]
+    )
+    rows = counts_of(jobs).to_pylist()
+    assert sorted((row["node"], row["code"], row["times"]) for row in rows) == [
+        (0, CODES["added:"], 1),
+        (1, CODES["delivered:"], 2),
+    ]
+
+
+def test_addresses_are_those_of_nodes_conf() -> None:
+    text = f"{A} 10.0.0.1:7711 myself 0 0 0 connected\n{'b' * 40} :0 noaddr\nvars x 1\n"
+    text += f"{'c' * 40} ::1:7712@17712 slave\n"
+    assert addresses_in(text) == {A: "10.0.0.1:7711", "c" * 40: "::1:7712"}
+
+
+# ---- what is compared ---------------------------------------------------------------------------
+
+
+def test_what_became_slower_is_said_the_worst_first() -> None:
+    now = report(a=100, b=30, c=5, new=9)
+    now["before"] = summary(report(a=50, b=1, c=9))
+    assert [queue for queue, _ in slowed(now)] == ["b", "a"]
+    (jobs,) = [change for change in totals(now) if change.name == "jobs"]
+    assert (jobs.before, jobs.now, jobs.difference) == (30, 40, 10)
+    text = comparison(now)
+    assert "+50 ms (+100%)" in text
+    assert "Queues that were not in it: new." in text
+
+
+@pytest.mark.parametrize("wrong", [{}, [], {"first": 1}, {**report(a=1), "queues": 5}, "text"])
+def test_what_is_no_report_is_not_compared(wrong: object) -> None:
+    with pytest.raises(ComparisonError):
+        summary(wrong)  # type: ignore[arg-type]
+
+
+# ---- what is shown ------------------------------------------------------------------------------
+
+
+def test_who_hands_back_most_stands_first_and_names_are_text() -> None:
+    did = {"good": [0, 100, 100, 0, 0, 1, 9], "<b>": [0, 10, 2, 5, 0, 1, 9]}
+    text = clients({"clients": {**did, "cron:nightly": [3, 0, 0, 0, 0, 1000, 7000]}})
+    assert text.index("&lt;b&gt;") < text.index("good")
+    assert "<td class=n>3</td></tr>" in text  # neither acknowledged nor handed back
+    assert "nightly" not in text
+    assert DID[0] == "added"
+
+
+def test_what_schedules_added_is_said() -> None:
+    text = schedules({"clients": {"cron:nightly": [4, 0, 0, 0, 0, 1000, 7000], "w": [0] * 7}})
+    assert "nightly" in text
+    assert "2 s" in text
+    assert schedules({"clients": {}}) == ""
+
+
+def test_lines_at_zero_can_be_told_apart() -> None:
+    lines = [Line(f"{n}", [(0, 0.0), (1000, 0.0)]) for n in range(5)]
+    text = line_plot(lines, "t")
+    paths = {line.split('d="')[1].split('"')[0] for line in text.split("<path ")[1:6]}
+    assert len(paths) == 5
+    assert all(f'class="line c{n}"' in text for n in range(5))
+    assert text.count("<circle") == 10

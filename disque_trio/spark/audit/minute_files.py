@@ -101,7 +101,7 @@ def queue_minutes(
             sums, times = map(pa.concat_tables, zip(*pairs, strict=True))
             minutes = minutes_of(sums, times)
             new = minutes.filter(pc.greater_equal(minutes.column("minute"), since))
-            yield from _with_role(new, NEW).to_batches()
+            yield from with_role(new, NEW).to_batches()
 
     kept_paths = [(path, OLD) for path in kept.rewritten]
     kept_paths += [(path, BEFORE) for path in (*kept.others, *kept.depths)]
@@ -131,7 +131,7 @@ def queue_minutes(
     return ((row["day"], row["file"], row["last"]) for row in written)
 
 
-def _with_role(minutes: pa.Table, role: int) -> pa.Table:
+def with_role(minutes: pa.Table, role: int) -> pa.Table:
     """Rows that have not got their depth yet, if they are NEW."""
     count = len(minutes)
     depth = pa.nulls(count, pa.int64())
@@ -149,11 +149,11 @@ def _kept_rows(table: pa.Table, role: int, since: int) -> pa.Table:
     """The rows of a file of the table, or of depths (which have no minute), before ``since``."""
     if "minute" not in table.column_names:
         minute = pa.array(np.full(len(table), NO_MINUTE, np.int64))
-        return _with_role(table.append_column("minute", minute), role)
+        return with_role(table.append_column("minute", minute), role)
     ms = pc.divide(table.column("minute").cast(pa.int64()), 1000)
     place = table.column_names.index("minute")
     table = table.set_column(place, "minute", ms)
-    return _with_role(table.filter(pc.less(ms, since)), role)
+    return with_role(table.filter(pc.less(ms, since)), role)
 
 
 def _write_days(rows: pa.Table, target: Target) -> Iterator[tuple[str, str, int]]:
@@ -203,8 +203,11 @@ def with_depth(rows: pa.Table) -> pa.Table:
     # What is before a row that only begins a queue is of another one.
     base = np.where(known[at], total[at], total[at] - change[at])
     deep = depth[at] + total - base
-    place = rows.column_names.index("depth")
-    return rows.set_column(place, rows.schema.field("depth"), pa.array(deep))
+    # Within the minute, from its beginning on.
+    most = pc.add(rows.column("most_depth"), pa.array(np.where(known, 0, deep - change)))
+    for name, column in (("depth", pa.array(deep)), ("most_depth", most)):
+        rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), column)
+    return rows
 
 
 def _depths_at(rows: pa.Table, end: int) -> pa.Table:

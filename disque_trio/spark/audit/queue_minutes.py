@@ -32,6 +32,9 @@ _SUM_SCHEMA = pa.schema(
 )
 _TIMES = ("wait", "processing")
 _DELIVERED = len(_TIMES)  # the kind of when jobs were delivered: ms since the minute began
+# The kind of when they came into a queue, or were not there any more: twice the ms, and 1 for the
+# latter. Within one ms what came counts before what left.
+_MOVED = _DELIVERED + 1
 _TIME_SCHEMA = pa.schema(
     [("queue", pa.string()), ("minute", pa.int64()), ("kind", pa.int64()), ("ms", pa.int64())]
 )
@@ -41,6 +44,7 @@ MINUTE_SCHEMA = pa.schema(
         *_SUM_SCHEMA,
         *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
         ("most_in_a_second", pa.int64()),
+        ("most_depth", pa.int64()),  # above that at its beginning, until that is known
     ]
 )
 _TIME = pa.timestamp("us", tz="UTC")
@@ -54,6 +58,7 @@ TABLE_SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _PERCENTILE_COLUMNS),
         ("depth", pa.int64()),
         ("most_in_a_second", pa.int64()),
+        ("most_depth", pa.int64()),
     ]
 )
 BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
@@ -125,7 +130,11 @@ def minutes_of(sums: pa.Table, times: pa.Table) -> pa.Table:
     most = np.zeros(len(minutes), np.int64)
     mine = (kind == _DELIVERED) & (row >= 0)
     most[row[mine]] = _most_in_a_second(ms, starts[mine], lengths[mine])
-    return minutes.append_column("most_in_a_second", pa.array(most)).cast(MINUTE_SCHEMA)
+    rise = np.zeros(len(minutes), np.int64)
+    mine = (kind == _MOVED) & (row >= 0)
+    rise[row[mine]] = _most_risen(ms, starts[mine], lengths[mine])
+    minutes = minutes.append_column("most_in_a_second", pa.array(most))
+    return minutes.append_column("most_depth", pa.array(rise)).cast(MINUTE_SCHEMA)
 
 
 def _grouped(minutes: pa.Table, times: pa.Table) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -178,10 +187,23 @@ def _most_in_a_second(ms: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
     return most
 
 
+def _most_risen(moves: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
+    """Of each group of sorted moves how much the depth was above that at its beginning, at most."""
+    if not len(starts):
+        return starts
+    first = np.cumsum(counts) - counts
+    places = np.repeat(starts - first, counts) + np.arange(int(counts.sum()))
+    by = 1 - 2 * (moves[places] & 1)
+    total = np.cumsum(by)
+    depth = total - np.repeat(total[first] - by[first], counts)
+    most: Numbers = np.maximum(np.maximum.reduceat(depth, first), 0)
+    return most
+
+
 def times_of(jobs: pa.RecordBatch) -> pa.Table:
     """How long some jobs waited, and were processed, in the minute in which that was over; and when
     they were delivered, in its minute."""
-    tables = [_delivered(jobs)]
+    tables = [_delivered(jobs), _moved(jobs)]
     for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
         ms = jobs.column(f"{name}_ms")
         known = pc.is_valid(ms)
@@ -190,6 +212,19 @@ def times_of(jobs: pa.RecordBatch) -> pa.Table:
         rows = pa.table(columns, schema=_TIME_SCHEMA).filter(known)
         tables.append(rows.set_column(2, "kind", pa.array(np.full(len(rows), kind, np.int64))))
     return pa.concat_tables(tables)
+
+
+def _moved(jobs: pa.RecordBatch) -> pa.Table:
+    """When some jobs came into a queue of a node, or left it."""
+    events, job, _ = tr.flat(jobs.column("trace"))
+    (came, at, _), (left, until, _) = _changes(events, job, _ms(jobs.column("ended_at")))
+    time = np.concatenate((at, until))
+    minute = time // MINUTE * MINUTE
+    ms = 2 * (time - minute)
+    ms[len(at) :] += 1
+    queue = jobs.column("queue").take(pa.array(np.concatenate((came, left))))
+    kind = np.full(len(ms), _MOVED, np.int64)
+    return pa.table([queue, *map(pa.array, (minute, kind, ms))], schema=_TIME_SCHEMA)
 
 
 def _delivered(jobs: pa.RecordBatch) -> pa.Table:

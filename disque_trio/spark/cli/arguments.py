@@ -129,7 +129,13 @@ def _audit(command: argparse.ArgumentParser) -> None:
 def _report(command: argparse.ArgumentParser) -> None:
     command.add_argument("audit", type=Path, help="the output directory of an audit")
     command.add_argument("--html", type=Path, help="the page (default: report.html in it)")
-    command.add_argument("--json", type=Path, help="the same as JSON")
+    command.add_argument("--json", type=Path, help="the same as JSON (default: report.json in it)")
+    command.add_argument(
+        "--before",
+        type=Path,
+        metavar="JSON",
+        help="the JSON of an earlier report, to compare with (default: what --json replaces)",
+    )
 
 
 def _archive(command: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ from disque_trio.spark.lakehouse.settings import ICEBERG, TableSettings
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.store import LOCK_SECONDS
 from disque_trio.spark.options import OptionError, local, login_of, nodes_of
+from disque_trio.spark.report.compare import read_report
 from disque_trio.spark.segments import find_segments
 from disque_trio.spark.sink.adder import RETRIED
 
@@ -75,6 +76,8 @@ def check_report(options: argparse.Namespace) -> None:
     for path in (options.html, options.json):
         if path is not None and path.is_dir():
             raise IsADirectoryError(f"{path} is a directory")
+    if options.before is not None:
+        read_report(options.before)
 
 
 def check_archive(options: argparse.Namespace) -> str | None:

@@ -8,9 +8,10 @@ that were lost, not done, or delivered after their acknowledge, or that logs are
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
@@ -39,7 +40,13 @@ from disque_trio.spark.leases.store import LeaseError
 from disque_trio.spark.options import login_of
 from disque_trio.spark.package import is_remote
 from disque_trio.spark.replay import Choice, Outcome, ReplayError, Target, replay
-from disque_trio.spark.report import make_report, write_report
+from disque_trio.spark.report import (
+    ComparisonError,
+    Json,
+    make_report,
+    read_report,
+    write_report,
+)
 from disque_trio.spark.restarts import Restarts
 from disque_trio.spark.session import Progress, Signals, Stopped, quiet, session
 
@@ -198,16 +205,28 @@ def _report(run: Run) -> int:
         run.spark.read.parquet(str(current / "jobs") if current else "").explain("formatted")
         return OK
     run.progress("reading the tables")
-    numbers = make_report(run.spark, options.audit)
+    html, file = options.html, options.json
+    if html is None and file is None:
+        html, file = options.audit / "report.html", options.audit / "report.json"
+    numbers = make_report(run.spark, options.audit, _before(options.before, file))
     run.progress.end()
-    html = options.html
-    if html is None and options.json is None:
-        html = options.audit / "report.html"
-    write_report(numbers, html, options.json)
-    for path in (html, options.json):
+    write_report(numbers, html, file)
+    for path in (html, file):
         if path is not None:
             print(path)
     return OK
+
+
+def _before(chosen: Path | None, replaced: Path | None) -> Mapping[str, Json] | None:
+    """The report to compare with: the one that was chosen, or the one that is replaced."""
+    if chosen is not None:
+        return read_report(chosen)
+    if replaced is None or not replaced.exists():
+        return None
+    try:
+        return read_report(replaced)
+    except ComparisonError:
+        return None  # of another program
 
 
 def _archive(run: Run) -> int:

@@ -1,6 +1,8 @@
 """Compares the numbers of two reports."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from disque_trio.spark.audit.rules import KINDS
@@ -50,6 +52,39 @@ def summary(numbers: Numbers) -> dict[str, Any]:
         }
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise ComparisonError(f"not the numbers of a report: {problem!r}") from None
+
+
+def before_of(earlier: Numbers, numbers: Numbers) -> dict[str, Any] | None:
+    """What ``numbers`` are to be compared with: the report ``earlier``, or, if that is of the same
+    version of the same audit, what it was compared with.
+
+    Raises:
+        ComparisonError: it is no report.
+    """
+    found = summary(earlier)
+    same = ("version", "events", "first", "last")
+    if any(earlier.get(name) != numbers[name] for name in same):
+        return found
+    before: dict[str, Any] | None = earlier.get("before")
+    return before
+
+
+def read_report(path: Path) -> Numbers:
+    """The numbers in a file.
+
+    Raises:
+        ComparisonError: they are none of a report. OSError.
+    """
+    try:
+        numbers = json.loads(path.read_text("utf-8"))
+    except ValueError as problem:
+        raise ComparisonError(f"{path}: {problem}") from None
+    try:
+        summary(numbers)
+    except ComparisonError as problem:
+        raise ComparisonError(f"{path}: {problem}") from None
+    assert isinstance(numbers, dict)
+    return numbers
 
 
 def totals(numbers: Numbers) -> list[Change]:

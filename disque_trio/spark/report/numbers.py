@@ -15,7 +15,7 @@ from disque_trio.spark.audit.queue_minutes import PERCENTILES
 from disque_trio.spark.audit.rules import KINDS
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.audit.tables import read_table
-from disque_trio.spark.report.compare import summary
+from disque_trio.spark.report.compare import before_of
 from disque_trio.spark.report.lives import Lives
 from disque_trio.spark.report.page import page
 from disque_trio.spark.report.series import Series
@@ -44,16 +44,18 @@ def make_report(
     """The numbers of the report on the current version of an audit.
 
     Args:
-        before: the numbers of an earlier report, to compare with.
+        before: the numbers of an earlier report, to compare with; if they are of this very version,
+            what they were compared with.
 
     Raises:
         StoreError: there is no audit at that path.
+        ComparisonError: ``before`` is no report.
     """
     store = Store(audit)
     if store.current is None:
         raise StoreError(f"no audit at {audit}")
     numbers = _Report(spark, audit, store.manifest).numbers()
-    numbers["before"] = None if before is None else summary(before)
+    numbers["before"] = None if before is None else before_of(before, numbers)
     return numbers
 
 

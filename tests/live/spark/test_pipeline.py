@@ -88,6 +88,18 @@ def test_a_log_becomes_tables_and_a_page(command: Command, tmp_path: Path) -> No
     assert command("report", tmp_path / "audit", "--json", tmp_path / "r.json") == 0
     numbers = json.loads((tmp_path / "r.json").read_text())
     assert numbers["findings"]["clock-skew"] == 2
+    assert numbers["before"] is None
+    # A later version is compared with what it replaces, and so is the same one when made again.
+    generate(tmp_path / "log", 3_000, anomalies=1, seed=2, skew=0)
+    assert command(*audit) == 0
+    for _ in range(2):
+        assert command("report", tmp_path / "audit") == 0
+        again = json.loads((tmp_path / "audit" / "report.json").read_text())
+        assert again["before"]["jobs"] == numbers["jobs"]
+    assert "Compared with before" in (tmp_path / "audit" / "report.html").read_text()
+    assert (
+        command("report", tmp_path / "audit", "--before", tmp_path / "audit" / "report.html") == 1
+    )
 
 
 def test_a_check_of_a_log_without_findings_ends_well(command: Command, tmp_path: Path) -> None:

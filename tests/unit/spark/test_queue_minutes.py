@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from disque_trio.spark.audit.jobs import FACTS, NAMES, fold, jobs_of
+from disque_trio.spark.audit.minute_files import NEW, with_depth, with_role
 from disque_trio.spark.audit.queue_minutes import MINUTE, minutes_of, sums_of, times_of
 from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
 
@@ -76,3 +77,48 @@ def test_it_is_what_counting_says_however_jobs_come_together() -> None:
 def test_a_minute_without_a_delivery_has_none() -> None:
     found = most(jobs([("q", 59_900)]), jobs([("q", 60_100)], "acked:client"))
     assert found == {("q", 0): 1, ("q", MINUTE): 0}
+
+
+def depths(*stays: tuple[int, int]) -> dict[int, tuple[int, int]]:
+    """Of jobs that were in a queue from one time (ms) to another one the most depth in each minute,
+    and that at its end."""
+    times = [time for stay in stays for time in stay]
+    columns: dict[str, object] = {
+        "id": [f"{number // 2}" for number in range(len(times))],
+        **{name: pa.nulls(len(times), pa.string()) for name in NAMES},
+        **{name: pa.nulls(len(times), pa.int64()) for name in FACTS},
+        "queue": ["q"] * len(times),
+        "event": [
+            at << TIME_SHIFT | CODES["delivered:" if number % 2 else "queued:add"]
+            for number, at in enumerate(times)
+        ],
+    }
+    (batch,) = jobs_of(fold(pa.table(columns)), NODES).combine_chunks().to_batches()
+    minutes = minutes_of(sums_of(batch), times_of(batch))
+    rows = with_depth(with_role(minutes, NEW)).to_pylist()
+    return {row["minute"] // MINUTE: (row["most_depth"], row["depth"]) for row in rows}
+
+
+def test_a_burst_within_a_minute_is_as_deep_as_it_was() -> None:
+    burst = [(1000 + n, 30_000 + n) for n in range(50)]
+    assert depths(*burst) == {0: (50, 0)}
+    stays = (10, 150_000)
+    assert depths(stays, *[(came + MINUTE, left + MINUTE) for came, left in burst]) == {
+        0: (1, 1),
+        1: (51, 1),
+        2: (1, 0),
+    }
+    # One after the other.
+    assert depths(*[(1000 * n, 1000 * n + 900) for n in range(50)]) == {0: (1, 0)}
+    assert depths((5, 5)) == {0: (1, 0)}
+
+
+def test_the_most_depth_is_what_counting_says() -> None:
+    rng = random.Random(7)
+    stays = [(at, at + rng.randrange(1, 90_000)) for at in rng.choices(range(300_000), k=200)]
+    for minute, (most_depth, _) in depths(*stays).items():
+        start, end = minute * MINUTE, (minute + 1) * MINUTE
+        moments = [came for came, _ in stays if start <= came < end]
+        counts = [sum(came <= at <= left for came, left in stays) for at in moments]
+        before = sum(came < start <= left for came, left in stays)
+        assert most_depth == max(before, *counts, 0), minute

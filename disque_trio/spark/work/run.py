@@ -14,7 +14,6 @@ from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import Arg, WireError
 from disque_trio.spark.defaults import DEFAULT_NODES
-from disque_trio.spark.failures import text_of, told
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import OptionError, nodes_of
 from disque_trio.spark.restarts import Restarts

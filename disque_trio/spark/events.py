@@ -5,15 +5,16 @@ Spark knows. ``disque-events`` is a data source by name, for SQL and for languag
 names; it reads files that the workers can open.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from disque_trio.eventlog.schema import KEYS, RARE_FIELDS
+from disque_trio.spark.datasources.pushdown import bounds
 from disque_trio.spark.options import (
     arrow_schema,
     check_names,
@@ -23,6 +24,7 @@ from disque_trio.spark.options import (
     number,
     paths_of,
 )
+from disque_trio.spark.periods import Period, moment
 from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
 
 # A line as nodes write it.
@@ -37,7 +39,9 @@ LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)
 PIECE_BYTES = 32 << 20
-EVENTS_OPTIONS = ("path", "includeOpen", "malformed", "partitionBytes")
+EVENTS_OPTIONS = (
+    *("path", "includeOpen", "malformed", "partitionBytes", "since", "until", "pushdown"),
+)
 
 CLOSED_SEGMENTS = "events-*.{jsonl,jsonl.gz}"
 _MODES = {"drop": "DROPMALFORMED", "fail": "FAILFAST", "keep": "PERMISSIVE"}
@@ -110,14 +114,18 @@ class EventsSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_names(self.options, self.name(), EVENTS_OPTIONS)
-        return EventsReader(schema, self.options)
+        pushdown = flag(self.options, "pushdown", False)
+        return (PushingEventsReader if pushdown else EventsReader)(schema, self.options)
 
 
 class EventsReader(DataSourceReader):
     """Reads segments in pieces of about the same size.
 
     Options: ``path`` (directories with all below them, or files; may have wildcards),
-    ``includeOpen``, ``malformed`` (drop, fail, keep), ``partitionBytes``.
+    ``includeOpen``, ``malformed`` (drop, fail, keep), ``partitionBytes``, ``since``, ``until``.
+
+    Attributes:
+        period: of the events that are wanted.
     """
 
     def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
@@ -126,13 +134,13 @@ class EventsReader(DataSourceReader):
         self._open = flag(options, "includeOpen", False)
         self._malformed = choice(options, "malformed", *_MODES)
         self._piece = number(options, "partitionBytes", PIECE_BYTES)
+        since, until = (moment(name, options.get(name)) for name in ("since", "until"))
+        self.period = Period(since, until)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Pieces of the segments that are there now."""
-        return [
-            InputPartition(pieces)
-            for pieces in split(find_segments(self._paths, self._open), self._piece)
-        ]
+        segments = self.period.segments(find_segments(self._paths, self._open))
+        return [InputPartition(pieces) for pieces in split(segments, self._piece)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of some pieces."""
@@ -140,5 +148,16 @@ class EventsReader(DataSourceReader):
         schema = arrow_schema(self._schema)
         for piece in pieces:
             for block in blocks(piece):
-                table = rows_of(block, schema, self._malformed, piece.path)
+                table = self.period.rows(rows_of(block, schema, self._malformed, piece.path))
                 yield from table.to_batches(max_chunksize=10_000)
+
+
+class PushingEventsReader(EventsReader):
+    """Takes filters on ``time_ms``; Spark evaluates them again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Called by Spark with what the query asks for."""
+        for filter in filters:
+            low, high = bounds(filter, "time_ms")
+            self.period = self.period.within(Period(low, None if high is None else high + 1))
+        return filters

@@ -105,11 +105,11 @@ class QueueFilters:
         """Use what can be used; all are given back."""
         filters = list(filters)
         for filter in filters:
-            low, high = _bounds(filter, "len")
+            low, high = bounds(filter, "len")
             self.minlen = max(self.minlen, low or 0)
             self.maxlen = _lower(self.maxlen, high)
-            self.import_rate = max(self.import_rate, _bounds(filter, "import_rate")[0] or 0)
-            self.maxidle = _lower(self.maxidle, _bounds(filter, "idle")[1])
+            self.import_rate = max(self.import_rate, bounds(filter, "import_rate")[0] or 0)
+            self.maxidle = _lower(self.maxidle, bounds(filter, "idle")[1])
         return filters
 
     def walks(self, count: int) -> list[list[Arg]]:
@@ -127,7 +127,7 @@ class QueueFilters:
         return [request]
 
 
-def _bounds(filter: Filter, column: str) -> tuple[int | None, int | None]:
+def bounds(filter: Filter, column: str) -> tuple[int | None, int | None]:
     """The least and the greatest integer that ``filter`` lets ``column`` have."""
     value = getattr(filter, "value", None)
     if getattr(filter, "attribute", None) != (column,) or not isinstance(value, int):

@@ -11,6 +11,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
 
 from disque_trio.spark.events import read_events
 from disque_trio.spark.options import OptionError
@@ -275,3 +276,34 @@ def test_the_log_of_a_node_is_read_while_it_runs_and_when_it_has_ended(
 def text(reply: object) -> str:
     assert isinstance(reply, bytes), reply
     return reply.decode()
+
+
+@pytest.fixture
+def half_days(tmp_path: Path) -> Path:
+    """A log of three half days; whoever opens a segment of the first or last one fails."""
+    for hour in range(0, 36, 12):
+        at = START + hour * 3_600_000
+        path = tmp_path / f"events-{NODE[:8]}-{at:013d}-0.jsonl"
+        lines = line(at - START) + line(at - START + 1)
+        path.write_text(lines if hour == 12 else "damaged\n")
+    return tmp_path
+
+
+def test_only_segments_of_the_time_are_opened(spark: SparkSession, half_days: Path) -> None:
+    day = 12 * 3_600_000
+    options = {"since": str(START + day + 1), "until": str(START + day + 3_600_000)}
+    # The first segment may have events up to the second one's beginning.
+    assert times(by_source(spark, half_days, **options)) == [day + 1]
+    options["since"] = str(START + day + 1_200_001)
+    assert times(by_source(spark, half_days, malformed="fail", **options)) == []
+
+
+def test_filters_on_the_time_do_that_as_well(spark: SparkSession, half_days: Path) -> None:
+    day = 12 * 3_600_000
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        events = by_source(spark, half_days, malformed="fail", pushdown="true")
+        later = f.col("time_ms") > START + day + 1_200_001
+        assert events.where(later & (f.col("time_ms") < START + day + 3_600_000)).count() == 0
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")

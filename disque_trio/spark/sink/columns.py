@@ -60,6 +60,9 @@ class Requests:
             if body is None or queue is None:
                 yield "NULL the row has no " + ("body" if body is None else "queue")
                 continue
+            if any(not pair or pair["key"] is None for pair in headers[place] or ()):
+                yield "NULL a header has no name"
+                continue
             options: list[Arg] = []
             for name, value in zip(names, numbers[place], strict=True):
                 chosen = self._defaults.get(name) if value is None else value

@@ -80,6 +80,21 @@ def test_a_row_without_a_body_is_refused(node: LiveNode, tmp_path: Path) -> None
     assert (result.added, dict(result.refused)) == (2, {"NULL": 1})
 
 
+def test_a_header_without_a_name_refuses_its_row_and_one_without_a_value_is_empty(
+    node: LiveNode,
+) -> None:
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [[{"key": None, "value": b"x"}], [None], [{"key": "k", "value": None}], None]
+    batch = pa.RecordBatch.from_pydict(
+        {"body": ["a", "b", "c", "d"], "headers": pa.array(headers, pa.list_(pair))}
+    )
+    result = sink(node, onRefused="drop").write(iter([batch]))
+    assert (result.added, dict(result.refused)) == (2, {"NULL": 2})
+    reply = node.ask("GETJOB", "WITHHEADERS", "COUNT", 2, "FROM", "q")
+    assert isinstance(reply, list)
+    assert sorted((job[2], job[4]) for job in reply) == [(b"c", [b"k", b""]), (b"d", [])]
+
+
 def test_dead_letters_appear_only_when_the_task_is_done(node: LiveNode, tmp_path: Path) -> None:
     letters = tmp_path / "letters"
     writer = sink(node, onRefused="deadletter", deadLetterPath=letters)

@@ -2,7 +2,7 @@
 
 ``read_events`` lets Spark's own JSON reader do the work: the faster way, from any file system that
 Spark knows. ``disque-events`` is a data source by name, for SQL and for languages that see only
-names; it reads files that the workers can open.
+names; it reads files by ``files.Location``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from disque_trio.eventlog.schema import KEYS, RARE_FIELDS
 from disque_trio.spark.datasources.pushdown import bounds
+from disque_trio.spark.files import settings_of
 from disque_trio.spark.options import (
     arrow_schema,
     check_names,
     choice,
     flag,
-    local,
     number,
     paths_of,
 )
@@ -65,14 +65,14 @@ def read_events(
 
     Args:
         paths: directories, with all below them, or files; may have wildcards.
-        include_open: also the segments that nodes are writing, as far as they are now. They have
-            to be files that all workers can open; one that is closed meanwhile fails the query.
+        include_open: also the segments that nodes are writing, as far as they are now. One that is
+            closed meanwhile fails the query.
         malformed: what becomes of lines that are no events: ``drop``, ``fail``, or ``keep`` to
             have them in a column of that name. JSON without a time is left out, or kept.
 
     Raises:
-        OptionError: ``malformed`` is none of these; or open segments are asked for of ``paths``
-            that are not local.
+        OptionError: ``malformed`` is none of these.
+        OSError: open segments are asked for, and there is nothing at one of ``paths``.
     """
     keep = choice({"malformed": malformed}, "malformed", *_MODES) == "keep"
     columns = LINE_SCHEMA + (f", {MALFORMED} STRING" if keep else "")
@@ -82,9 +82,7 @@ def read_events(
         .option("columnNameOfCorruptRecord", MALFORMED)
     )
     if include_open:
-        lines = reader.json(
-            [path.as_uri() for path in find_segments([local(path) for path in paths], True)]
-        )
+        lines = reader.json([place.uri for place in find_segments(paths, True, settings_of(spark))])
     else:
         reader = reader.option("pathGlobFilter", CLOSED_SEGMENTS)
         lines = reader.option("recursiveFileLookup", "true").json(list(paths))

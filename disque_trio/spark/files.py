@@ -33,7 +33,7 @@ from disque_trio.spark.filesystems import (
 )
 from disque_trio.spark.remote import MAGIC, Reading, in_a_line, matches, split_pattern
 
-BUFFER = 1 << 20  # bytes that a read of a remote file asks for, at least
+BUFFER = 256 << 10  # bytes that a read of a remote file asks for, at least
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)(.*)", re.DOTALL)
 _QUERY = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
@@ -226,16 +226,19 @@ class Location:
         """The file, for reading anywhere in it.
 
         Args:
-            buffer: bytes that are asked for at once, of a file that is elsewhere.
+            buffer: bytes that are asked for at once, of a file that is elsewhere; 0: the reader has
+                a buffer of its own.
 
         Raises:
             FileNotFoundError: there is none.
         """
         if self.scheme == LOCAL:
-            return open(self.path, "rb")  # noqa: PTH123
+            return open(self.path, "rb", -1 if buffer else 0)  # noqa: PTH123
         with self._told() as there:
             file = there.system.open_input_file(there.path)
-        return cast(BinaryIO, io.BufferedReader(Reading(str(self), self.authority, file), buffer))
+        return cast(
+            BinaryIO, io.BufferedReader(Reading(str(self), self.authority, file), buffer or BUFFER)
+        )
 
     def open_output(self) -> BinaryIO:
         """A new file, for writing; one that is there is replaced. Its directory is made.
@@ -358,9 +361,10 @@ class Location:
             raise in_a_line(str(self), self.authority, problem) from problem
 
 
-def location(
-    place: str | os.PathLike[str] | Location, settings: Mapping[str, str] | None = None
-) -> Location:
+Place = str | os.PathLike[str] | Location  # what ``location`` takes
+
+
+def location(place: Place, settings: Mapping[str, str] | None = None) -> Location:
     """The location of a path, or of a URI.
 
     Args:

@@ -199,6 +199,8 @@ def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
             return pafs.HadoopFileSystem(place, int(port or 0), **given), True
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         said = str(problem).strip().partition("\n")[0]
+        if kind == HADOOP and "load lib" in said:
+            said += ": pyarrow needs JAVA_HOME, and Hadoop's libhdfs (ARROW_LIBHDFS_DIR, CLASSPATH)"
         raise FileSystemError(f"{scheme}://{authority}: {said}") from problem
     return _by_fsspec(scheme, given), True
 

@@ -113,16 +113,16 @@ def login_of(options: Mapping[str, str]) -> Login:
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
-    """The argument of ``load``: one path, or several."""
+    """The argument of ``load``: one path or URI, or several."""
     several = options.get("paths")
     if several is not None:
         paths = json.loads(several)
         if isinstance(paths, list) and all(isinstance(path, str) for path in paths) and paths:
-            return [local(path) for path in paths]
+            return paths
     path = options.get("path")
     if not path:
         raise OptionError("path: expected the directory or the file to load")
-    return [local(path)]
+    return [path]
 
 
 def local(path: str) -> str:

@@ -5,28 +5,32 @@ Owns no session of Spark: this runs in its workers.
 
 import gzip
 import json
-import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import fnmatch
-from glob import glob, has_magic
-from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from disque_trio.spark.files import BUFFER, Location, Place, location
+
 T = TypeVar("T")
 
 OPEN = ".open"
 PACKED = ".gz"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_NAMES = "events-*.jsonl*"
 MALFORMED = "malformed"  # the column with lines that are no events
 PACKING = 10  # times that a compressed segment is smaller than its lines, about
 BLOCK = 4 << 20  # bytes that are parsed at once
+LOOK = 64 << 10  # bytes to ask for where a few lines are needed of a file that is elsewhere
+_AT_ONCE = 16  # files elsewhere that are looked at
+_Found = TypeVar("_Found")
 
 
 class SegmentError(Exception):
@@ -36,70 +40,76 @@ class SegmentError(Exception):
 class Piece(NamedTuple):
     """The lines of a file that begin at ``start`` or behind it, and before ``end``."""
 
-    path: str
+    place: Location
     start: int
     end: int
 
+    @property
+    def path(self) -> str:
+        """Of the file, as people know it."""
+        return str(self.place)
 
-def find_segments(paths: Sequence[str], include_open: bool) -> list[Path]:
+
+def find_segments(
+    paths: Sequence[Place], include_open: bool, settings: Mapping[str, str] | None = None
+) -> list[Location]:
     """The segments at ``paths``: files, or directories with all below them; wildcards are
     expanded. The names of the files in directories have to be those that nodes give.
 
+    Args:
+        settings: of Spark, for file systems that are elsewhere.
+
     Raises:
         FileNotFoundError: there is nothing at one of ``paths``.
+        OSError: a file system refuses it.
     """
-    found: set[Path] = set()
+    found: set[Location] = set()
     for path in paths:
-        entries = glob(path, recursive=True) if has_magic(path) else [path]  # noqa: PTH207
+        entries = location(path, settings).glob()
         if not entries:
             raise FileNotFoundError(f"no event log at {path}")
-        for entry in map(Path, entries):
+        for entry in entries:
             if entry.is_dir():
-                found.update(_below(entry))
-            elif entry.exists():
-                found.add(entry)
+                found.update(file for file in entry.files() if fnmatch(file.name, _NAMES))
             else:
-                raise FileNotFoundError(f"no event log at {entry}")
-    return sorted(path for path in found if _is_segment(path, found, include_open))
+                found.add(entry)
+    return sorted(place for place in found if _is_segment(place, found, include_open))
 
 
-def _below(directory: Path) -> Iterator[Path]:
-    """The files below ``directory`` that are called like segments. Links are followed."""
-    seen = set()
-    for place, directories, names in os.walk(directory, followlinks=True):
-        real = os.path.realpath(place)
-        if real in seen:
-            directories.clear()  # a link that leads back
-            continue
-        seen.add(real)
-        yield from (Path(place, name) for name in names if fnmatch(name, "events-*.jsonl*"))
-
-
-def _is_segment(path: Path, all: set[Path], include_open: bool) -> bool:
-    if path.name.endswith((".jsonl", ".jsonl" + PACKED)):
+def _is_segment(place: Location, all: set[Location], include_open: bool) -> bool:
+    name = place.name
+    if name.endswith((".jsonl", ".jsonl" + PACKED)):
         return True
-    if not include_open or not path.name.endswith(".jsonl" + OPEN):
+    if not include_open or not name.endswith(".jsonl" + OPEN):
         return False  # a file that is being compressed is one of these
     # Closed while the directory was read, or a node died while it closed it: it is there twice.
-    closed = path.with_name(path.name.removesuffix(OPEN))
+    closed = place.with_name(name.removesuffix(OPEN))
     return closed not in all and closed.with_name(closed.name + PACKED) not in all
 
 
-def pieces_of(path: Path, size: int) -> Iterator[tuple[Piece, int]]:
+def each(look: Callable[[Location], _Found], places: Sequence[Location]) -> list[_Found]:
+    """What ``look`` says of each file; of those that are elsewhere it looks at some at once."""
+    if all(place.local is not None for place in places):
+        return [look(place) for place in places]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(look, places))
+
+
+def pieces_of(place: Location, size: int) -> Iterator[tuple[Piece, int]]:
     """A segment in pieces of ``size`` bytes, and about how many bytes the lines of each are. A
     compressed one is one piece: it can only be read from its beginning."""
-    length = path.stat().st_size
+    length = place.size()
     packing = 1
-    if path.name.endswith(PACKED):
+    if place.name.endswith(PACKED):
         size, packing = max(length, 1), PACKING
     for start in range(0, length, size):
         end = min(start + size, length)
-        yield Piece(str(path), start, end), (end - start) * packing
+        yield Piece(place, start, end), (end - start) * packing
 
 
-def weight(path: Path) -> int:
+def weight(place: Location) -> int:
     """About how many bytes the lines of a segment are."""
-    return path.stat().st_size * (PACKING if path.name.endswith(PACKED) else 1)
+    return place.size() * (PACKING if place.name.endswith(PACKED) else 1)
 
 
 def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
@@ -115,9 +125,9 @@ def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
     return groups
 
 
-def split(segments: Sequence[Path], size: int) -> list[list[Piece]]:
+def split(segments: Sequence[Location], size: int) -> list[list[Piece]]:
     """Pieces of about ``size`` bytes; small files are put together."""
-    return grouped((piece for path in segments for piece in pieces_of(path, size)), size)
+    return grouped((piece for place in segments for piece in pieces_of(place, size)), size)
 
 
 def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
@@ -135,12 +145,13 @@ def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
-    with _opened(piece.path) as file:
+    with _opened(piece.place) as file:
         at = 0
         if piece.start > 0:
             file.seek(piece.start - 1)
             at = piece.start - 1 + len(file.readline())
-        whole = piece.path.endswith(PACKED)
+        whole = piece.place.name.endswith(PACKED)
+        is_open = piece.place.name.endswith(OPEN)
         while whole or at < piece.end:
             data = file.read(size if whole else min(size, piece.end - at))
             if not data:
@@ -148,23 +159,42 @@ def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
             if not data.endswith(b"\n"):
                 data += file.readline()
             at += len(data)
-            if piece.path.endswith(OPEN) and not data.endswith(b"\n"):
+            if is_open and not data.endswith(b"\n"):
                 data = data[: data.rfind(b"\n") + 1]
             yield data
 
 
-def opened(path: Path) -> BinaryIO:
-    """The lines of a segment, also of a compressed one."""
-    return cast(BinaryIO, gzip.open(path)) if path.name.endswith(PACKED) else path.open("rb")
+def opened(place: Location, buffer: int = BUFFER) -> BinaryIO:
+    """The lines of a segment, also of a compressed one.
+
+    Args:
+        buffer: bytes to ask for at once of a file that is elsewhere.
+    """
+    file = place.open_input(buffer)
+    return cast(BinaryIO, _Unpacked(file)) if place.name.endswith(PACKED) else file
 
 
-def _opened(path: str) -> BinaryIO:
+class _Unpacked(gzip.GzipFile):
+    """The lines of a compressed file, which is closed as well."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._packed = file
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._packed.close()
+
+
+def _opened(place: Location) -> BinaryIO:
     """The file, also when it has been closed, and compressed, since it was found."""
-    closed = path.removesuffix(OPEN)
-    for name in (path, closed):
+    closed = place.name.removesuffix(OPEN)
+    for name in (place.name, closed):
         with suppress(FileNotFoundError):
-            return opened(Path(name))
-    return opened(Path(closed.removesuffix(PACKED) + PACKED))
+            return opened(place.with_name(name))
+    return opened(place.with_name(closed.removesuffix(PACKED) + PACKED))
 
 
 def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:

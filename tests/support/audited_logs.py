@@ -47,7 +47,7 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     files = find_segments([str(log) for log in logs], False)
     heads = {path: head for path in files if (head := head_of(path)) is not None}
     nodes = list(dict.fromkeys(head.node for head in heads.values()))
-    pieces = [Piece(str(path), 0, path.stat().st_size) for path in files]
+    pieces = [Piece(path, 0, path.size()) for path in files]
     partial, seen, notes = read(pieces, nodes)
     batch = jobs_of(partial, nodes).combine_chunks().to_batches()[0]
     said = notes.segments()

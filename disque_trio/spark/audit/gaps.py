@@ -12,11 +12,11 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from disque_trio.eventlog.schema import DROPPED, SEGMENT, STARTED, STOPPED
-from disque_trio.spark.segments import opened
+from disque_trio.spark.files import Location
+from disque_trio.spark.segments import LOOK, opened
 
 FOR_EVER = 1 << 62
 NO_TIME = -1
@@ -93,13 +93,13 @@ class Gap(NamedTuple):
         return self.start == 0 and self.end == FOR_EVER
 
 
-def head_of(path: Path) -> Head | None:
+def head_of(place: Location) -> Head | None:
     """What a segment says at its beginning; None when no line of it says whose it is.
 
     Raises:
         EOFError, OSError, zlib.error: it is compressed, and damaged.
     """
-    with opened(path) as file:
+    with opened(place, LOOK) as file:
         event = next((event for line in file if (event := event_of(line))), None)
     if event is None:
         return None

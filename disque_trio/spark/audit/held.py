@@ -5,7 +5,6 @@ are to be those of all nodes, after they have stopped, or a backup that is young
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,9 +22,10 @@ from disque_trio.spark.audit.rules import (
     WAITING_LETTER,
 )
 from disque_trio.spark.audit.stages import tasks
-from disque_trio.spark.datasources.aof import find_files, live_records
+from disque_trio.spark.datasources.aof import live_records
 from disque_trio.spark.datasources.pushdown import STATES
-from disque_trio.spark.options import batch_of, local, text
+from disque_trio.spark.files import Location
+from disque_trio.spark.options import batch_of, text
 
 ROWS = 20_000  # in a batch
 _DECIDE = DECIDE.format(logs="logs?", nodes=".*") + "$"  # a pattern
@@ -50,16 +50,7 @@ _HELD = pa.schema(
 TABLE_SCHEMA = pa.schema([*_HELD, ("ended", pa.string()), ("logged", pa.bool_())])
 
 
-def find_aofs(paths: Sequence[str]) -> list[Path]:
-    """The append-only files at ``paths``: files, or directories that have ``*.aof``.
-
-    Raises:
-        FileNotFoundError: there is none at one of ``paths``.
-    """
-    return find_files([local(path) for path in paths])
-
-
-def held(spark: SparkSession, files: Sequence[Path], jobs: DataFrame) -> DataFrame:
+def held(spark: SparkSession, files: Sequence[Location], jobs: DataFrame) -> DataFrame:
     """The jobs in append-only files, a row for each node that has one.
 
     Args:
@@ -69,13 +60,13 @@ def held(spark: SparkSession, files: Sequence[Path], jobs: DataFrame) -> DataFra
     Raises:
         AofError: a file is damaged, other than at its end.
     """
-    names = [str(path) for path in files]
-    rows = tasks(spark, len(names), lambda number: held_in(Path(names[number])), _HELD)
+    places = list(files)
+    rows = tasks(spark, len(places), lambda number: held_in(places[number]), _HELD)
     known = jobs.select(f.col("id").alias("job"), "ended", f.lit(True).alias("logged"))
     return rows.join(known, "job", "left").withColumn("logged", f.col("logged").isNotNull())
 
 
-def held_in(path: Path) -> Iterator[pa.RecordBatch]:
+def held_in(path: Location) -> Iterator[pa.RecordBatch]:
     """The jobs in one file that were not deleted since. A crash may have cut it off.
 
     Raises:
@@ -83,7 +74,7 @@ def held_in(path: Path) -> Iterator[pa.RecordBatch]:
     """
     node = node_of_aof(path)
     rows: list[tuple[object, ...]] = []
-    with path.open("rb", buffering=0) as file:
+    with path.open_input(0) as file:
         try:
             for offset, _, data in live_records(file):
                 rows.append(_row(offset, data, path, node))
@@ -97,7 +88,7 @@ def held_in(path: Path) -> Iterator[pa.RecordBatch]:
         yield batch_of(rows, _HELD)
 
 
-def _row(offset: int, data: bytes, path: Path, node: str | None) -> tuple[object, ...]:
+def _row(offset: int, data: bytes, path: Location, node: str | None) -> tuple[object, ...]:
     try:
         job = decode_job(data)
     except SerialJobError as problem:
@@ -108,10 +99,10 @@ def _row(offset: int, data: bytes, path: Path, node: str | None) -> tuple[object
     return (id, text(job.queue), node, str(path), STATES[job.state], *numbers)
 
 
-def node_of_aof(path: Path) -> str | None:
+def node_of_aof(path: Location) -> str | None:
     """The id of the node whose file it is, by the ``nodes.conf`` beside it; None: there is none."""
     try:
-        lines = (path.parent / "nodes.conf").read_text("utf-8", "replace").splitlines()
+        lines = (path.parent / "nodes.conf").read_bytes().decode("utf-8", "replace").splitlines()
     except OSError:
         return None
     for line in lines:
@@ -121,7 +112,7 @@ def node_of_aof(path: Path) -> str | None:
     return None
 
 
-def are_all(files: Sequence[Path], nodes: Sequence[str]) -> bool:
+def are_all(files: Sequence[Location], nodes: Sequence[str]) -> bool:
     """Whether these are the files of all ``nodes``, as far as one can tell."""
     known = [node_of_aof(path) for path in files]
     return len(files) >= len(nodes) if None in known else set(nodes) <= set(known)

@@ -34,6 +34,7 @@ from disque_trio.spark.audit.stages import (
     write_jobs,
 )
 from disque_trio.spark.audit.store import Store
+from disque_trio.spark.files import Location
 from disque_trio.spark.segments import PACKING
 
 BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
@@ -71,11 +72,11 @@ class JobsTable:
         self._cores = self._cores or cores(self._spark)
         return max(self._cores, -(-size // BUCKET_BYTES))
 
-    def partial(self, segments: Sequence[Path], size: int) -> DataFrame:
+    def partial(self, segments: Sequence[Location], size: int) -> DataFrame:
         """The partial jobs of some segments that have ``size`` bytes of lines."""
         return partial_of_segments(self._spark, segments, self._manifest.nodes, self.buckets(size))
 
-    def written(self, segments: Sequence[Path], size: int) -> Written:
+    def written(self, segments: Sequence[Location], size: int) -> Written:
         """Write the jobs of some segments alone."""
         rows = self.partial(segments, size)
         return write_jobs(rows, self._manifest.nodes, self.buckets(size), self._place)

@@ -8,7 +8,6 @@ cutting, and knows no session.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -20,7 +19,17 @@ from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.clients import Clients, add_clients, busiest, clients_of
 from disque_trio.spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
 from disque_trio.spark.audit.jobs import FACTS, NAMES, fold
-from disque_trio.spark.segments import Piece, blocks, events_of, grouped, opened, pieces_of
+from disque_trio.spark.files import Location
+from disque_trio.spark.segments import (
+    LOOK,
+    Piece,
+    blocks,
+    each,
+    events_of,
+    grouped,
+    opened,
+    pieces_of,
+)
 
 PIECE_BYTES = 4 << 20
 SLICE_BYTES = 64 << 20  # of lines; a task holds about as much
@@ -111,21 +120,26 @@ class Notes:
 # ---- cutting ------------------------------------------------------------------------------------
 
 
-def cut(files: Iterable[Path], size: int = SLICE_BYTES) -> list[list[Piece]]:
+def cut(files: Sequence[Location], size: int = SLICE_BYTES) -> list[list[Piece]]:
     """Slices of about ``size`` bytes of lines; what is in one is of about the same time."""
-    found: list[tuple[int, int, Piece]] = []
-    for path in files:
-        time = 0
-        with opened(path) as file:
-            for piece, cost in pieces_of(path, PIECE_BYTES):
-                if piece.start:
-                    file.seek(piece.start)
-                    file.readline()  # the rest of one
-                said = event_of(file.readline()).get("time")
-                time = said if isinstance(said, int) else time
-                found.append((time, cost, piece))
+    found = [piece for pieces in each(_pieces_with_times, files) for piece in pieces]
     found.sort()
     return grouped(((piece, cost) for _, cost, piece in found), size)
+
+
+def _pieces_with_times(place: Location) -> list[tuple[int, int, Piece]]:
+    """The pieces of a segment: time of the first line, bytes."""
+    found: list[tuple[int, int, Piece]] = []
+    time = 0
+    with opened(place, LOOK) as file:
+        for piece, cost in pieces_of(place, PIECE_BYTES):
+            if piece.start:
+                file.seek(piece.start)
+                file.readline()  # the rest of one
+            said = event_of(file.readline()).get("time")
+            time = said if isinstance(said, int) else time
+            found.append((time, cost, piece))
+    return found
 
 
 # ---- reading ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from disque_trio.spark.audit.addresses import addresses_near
 from disque_trio.spark.audit.clients import add_clients, busiest
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
 from disque_trio.spark.audit.gaps import ends_of, order_of
-from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, find_aofs, held, with_held_jobs
+from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_jobs
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.jobs_table import JobsTable
 from disque_trio.spark.audit.judging import Judge
@@ -36,7 +36,9 @@ from disque_trio.spark.audit.stages import Place, Written, jobs_written, write_r
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, Segments
+from disque_trio.spark.datasources.aof import find_files
 from disque_trio.spark.failures import told
+from disque_trio.spark.files import Location, settings_of
 from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
 
 ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
@@ -122,12 +124,13 @@ def audit(
         AuditError: a log is not what it should be.
     """
     rules = rules or Rules()
-    found = find_segments(paths, False)
+    settings = settings_of(spark)
+    found = find_segments(paths, False, settings)
     store = Store(output)
     with store.locked():
         if not found and store.current is None:
             raise AuditError(f"no closed segment at {', '.join(paths)}")
-        run = _Run(spark, store, found, rules, progress, find_aofs(aofs), gone)
+        run = _Run(spark, store, found, rules, progress, find_files(aofs, settings), gone)
         if store.current is None or run.is_needed(keep_days):
             run.make(keep_days)
         return run.result()
@@ -135,7 +138,8 @@ def audit(
 
 def explain_audit(spark: SparkSession, paths: Sequence[str], output: Path) -> str:
     """How Spark makes jobs of the segments that are new."""
-    run = _Run(spark, Store(output), find_segments(paths, False), Rules(), lambda text: None)
+    found = find_segments(paths, False, settings_of(spark))
+    run = _Run(spark, Store(output), found, Rules(), lambda text: None)
     if not run.new:
         return "no new segments"
     return run.plan()
@@ -148,10 +152,10 @@ class _Run:
         self,
         spark: SparkSession,
         store: Store,
-        found: Sequence[Path],
+        found: Sequence[Location],
         rules: Rules,
         progress: Callable[[str], None],
-        aofs: Sequence[Path] = (),
+        aofs: Sequence[Location] = (),
         gone: Sequence[str] = (),
     ) -> None:
         self._aofs = aofs
@@ -173,7 +177,7 @@ class _Run:
         self._stamp = store.stamp()
         self._table = JobsTable(spark, store, self.manifest, self._stamp)
 
-    def _name(self, path: Path) -> str:
+    def _name(self, path: Location) -> str:
         return self._segments.new[path].name
 
     def is_needed(self, keep_days: int | None) -> bool:
@@ -248,7 +252,7 @@ class _Run:
 
     # ---- jobs ---------------------------------------------------------------------------------
 
-    def _written(self, segments: Sequence[Path], size: int) -> Written:
+    def _written(self, segments: Sequence[Location], size: int) -> Written:
         try:
             return self._table.written(segments, size)
         except PySparkException as failure:
@@ -264,8 +268,9 @@ class _Run:
         add_clients(notes.clients, manifest.clients)
         manifest.clients = busiest(notes.clients)
         manifest.addresses |= addresses_near(self.new)
+        new = {str(place): segment for place, segment in self._segments.new.items()}
         for path, stretches in notes.segments().items():
-            name, head = self._segments.new[Path(path)]
+            name, head = new[path]
             ends = ends_of(head, stretches) if head is not None else None
             if ends is not None:
                 manifest.ends[name] = list(ends)
@@ -347,6 +352,6 @@ class _Run:
         return self._spark.read.schema(schema).option("basePath", place).parquet(*files)
 
 
-def rounds(segments: Sequence[Path]) -> list[list[Path]]:
+def rounds(segments: Sequence[Location]) -> list[list[Location]]:
     """The segments in groups that are read at once, in their order; at least one group."""
     return grouped(((path, weight(path)) for path in segments), ROUND_BYTES) or [[]]

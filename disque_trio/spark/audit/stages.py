@@ -28,6 +28,7 @@ from disque_trio.spark.audit.clocks import least_of
 from disque_trio.spark.audit.jobs import JOB_SCHEMA, PARTIAL_SCHEMA, fold, jobs_of
 from disque_trio.spark.audit.manifest import DAY, Part, day_of
 from disque_trio.spark.audit.partial_jobs import Notes, Seen, cut, read
+from disque_trio.spark.files import Location
 from disque_trio.spark.options import batch_of
 from disque_trio.spark.segments import Piece, grouped
 
@@ -86,7 +87,7 @@ def read_jobs(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def partial_of_segments(
-    spark: SparkSession, files: Iterable[Path], nodes: Sequence[str], buckets: int
+    spark: SparkSession, files: Sequence[Location], nodes: Sequence[str], buckets: int
 ) -> DataFrame:
     """Partial jobs, in buckets, of the events in some segments."""
     slices = cut(files)

@@ -3,12 +3,12 @@
 import gzip
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from disque_trio.spark.audit.gaps import Head, head_of, order_of
 from disque_trio.spark.audit.manifest import COMPRESSED, prefix_of
-from disque_trio.spark.segments import PACKED
+from disque_trio.spark.files import Location
+from disque_trio.spark.segments import PACKED, each
 
 
 class AuditError(Exception):
@@ -42,31 +42,31 @@ class Segments:
 
     def __init__(
         self,
-        found: Sequence[Path],
+        found: Sequence[Location],
         known: Mapping[str, int],
         is_past: Callable[[str, tuple[int, int]], bool] = lambda prefix, order: False,
     ) -> None:
-        self.new: dict[Path, Unread] = {}
+        self.new: dict[Location, Unread] = {}
         self.sizes: dict[str, int] = {}
         self.copies = 0
-        paths: dict[str, Path] = {}
+        paths: dict[str, Location] = {}
 
         def is_over(name: str) -> bool:
             return name not in known and is_past(prefix_of(name), order_of(name))
 
         asked = [path for path in found if not is_over(_file_name(path))]
-        every = [(self._called(path, known), path) for path in asked]
+        every = zip(each(lambda path: self._called(path, known), asked), asked, strict=True)
         named = [(one, path) for one, path in every if not is_over(one.name)]
         # What has its own name comes before copies of it.
         for one, path in sorted(named, key=lambda one: (one[0].name != _file_name(one[1]), one[1])):
             other = paths.setdefault(one.name, path)
             if other is not path:
-                if other.parent != path.parent and not other.samefile(path):
+                if other.parent != path.parent and not _is_same(other, path):
                     raise AuditError(f"two segments have one name: {other} and {path}")
                 # It has just been compressed, or is a copy.
                 self.copies += _file_name(other) != _file_name(path)
                 continue
-            size = COMPRESSED if path.name.endswith(PACKED) else path.stat().st_size
+            size = COMPRESSED if path.name.endswith(PACKED) else path.size()
             before = known.get(one.name)
             if before is None:
                 self.sizes[one.name] = size
@@ -77,7 +77,7 @@ class Segments:
                     " complete; an audit into another directory reads all anew"
                 )
 
-    def _called(self, path: Path, known: Mapping[str, int]) -> Unread:
+    def _called(self, path: Location, known: Mapping[str, int]) -> Unread:
         """What the segment calls itself, or else the file."""
         name = _file_name(path)
         if name in known:
@@ -89,5 +89,12 @@ class Segments:
         return Unread(head.name if head is not None and head.name else name, head)
 
 
-def _file_name(path: Path) -> str:
+def _file_name(path: Location) -> str:
     return path.name.removesuffix(PACKED)
+
+
+def _is_same(one: Location, other: Location) -> bool:
+    """Whether both are names of one file, as links give them."""
+    if one.local is None or other.local is None:
+        return one == other
+    return one.local.samefile(other.local)

@@ -18,7 +18,7 @@ from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.settings import ICEBERG, TableSettings
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.store import LOCK_SECONDS
-from disque_trio.spark.options import OptionError, local, login_of, nodes_of
+from disque_trio.spark.options import OptionError, login_of, nodes_of
 from disque_trio.spark.report.compare import read_report
 from disque_trio.spark.segments import find_segments
 from disque_trio.spark.sink.adder import RETRIED
@@ -56,10 +56,10 @@ def addresses(options: argparse.Namespace) -> list[str]:
 
 def check_audit(options: argparse.Namespace) -> None:
     """The logs are there, and the tables have a place."""
-    _check_settings(options)
-    find_segments([local(path) for path in options.log], False)
+    settings = _check_settings(options)
+    find_segments(options.log, False, settings)
     if options.aof:
-        find_files([local(path) for path in options.aof])
+        find_files(options.aof, settings)
     for node in options.without:
         if not _NODE.fullmatch(node):
             raise UsageError(f"--without {node}: expected the id of a node, 40 hexadecimal digits")
@@ -160,7 +160,7 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
 
 def check_replay(options: argparse.Namespace) -> None:
     """There are bodies, and a node answers."""
-    _check_settings(options)
+    settings = _check_settings(options)
     nodes = addresses(options)
     catalog_of(options)
     if options.archive is None and not options.aof:
@@ -171,7 +171,7 @@ def check_replay(options: argparse.Namespace) -> None:
         check_path(name, path)
         if not path.is_dir():
             raise FileNotFoundError(f"no directory at {path}")
-    find_files(options.aof)
+    find_files(options.aof, settings)
     if options.done is not None:
         if options.done.is_dir():
             raise IsADirectoryError(f"{options.done} is a directory")
@@ -308,12 +308,16 @@ def check_remote(url: str) -> None:
         raise OSError(f"--remote: no Spark Connect at {host}:{port}: {problem.strerror}") from None
 
 
-def _check_settings(options: argparse.Namespace) -> None:
+def _check_settings(options: argparse.Namespace) -> dict[str, str]:
+    """The settings of Spark that the command line names."""
     if options.master is not None and not options.master.startswith(_MASTERS):
         raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
     if options.remote is not None:
         check_remote(options.remote)
+    settings = {}
     for setting in options.conf:
-        name, equals, _ = setting.partition("=")
+        name, equals, value = setting.partition("=")
         if not name or not equals:
             raise UsageError(f"--conf {setting}: expected NAME=VALUE")
+        settings[name] = value
+    return settings

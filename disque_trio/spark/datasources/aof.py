@@ -5,10 +5,8 @@ worker holds the ids of the live jobs of one file, about 200 bytes each, but no 
 of jobs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from glob import glob, has_magic
-from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -20,6 +18,7 @@ from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import SerialJobError, decode_job, read_pause, split_nodes
 from disque_trio.protocol.trailer import FLAG_TRAILER, split_body
 from disque_trio.spark.datasources.pushdown import STATES
+from disque_trio.spark.files import Location, Place, location
 from disque_trio.spark.options import (
     arrow_schema,
     batch_of,
@@ -78,15 +77,16 @@ class AofReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each file."""
-        return [InputPartition(str(path)) for path in find_files(self._paths)]
+        return [InputPartition(file) for file in find_files(self._paths)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one file."""
         if partition.value is None:
             return
         schema = arrow_schema(self._schema)
-        batch = _Batch(schema, partition.value)
-        with Path(partition.value).open("rb", buffering=0) as file:
+        place: Location = partition.value
+        batch = _Batch(schema, str(place))
+        with place.open_input(0) as file:
             failure: AofError | None = None
             found = records(file, file.seek(0, 2)) if self._all else live_records(file)
             try:
@@ -100,30 +100,31 @@ class AofReader(DataSourceReader):
             except AofError as problem:
                 failure = problem
         if failure is not None and self._damaged == "fail":
-            raise AofError(
-                failure.offset, f"{failure.reason} ({partition.value})", failure.truncated
-            )
+            raise AofError(failure.offset, f"{failure.reason} ({place})", failure.truncated)
         if failure is not None and self._damaged == "report":
             batch.damaged(failure)
         if batch.rows:
             yield batch.take()
 
 
-def find_files(paths: list[str]) -> list[Path]:
+def find_files(paths: Sequence[Place], settings: Mapping[str, str] | None = None) -> list[Location]:
     """The append-only files at ``paths``: files whatever they are called, and in directories those
     that end with .aof.
 
+    Args:
+        settings: of Spark, for file systems that are elsewhere.
+
     Raises:
         FileNotFoundError: there is none at one of ``paths``.
+        OSError: a file system refuses it.
     """
-    found: set[Path] = set()
+    found: set[Location] = set()
     for path in paths:
-        entries = glob(path, recursive=True) if has_magic(path) else [path]  # noqa: PTH207
-        here: set[Path] = set()
-        for entry in map(Path, entries):
+        here: set[Location] = set()
+        for entry in location(path, settings).glob():
             if entry.is_dir():
-                here.update(entry.glob("*.aof"))
-            elif entry.exists():
+                here.update(file for file in entry.files(False) if file.name.endswith(".aof"))
+            else:
                 here.add(entry)
         if not here:
             raise FileNotFoundError(f"no append-only file at {path}")

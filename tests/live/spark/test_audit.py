@@ -20,6 +20,7 @@ from disque_trio.spark.audit.run import Result, audit
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
 from disque_trio.spark.audit.unread import AuditError
+from disque_trio.spark.files import location
 from tests.support.planted_log import NODES, START, Key, generate
 
 pytestmark = pytest.mark.timeout(400)
@@ -543,7 +544,7 @@ def test_what_some_events_of_a_job_do_not_say_others_do() -> None:
 
 def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:
     generate(tmp_path, 6_000, anomalies=9, chunk=100)
-    files = sorted(tmp_path.iterdir())
+    files = location(tmp_path).files()
     slices = cut(files, 1 << 18)
     assert sorted(piece.path for pieces in slices for piece in pieces) == list(map(str, files))
     ids: dict[str, int] = {}
@@ -553,20 +554,20 @@ def test_slices_have_the_events_of_all_nodes_of_a_time(tmp_path: Path) -> None:
         seen = seen.plus(here)
         for job in partial.column("id").to_pylist():
             ids[job] = ids.get(job, 0) + 1
-    assert seen.events == sum(file.read_text().count("\n") for file in files)
+    assert seen.events == sum(file.read_bytes().count(b"\n") for file in files)
     assert len(slices) > 3
     assert sum(ids.values()) < len(ids) * 1.7  # most are in one slice only
 
 
 def test_a_segment_that_is_longer_than_a_piece_is_read_once(tmp_path: Path) -> None:
     generate(tmp_path, 30_000, chunk=1 << 30)
-    files = sorted(tmp_path.iterdir())
+    files = location(tmp_path).files()
     slices = cut(files, 3 << 20)
     assert len(slices) > 1
     seen = Seen()
     for pieces in slices:
         seen = seen.plus(read(pieces, NODES)[1])
-    assert seen.events == sum(file.read_text().count("\n") for file in files)
+    assert seen.events == sum(file.read_bytes().count(b"\n") for file in files)
 
 
 def test_lines_that_have_no_time_that_can_be_are_no_events(tmp_path: Path) -> None:
@@ -576,7 +577,7 @@ def test_lines_that_have_no_time_that_can_be_are_no_events(tmp_path: Path) -> No
     log.add(A, "right")
     log.close()
     (tmp_path / "events-empty.jsonl").write_text("\n\n")
-    (slices,) = cut(tmp_path.iterdir())
+    (slices,) = cut(location(tmp_path).files())
     partial, seen, _ = read(slices, NODES)
     assert (seen.events, partial.column("id").to_pylist()) == (2, ["right"])
 

@@ -12,13 +12,14 @@ from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.findings import FINDING_SCHEMA, as_batch
 from disque_trio.spark.audit.held import (
     are_all,
-    find_aofs,
     held,
     held_in,
     node_of_aof,
     with_held_jobs,
 )
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
+from disque_trio.spark.datasources.aof import find_files
+from disque_trio.spark.files import Location, location
 
 A, B = "a" * 40, "b" * 40
 END = 1_900_000_000_000  # ms
@@ -39,7 +40,7 @@ def job(number: int, expires: int = LATER) -> bytes:
     )
 
 
-def aof(directory: Path, *records: bytes, node: str = "") -> Path:
+def aof(directory: Path, *records: bytes, node: str = "") -> Location:
     directory.mkdir(exist_ok=True)
     path = directory / "disque.aof"
     path.write_bytes(b"".join(records))
@@ -47,10 +48,10 @@ def aof(directory: Path, *records: bytes, node: str = "") -> Path:
         lines = [f"{B} 127.0.0.1:1 master - 0 0 0 connected"] if node != B else []
         lines.append(f"{node} 127.0.0.1:2 myself - 0 0 0 connected")
         (directory / "nodes.conf").write_text("\n".join(lines) + "\n")
-    return path
+    return location(path)
 
 
-def jobs_in(path: Path) -> list[str]:
+def jobs_in(path: Location) -> list[str]:
     return [row["job"] for batch in held_in(path) for row in batch.to_pylist()]
 
 
@@ -113,7 +114,7 @@ def test_all_files_are_there_if_each_node_has_one(tmp_path: Path) -> None:
 
 def test_a_path_without_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        find_aofs([str(tmp_path)])
+        find_files([str(tmp_path)])
 
 
 def test_the_table_says_which_jobs_the_log_does_not_know(

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from disque_trio.spark import pipeline
 from disque_trio.spark.audit.classify import Finding
-from disque_trio.spark.audit.held import are_all, find_aofs, held_in
+from disque_trio.spark.audit.held import are_all, held_in
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
     CLOCK_SKEW,
@@ -20,6 +20,7 @@ from disque_trio.spark.audit.rules import (
 )
 from disque_trio.spark.audit.run import audit
 from disque_trio.spark.cli import commands
+from disque_trio.spark.datasources.aof import find_files
 from tests.support.audit_story import WAITS, told
 from tests.support.audited_logs import Audited, audited
 from tests.support.live_books import Books
@@ -141,7 +142,7 @@ def test_poison_is_found_and_clocks_that_are_right_are_not(story: Told) -> None:
 
 def test_the_files_of_the_nodes_have_what_waits_and_not_what_is_lost(story: Told) -> None:
     directory, books, parts = story
-    files = find_aofs([str(directory / "node-*")])
+    files = find_files([str(directory / "node-*")])
     assert are_all(files, parts.nodes)
     held = {row["job"] for path in files for batch in held_in(path) for row in batch.to_pylist()}
     never = set(parts.found(NEVER_DELIVERED))

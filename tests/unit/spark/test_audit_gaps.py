@@ -17,6 +17,7 @@ from disque_trio.spark.audit.gaps import (
     missing_between,
 )
 from disque_trio.spark.audit.partial_jobs import Notes, read
+from disque_trio.spark.files import location
 from disque_trio.spark.segments import Piece
 
 A, B = "a" * 40, "b" * 40
@@ -57,9 +58,9 @@ def counted(path: Path, block: int = 1 << 20) -> Ends | None:
     starts = [0] if whole else range(0, max(size, 1), block)
     notes = Notes()
     for start in reversed(starts):
-        piece = Piece(str(path), start, size if whole else min(start + block, size))
+        piece = Piece(location(path), start, size if whole else min(start + block, size))
         notes.add(read([piece], [A])[2].text())
-    head = head_of(path)
+    head = head_of(location(path))
     return None if head is None else ends_of(head, notes.segments()[str(path)])
 
 
@@ -136,9 +137,9 @@ def test_a_segment_says_who_wrote_it_and_what_is_before_it(tmp_path: Path) -> No
     said = {"name": "two", "after": "one", "events": 7}
     head = json.dumps({"time": 1, "node": A, "event": "segment", **said}).encode() + b"\n"
     path.write_bytes(head + path.read_bytes())
-    assert head_of(path) == Head(A, "two", "one", 7)
+    assert head_of(location(path)) == Head(A, "two", "one", 7)
     assert ends(path) == Ends(A, 3, 3, False, False, [], "one", 7)
-    assert read([Piece(str(path), 0, 1000)], [A])[1].unknown == 0
+    assert read([Piece(location(path), 0, 1000)], [A])[1].unknown == 0
 
 
 def test_a_log_that_is_whole_has_no_gap() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from disque_trio.spark.audit.unread import AuditError, Segments
+from disque_trio.spark.files import Location, location
 
 NODE = "a" * 40
 NAME = f"events-{NODE[:8]}-0000000000001-0.jsonl"
 
 
-def segment(directory: Path, file: str = NAME, said: str | None = NAME) -> Path:
+def segment(directory: Path, file: str = NAME, said: str | None = NAME) -> Location:
     lines = [{"time": 5, "node": NODE, "event": "queued"}]
     if said is not None:
         lines.insert(0, {"time": 5, "node": NODE, "event": "segment", "name": said})
@@ -20,7 +21,7 @@ def segment(directory: Path, file: str = NAME, said: str | None = NAME) -> Path:
     directory.mkdir(exist_ok=True)
     path = directory / file
     path.write_bytes(gzip.compress(text) if file.endswith(".gz") else text)
-    return path
+    return location(path)
 
 
 def test_a_copy_under_another_name_does_not_count(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ At least once: when it dies, jobs may have been added that are not yet noted as 
 """
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +15,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from disque_trio.disk import sync_directory
 from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import read_archive
-from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.audit.manifest import FINDINGS, JOBS
+from disque_trio.spark.audit.tables import read_table
 from disque_trio.spark.client import Arg
+from disque_trio.spark.datasources.aof import find_files, read_all
+from disque_trio.spark.files import Place, location, settings_of
+from disque_trio.spark.notes import note, noted
 from disque_trio.spark.sink.adder import Adder
 
 CHUNK = 200  # jobs that are added at once, without a rate
@@ -46,7 +48,7 @@ class Choice:
 
     archive: Path | None = None
     aof: Sequence[str] = ()
-    audit: Path | None = None
+    audit: Place | None = None
     where: str = "true"
     catalog: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,8 +76,7 @@ class Choice:
             found.append(read_archive(spark, self.archive, self.catalog))
         if self.aof:
             # Those that were deleted since as well, if the file still has them.
-            reader = spark.read.format("disque-aof").option("records", "all")
-            records = reader.option("damaged", "report").load(list(self.aof))
+            records = read_all(spark, find_files(self.aof, settings_of(spark)))
             found.append(records.where("body is not null").dropDuplicates(["id"]))
         if not found:
             raise ReplayError("bodies of jobs are in an archive or in append-only files: name one")
@@ -85,22 +86,19 @@ class Choice:
         return archived.unionByName(loaded, True).dropDuplicates(["id"])
 
 
-def audited(spark: SparkSession, directory: Path) -> DataFrame:
+def audited(spark: SparkSession, directory: Place) -> DataFrame:
     """The jobs of an audit, with the kinds of findings on each.
 
     Raises:
         StoreError: there is no audit.
     """
-    current = Store(directory).current
-    if current is None:
-        raise StoreError(f"no audit at {directory}")
     findings = (
-        spark.read.parquet(str(current / "findings"))
+        read_table(spark, directory, FINDINGS)
         .where("job is not null")
         .groupBy(f.col("job").alias("id"))
         .agg(f.collect_set("kind").alias("findings"))
     )
-    jobs = spark.read.parquet(str(current / "jobs")).drop("trace", "part", "day")
+    jobs = read_table(spark, directory, JOBS).drop("trace", "day")
     empty = f.array().cast("array<string>")
     return jobs.join(findings, "id", "left").withColumn("findings", f.coalesce("findings", empty))
 
@@ -115,7 +113,7 @@ class Target:
         options: of ADDJOB: delay, retry, ttl, replicate, maxlen, priority.
         timeout: ms that an ADDJOB waits for its copies.
         rate: jobs a second at most; None: as fast as it goes.
-        done: a file in which is noted what was added; what stands there is not added again.
+        done: where is noted what was added (``notes``); what stands there is not added again.
         failover: seconds to look for a node when none answers.
     """
 
@@ -125,7 +123,7 @@ class Target:
     options: Mapping[str, int] = field(default_factory=dict)
     timeout: int = 5000
     rate: float | None = None
-    done: Path | None = None
+    done: Place | None = None
     failover: float = 30.0
 
 
@@ -221,30 +219,17 @@ def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: Outcome) ->
         _note(target.done, [row["id"] for row in added])
 
 
-def _note(done: Path, ids: Sequence[str]) -> None:
-    """Note what was added, on the disk."""
-    done.parent.mkdir(parents=True, exist_ok=True)
-    new = not done.exists()
-    with done.open("a+b") as file:
-        if file.seek(0, os.SEEK_END):
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":  # half a line, of a run that died
-                file.write(b"\n")
-        file.write("".join(json.dumps(id) + "\n" for id in ids).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    if new:
-        sync_directory(done.parent)
+def _note(done: Place, ids: Sequence[str]) -> None:
+    """Note what was added."""
+    note(location(done), [json.dumps(id).encode() for id in ids])
 
 
-def _noted(done: Path | None) -> set[str]:
+def _noted(done: Place | None) -> set[str]:
     """What earlier runs have added. The last line may be a half one, of a run that died."""
-    if done is None or not done.exists():
-        return set()
-    noted = set()
-    for line in done.read_text().splitlines():
+    ids = set()
+    for line in noted(location(done)) if done is not None else ():
         try:
-            noted.add(str(json.loads(line)))
+            ids.add(str(json.loads(line)))
         except ValueError:
             continue
-    return noted
+    return ids

@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from threading import Thread
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -97,3 +100,66 @@ def answers(endpoint: str) -> bool:
     with suppress(URLError, OSError), urlopen(endpoint, timeout=HANG_SECONDS) as reply:
         return bool(reply.status)
     return False
+
+
+class Flaky(ThreadingHTTPServer):
+    """Stands before a server, and fails: each request takes the next of ``faults``.
+
+    Attributes:
+        faults: a status to answer with, or 0 to hang up; when there is none the server answers.
+        seen: how many requests there were.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(("127.0.0.1", free_port()), _Passing)
+        self.host = endpoint.removeprefix("http://")
+        self.faults: list[int] = []
+        self.seen = 0
+        self._thread = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def end(self) -> None:
+        """Stop."""
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+class _Passing(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Flaky
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.seen += 1
+        fault = self.server.faults.pop(0) if self.server.faults else None
+        if fault == 0:
+            self.close_connection = True
+            return
+        if fault is not None:
+            self.send_response(fault)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        with closing(HTTPConnection(self.server.host, timeout=HANG_SECONDS)) as server:
+            server.request(self.command, self.path, body, dict(self.headers))
+            reply = server.getresponse()
+            data = reply.read()
+            self.send_response(reply.status)
+            for name, value in reply.getheaders():
+                if name.lower() not in ("connection", "transfer-encoding", "server", "date"):
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+
+    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass
+
+    def log_message(self, *_: object) -> None:
+        pass

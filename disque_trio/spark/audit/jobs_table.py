@@ -6,11 +6,13 @@ for jobs of which no line says when they were made: others cannot be there.
 """
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from disque_trio.spark.audit import stages
+from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.judging import clocks
 from disque_trio.spark.audit.manifest import (
     DAY,
@@ -27,7 +29,6 @@ from disque_trio.spark.audit.manifest import (
 from disque_trio.spark.audit.minute_files import NO_MINUTE, Kept, Target, queue_minutes
 from disque_trio.spark.audit.queue_minutes import MINUTE, SECOND
 from disque_trio.spark.audit.stages import (
-    Place,
     Written,
     partial_of_jobs,
     partial_of_segments,
@@ -35,6 +36,7 @@ from disque_trio.spark.audit.stages import (
 )
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.files import Location
+from disque_trio.spark.parquet import read_files
 from disque_trio.spark.segments import PACKING
 
 BUCKET_BYTES = 128 << 20  # of lines, that one task holds the jobs of
@@ -45,6 +47,8 @@ SLACK = 3_600_000  # ms by which clocks of nodes may be apart, if nothing is kno
 MOST_CORES = 1 << 16
 MOST_DAYS = 400  # whose depths are written at once
 
+_IDS = pa.schema([JOB_SCHEMA.field("id")])
+_BORN = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "ctime", "added_at")])
 Named = tuple[str, Part]  # and its day
 
 
@@ -60,7 +64,7 @@ class JobsTable:
         self._spark = spark
         self._store = store
         self._manifest = manifest
-        self._place = Place(str(store.place(JOBS)), stamp)
+        self._place = stages.Target(store.place(JOBS), stamp)
         self._stamp = stamp
         self._cores = 0
         self.looked_up: list[str] = []  # files in which ids were looked for
@@ -81,7 +85,7 @@ class JobsTable:
         rows = self.partial(segments, size)
         return write_jobs(rows, self._manifest.nodes, self.buckets(size), self._place)
 
-    def add(self, new: Written, older: Sequence[Path] = ()) -> None:
+    def add(self, new: Written, older: Sequence[Location] = ()) -> None:
         """Put what was ``written`` into the tables.
 
         Args:
@@ -112,7 +116,7 @@ class JobsTable:
     def _changed(self, table: str, day: str) -> None:
         self._manifest.changed.append(f"{table}/{day}")
 
-    def _path(self, named: Named) -> Path:
+    def _path(self, named: Named) -> Location:
         day, part = named
         return self._store.place(JOBS, day) / part.file
 
@@ -130,11 +134,10 @@ class JobsTable:
         first = [named for named in parts if named[1].open or named[1].latest >= near]
         near_files = {part.file for _, part in first}
         rest = [named for named in parts if named[1].file not in near_files]
-        files = [str(self._path((day, part))) for day in new.parts for part in new.parts[day]]
+        files = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
         added = f.coalesce(f.floor(f.col("ctime") / 1_000_000), f.unix_millis("added_at"))
         born = f.coalesce(added >= new.seen.first - self._slack(), f.lit(False))
-        jobs = self._spark.read.schema("id STRING, ctime BIGINT, added_at TIMESTAMP")
-        delta = jobs.parquet(*files).select("id", born.alias("born"))
+        delta = read_files(self._spark, files, _BORN).select("id", born.alias("born"))
         found = (
             delta.join(self._ids(first), "id", "left")
             if first
@@ -155,25 +158,24 @@ class JobsTable:
 
     def _ids(self, parts: Sequence[Named]) -> DataFrame:
         self.looked_up += [part.file for _, part in parts]
-        table = self._spark.read.schema("id STRING").parquet(*map(str, map(self._path, parts)))
-        return table.select("id", f.col("_metadata.file_name").alias("file"))
+        return read_files(self._spark, list(map(self._path, parts)), _IDS, name="file")
 
     def _merged(
-        self, new: Written, touched: Sequence[Named], older: Sequence[Path]
+        self, new: Written, touched: Sequence[Named], older: Sequence[Location]
     ) -> tuple[int, Written]:
         """Write the jobs of the files that are touched once more, with what is new in them.
         Returns also since when minutes are others."""
         delta = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
         old = [*map(self._path, touched), *older]
         self.rewritten += [path.name for path in old]
-        buckets = self.buckets(PACKING * sum(path.stat().st_size for path in [*delta, *old]))
+        buckets = self.buckets(PACKING * sum(path.size() for path in [*delta, *old]))
         rows = partial_of_jobs(self._spark, old, buckets)
         if delta:
             rows = rows.unionByName(partial_of_jobs(self._spark, delta, buckets, old=False))
         merged = write_jobs(rows, self._manifest.nodes, buckets, self._place)
         self._remove(touched)
         for path in delta:
-            path.unlink()
+            path.delete()
         return merged.since, merged
 
     def put_together(self, before: int) -> None:
@@ -203,13 +205,11 @@ class JobsTable:
         since = max(since, manifest.keep_from)
         files = [self._path(named) for named in self._parts() if named[1].last >= since - SECOND]
         self.counted += [path.name for path in files]
-        size = PACKING * sum(path.stat().st_size for path in files)
+        size = PACKING * sum(path.size() for path in files)
         kept, others = self._kept(since)
         last = manifest.last // DAY
         days = range(max((since or manifest.first) // DAY, last - MOST_DAYS), last + 1)
-        target = Target(
-            str(self._store.place(MINUTES)), str(self._store.place(DEPTHS)), self._stamp, days
-        )
+        target = Target(self._store.place(MINUTES), self._store.place(DEPTHS), self._stamp, days)
         written = list(queue_minutes(self._spark, files, self.buckets(size), since, kept, target))
         first = since - since % DAY
         for day, old in manifest.days.items():
@@ -246,8 +246,8 @@ class JobsTable:
         begin = place[end] if end else -1
         table = self._store.place(MINUTES)
 
-        def paths(day: str, files: Iterable[Minutes]) -> list[str]:
-            return [str(table / f"day={day}" / minutes.file) for minutes in files]
+        def paths(day: str, files: Iterable[Minutes]) -> list[Location]:
+            return [table / f"day={day}" / minutes.file for minutes in files]
 
         today_name = day_name(first // DAY)
         before = [
@@ -257,7 +257,7 @@ class JobsTable:
             for path in paths(day, days[day].minutes)
         ]
         depths = self._store.place(DEPTHS) / f"day={end}"
-        deep = [str(depths / name) for name in (days[end].depths or [])] if end else []
+        deep = [depths / name for name in (days[end].depths or [])] if end else []
         kept = Kept(paths(today_name, again), [*paths(today_name, others), *before], deep)
         return kept, others
 

@@ -9,11 +9,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.audit.classify import Finding, Logs
@@ -24,7 +22,9 @@ from disque_trio.spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day
 from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.audit.stages import ROWS, tasks
 from disque_trio.spark.audit.store import Store
+from disque_trio.spark.files import Location
 from disque_trio.spark.options import batch_of
+from disque_trio.spark.parquet import parquet_file, write_file
 from disque_trio.spark.segments import grouped
 
 TASK_BYTES = 8 << 20  # of files of jobs, where they are small
@@ -118,7 +118,7 @@ class Judge:
         sizes = ((number, part.size) for number, (_, part) in enumerate(wanted))
         groups = grouped(sizes, TASK_BYTES)
         paths = [
-            (str(self._store.place(JOBS, day) / part.file), str(self._store.place(FINDINGS, day)))
+            (self._store.place(JOBS, day) / part.file, self._store.place(FINDINGS, day))
             for day, part in wanted
         ]
 
@@ -126,11 +126,11 @@ class Judge:
             for number in groups[group]:
                 jobs, place = paths[number]
                 found: list[Finding] = []
-                with pq.ParquetFile(jobs) as file:
+                with parquet_file(jobs) as file:
                     for batch in file.iter_batches(ROWS, columns=list(NEEDED)):
                         found += found_in(batch, rules, logs)
                 counts = json.dumps(counts_of(found))
-                name = write_findings(found, Path(place), stamp)
+                name = write_findings(found, place, stamp)
                 yield batch_of([(number, name, counts)], _JUDGED)
 
         for row in tasks(self._spark, len(groups), task, _JUDGED).collect():
@@ -154,12 +154,11 @@ def counts_of(found: Sequence[Finding]) -> dict[str, int]:
     return dict(Counter(f"{finding.kind} {finding.reason or ''}" for finding in found))
 
 
-def write_findings(found: Sequence[Finding], place: Path, stamp: str) -> str:
+def write_findings(found: Sequence[Finding], place: Location, stamp: str) -> str:
     """Write a file of the table. Returns its name; "": there was nothing to write."""
     if not found:
         return ""
     ordered = sorted(found, key=lambda one: (one.kind, one.time or 0, one.job or ""))
-    place.mkdir(parents=True, exist_ok=True)
     name = f"{stamp}-{uuid4().hex[:12]}.parquet"
-    pq.write_table(pa.Table.from_batches([as_batch(ordered)]), place / name)
+    write_file(place / name, pa.Table.from_batches([as_batch(ordered)]))
     return name

@@ -5,14 +5,12 @@ How deep a queue is follows from the row before. Where the minutes before are in
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -28,7 +26,9 @@ from disque_trio.spark.audit.queue_minutes import (
     places_of,
 )
 from disque_trio.spark.audit.stages import scan, tasks, unpacked
+from disque_trio.spark.files import Location
 from disque_trio.spark.options import batch_of
+from disque_trio.spark.parquet import parquet_file, write_file
 
 _TIME = pa.timestamp("us", tz="UTC")
 # Rows on their way into the table: those that are computed, those that are written once more, and
@@ -49,9 +49,9 @@ class Kept(NamedTuple):
         depths: files that say how deep the queues were at the end of the day before.
     """
 
-    rewritten: Sequence[str] = ()
-    others: Sequence[str] = ()
-    depths: Sequence[str] = ()
+    rewritten: Sequence[Location] = ()
+    others: Sequence[Location] = ()
+    depths: Sequence[Location] = ()
 
 
 class Target(NamedTuple):
@@ -61,15 +61,15 @@ class Target(NamedTuple):
         days: those at whose end depths are written, as days since 1970.
     """
 
-    minutes: str
-    depths: str
+    minutes: Location
+    depths: Location
     stamp: str
     days: range
 
 
 def queue_minutes(
     spark: SparkSession,
-    files: Sequence[Path],
+    files: Sequence[Location],
     buckets: int,
     since: int,
     kept: Kept,
@@ -109,7 +109,7 @@ def queue_minutes(
     def old(number: int) -> Iterator[pa.RecordBatch]:
         path, role = kept_paths[number]
         columns = None if role == OLD else ["queue", "minute", "depth"]
-        with pq.ParquetFile(path) as file:
+        with parquet_file(path) as file:
             names = [name for name in columns or () if name in file.schema_arrow.names]
             table = file.read(names or None)
         yield from _kept_rows(table, role, since).to_batches()
@@ -173,11 +173,10 @@ def _write_days(rows: pa.Table, target: Target) -> Iterator[tuple[str, str, int]
             yield (*_write(deep, target.depths, number, target.stamp), NO_MINUTE)
 
 
-def _write(table: pa.Table, place: str, day: int, stamp: str) -> tuple[str, str]:
+def _write(table: pa.Table, place: Location, day: int, stamp: str) -> tuple[str, str]:
     name = day_of(day * DAY)
-    path = Path(place) / f"day={name}" / f"{stamp}-{uuid4().hex[:12]}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    path = place / f"day={name}" / f"{stamp}-{uuid4().hex[:12]}.parquet"
+    write_file(path, table)
     return name, path.name
 
 

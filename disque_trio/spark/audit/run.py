@@ -17,8 +17,6 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DateType
 
 from disque_trio.spark.audit.addresses import addresses_near
 from disque_trio.spark.audit.clients import add_clients, busiest
@@ -32,13 +30,15 @@ from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES
 from disque_trio.spark.audit.partial_jobs import Notes, Seen
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS, Rules
-from disque_trio.spark.audit.stages import Place, Written, jobs_written, write_rows
+from disque_trio.spark.audit.stages import Target, Written, jobs_written, write_rows
 from disque_trio.spark.audit.store import Store
+from disque_trio.spark.audit.tables import COLUMNS
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, Segments
 from disque_trio.spark.datasources.aof import find_files
 from disque_trio.spark.failures import told
-from disque_trio.spark.files import Location, settings_of
+from disque_trio.spark.files import Location, Place, location, settings_of
+from disque_trio.spark.parquet import read_files
 from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
 
 ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
@@ -65,7 +65,7 @@ class Result:
             None: no such files were given.
     """
 
-    path: Path
+    path: Path | Location
     segments: int
     events: int
     jobs: int
@@ -97,7 +97,7 @@ class Result:
 def audit(
     spark: SparkSession,
     paths: Sequence[str],
-    output: Path,
+    output: Place,
     rules: Rules | None = None,
     *,
     aofs: Sequence[str] = (),
@@ -126,7 +126,7 @@ def audit(
     rules = rules or Rules()
     settings = settings_of(spark)
     found = find_segments(paths, False, settings)
-    store = Store(output)
+    store = Store(location(output, settings))
     with store.locked():
         if not found and store.current is None:
             raise AuditError(f"no closed segment at {', '.join(paths)}")
@@ -136,10 +136,12 @@ def audit(
         return run.result()
 
 
-def explain_audit(spark: SparkSession, paths: Sequence[str], output: Path) -> str:
+def explain_audit(spark: SparkSession, paths: Sequence[str], output: Place) -> str:
     """How Spark makes jobs of the segments that are new."""
-    found = find_segments(paths, False, settings_of(spark))
-    run = _Run(spark, Store(output), found, Rules(), lambda text: None)
+    settings = settings_of(spark)
+    found = find_segments(paths, False, settings)
+    store = Store(location(output, settings))
+    run = _Run(spark, store, found, Rules(), lambda text: None)
     if not run.new:
         return "no new segments"
     return run.plan()
@@ -288,7 +290,7 @@ class _Run:
         self._learn_nodes()
         size = sum(map(weight, self.new))
         rows = self._table.partial(self.new, size)
-        place = Place(str(self._store.directory), self._stamp)
+        place = Target(self._store.directory, self._stamp)
         jobs = jobs_written(rows, self.manifest.nodes, self._table.buckets(size), place)
         with redirect_stdout(StringIO()) as text:
             jobs.explain("formatted")
@@ -317,20 +319,20 @@ class _Run:
             return
         self._progress(f"{len(self._aofs)} append-only files")
         place = store.place(HELD_JOBS)
-        jobs = self._read(JOBS, [str(path) for path in store.paths(JOBS, manifest)])
+        jobs = self._read(JOBS, store.paths(JOBS, manifest))
         rows = held(self._spark, self._aofs, jobs)
-        written = write_rows(rows, TABLE_SCHEMA, Place(str(place), self._stamp))
+        written = write_rows(rows, TABLE_SCHEMA, Target(place, self._stamp))
         manifest.held = [name for _, name in written]
-        table = self._read(HELD_JOBS, [str(place / name) for name in manifest.held])
+        table = self._read(HELD_JOBS, [place / name for name in manifest.held])
         counts = table.groupBy("logged").agg(f.count_distinct("job").alias("jobs")).collect()
         held_jobs = {row["logged"]: row["jobs"] for row in counts}
         self._held, self._unlogged = sum(held_jobs.values()), held_jobs.get(False, 0)
         all_nodes = are_all(self._aofs, manifest.holders)
         found = with_held_jobs(self._found(), table, manifest.last, all_nodes)
         place = store.place(FINDINGS)
-        for day, name in write_rows(found, FINDING_SCHEMA, Place(str(place), self._stamp)):
+        for day, name in write_rows(found, FINDING_SCHEMA, Target(place, self._stamp)):
             manifest.days[day].shown.append(name)
-        shown = self._read(FINDINGS, [str(path) for path in store.paths(FINDINGS, manifest)])
+        shown = self._read(FINDINGS, store.paths(FINDINGS, manifest))
         for row in shown.groupBy("kind", "reason").count().collect():
             manifest.shown_counts[f"{row['kind']} {row['reason'] or ''}"] = row["count"]
 
@@ -338,18 +340,12 @@ class _Run:
         """The findings without append-only files."""
         manifest = self.manifest
         manifest.aofs, aofs = 0, manifest.aofs
-        files = [str(path) for path in self._store.paths(FINDINGS, manifest)]
+        files = self._store.paths(FINDINGS, manifest)
         manifest.aofs = aofs
         return self._read(FINDINGS, files)
 
-    def _read(self, table: str, files: Sequence[str]) -> DataFrame:
-        schema = from_arrow_schema({**_SCHEMAS, HELD_JOBS: TABLE_SCHEMA}[table])
-        if table != HELD_JOBS:
-            schema = schema.add("day", DateType())
-        if not files:
-            return self._spark.createDataFrame([], schema)
-        place = str(self._store.place(table))
-        return self._spark.read.schema(schema).option("basePath", place).parquet(*files)
+    def _read(self, table: str, files: Sequence[Location]) -> DataFrame:
+        return read_files(self._spark, files, COLUMNS[table], self._store.place(table))
 
 
 def rounds(segments: Sequence[Location]) -> list[list[Location]]:

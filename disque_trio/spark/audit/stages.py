@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -30,6 +29,7 @@ from disque_trio.spark.audit.manifest import DAY, Part, day_of
 from disque_trio.spark.audit.partial_jobs import Notes, Seen, cut, read
 from disque_trio.spark.files import Location
 from disque_trio.spark.options import batch_of
+from disque_trio.spark.parquet import parquet_file, write_file
 from disque_trio.spark.segments import Piece, grouped
 
 ROWS = 100_000  # of a file that are held at once, where rows do not depend on each other
@@ -58,10 +58,10 @@ _COUNTED = {
 }
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """Where tasks write the jobs: a directory, and how names of files begin."""
 
-    directory: str
+    directory: Location
     stamp: str
 
 
@@ -102,7 +102,7 @@ def partial_of_segments(
 
 
 def partial_of_jobs(
-    spark: SparkSession, files: Iterable[Path], buckets: int, *, old: bool = True
+    spark: SparkSession, files: Iterable[Location], buckets: int, *, old: bool = True
 ) -> DataFrame:
     """Jobs of the table, as the partial jobs that they are when there are more events.
 
@@ -113,7 +113,7 @@ def partial_of_jobs(
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         for path in groups[number]:
-            with pq.ParquetFile(path) as file:
+            with parquet_file(path) as file:
                 for batch in file.iter_batches(ROWS, columns=PARTIAL_SCHEMA.names):
                     rows = _partial(pa.Table.from_batches([batch]))
                     yield _bucketed(rows, Seen(), None, buckets, old=old)
@@ -121,9 +121,9 @@ def partial_of_jobs(
     return tasks(spark, len(groups), task, _BUCKETED)
 
 
-def in_groups(files: Iterable[Path]) -> list[list[str]]:
+def in_groups(files: Iterable[Location]) -> list[list[Location]]:
     """Files for one task each: small ones together."""
-    return grouped(((str(path), path.stat().st_size) for path in files), TASK_BYTES)
+    return grouped(((path, path.size()) for path in files), TASK_BYTES)
 
 
 def _partial(jobs: pa.Table) -> pa.Table:
@@ -135,7 +135,7 @@ def _partial(jobs: pa.Table) -> pa.Table:
     return pa.table(columns, names=PARTIAL_SCHEMA.names).cast(PARTIAL_SCHEMA)
 
 
-def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Place) -> Written:
+def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target) -> Written:
     """Put the partial jobs together and write them, by the day of their last event. Jobs to which
     nothing can happen any more are in files of their own: most of what later events change is in
     the others."""
@@ -149,7 +149,9 @@ def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Pl
     return written
 
 
-def jobs_written(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Place) -> DataFrame:
+def jobs_written(
+    partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target
+) -> DataFrame:
     """What ``write_jobs`` does, before it is done."""
     names = list(nodes)
 
@@ -203,7 +205,7 @@ def is_final(jobs: pa.Table) -> pa.ChunkedArray:
     return pc.and_(jobs.column("complete"), known)
 
 
-def _write_days(jobs: pa.Table, place: Place, bucket: int) -> Iterator[tuple[str, Part]]:
+def _write_days(jobs: pa.Table, place: Target, bucket: int) -> Iterator[tuple[str, Part]]:
     """Write the jobs of a bucket. A file is one of the table when it is in the manifest: those of
     tasks that failed or ran twice are not."""
     if not len(jobs):
@@ -217,9 +219,8 @@ def _write_days(jobs: pa.Table, place: Place, bucket: int) -> Iterator[tuple[str
             rows = jobs.filter(pa.array((days == number) & (final != open)))
             if not len(rows):
                 continue
-            path = Path(place.directory) / f"day={day}" / f"{place.stamp}-{bucket:05}-{_unique()}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows, path, use_dictionary=_WITH_DICTIONARY)
+            path = place.directory / f"day={day}" / f"{place.stamp}-{bucket:05}-{_unique()}"
+            write_file(path, rows, use_dictionary=_WITH_DICTIONARY)
             yield day, _part(rows, path, open)
 
 
@@ -227,7 +228,7 @@ def _unique() -> str:
     return f"{uuid4().hex[:12]}.parquet"
 
 
-def _part(rows: pa.Table, path: Path, open: bool) -> Part:
+def _part(rows: pa.Table, path: Location, open: bool) -> Part:
     batch = rows.combine_chunks().to_batches()[0]
     last = _ms(rows.column("last_event"))
     made = pc.fill_null(rows.column("ctime"), 0).to_numpy() // 1_000_000
@@ -236,7 +237,7 @@ def _part(rows: pa.Table, path: Path, open: bool) -> Part:
     return Part(
         file=path.name,
         rows=len(rows),
-        size=path.stat().st_size,
+        size=path.size(),
         first=int(_ms(rows.column("first_event")).min()),
         last=int(last.max()),
         latest=int(max(last.max(), made.max())),
@@ -264,7 +265,7 @@ def _ms(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 def scan(
     spark: SparkSession,
-    files: Iterable[Path],
+    files: Iterable[Location],
     columns: Sequence[str],
     map: Callable[[pa.RecordBatch], pa.RecordBatch],
     schema: pa.Schema,
@@ -275,7 +276,7 @@ def scan(
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         for path in groups[number]:
-            with pq.ParquetFile(path) as file:
+            with parquet_file(path) as file:
                 for batch in file.iter_batches(ROWS, columns=wanted):
                     if batch.num_rows:
                         yield map(batch)
@@ -283,7 +284,7 @@ def scan(
     return tasks(spark, len(groups), task, schema)
 
 
-def write_rows(rows: DataFrame, schema: pa.Schema, place: Place) -> list[tuple[str, str]]:
+def write_rows(rows: DataFrame, schema: pa.Schema, place: Target) -> list[tuple[str, str]]:
     """Write the rows of a table that are in no job's file: by ``day``, if they have that column.
     Returns day and name of each file."""
     found = pa.schema([("day", pa.string()), ("file", pa.string())])
@@ -296,10 +297,9 @@ def write_rows(rows: DataFrame, schema: pa.Schema, place: Place) -> list[tuple[s
                 mine = batch.filter(pc.equal(days, day)).select(schema.names)
                 tables.setdefault(day, []).append(mine.cast(schema))
         for day, parts in tables.items():
-            path = Path(place.directory) / (f"day={day}" if day else "")
-            path.mkdir(parents=True, exist_ok=True)
+            path = place.directory / f"day={day}" if day else place.directory
             name = f"{place.stamp}-{_unique()}"
-            pq.write_table(pa.Table.from_batches(parts, schema), path / name)
+            write_file(path / name, pa.Table.from_batches(parts, schema))
             yield batch_of([(day, name)], found)
 
     day = f.date_format("day", "yyyy-MM-dd") if "day" in rows.columns else f.lit("")

@@ -19,9 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from disque_trio.disk import sync_directory, sync_file
 from disque_trio.spark.audit.manifest import (
     COMPRESSED,
     FINDINGS,
@@ -30,6 +28,8 @@ from disque_trio.spark.audit.manifest import (
     MINUTES,
     Manifest,
 )
+from disque_trio.spark.files import Location, Place, location
+from disque_trio.spark.parquet import write_file
 
 __all__ = ["COMPRESSED", "Manifest", "Store", "StoreError"]
 
@@ -54,59 +54,68 @@ class Store:
         manifest: of the current version.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._pointer = directory / "current"
-        self._manifests = directory / "manifests"
-        self._views = directory / "views"
+    def __init__(self, directory: Place) -> None:
+        self.directory = location(directory)
+        self._manifests = self.directory / "manifests"
+        self._local = self.directory.local
+        self._pointer = Path(self.directory.path, "current")
+        self._views = Path(self.directory.path, "views")
         self.manifest = Manifest()
         self.load()
 
     @property
-    def current(self) -> Path | None:
-        """The directory of the current version; None if there is none."""
+    def current(self) -> Path | Location | None:
+        """Where the current version is: a directory with its tables; elsewhere than on this machine
+        the manifest. None: there is none."""
         if not self.manifest.version:
             return None
         name = f"{self.manifest.version:0{_DIGITS}}"
+        if self._local is None:
+            return self._manifests / f"{name}.json"
         return (self._old_versions if self.manifest.parts else self._views) / name
 
     @property
-    def old_jobs(self) -> list[Path]:
+    def old_jobs(self) -> list[Location]:
         """The files of the jobs, where an older program wrote them: it had no days."""
-        if not self.manifest.parts or self.current is None:
+        if not self.manifest.parts or not isinstance(self.current, Path):
             return []
-        return sorted(self.current.glob("jobs/*/*.parquet"))
+        return (location(self.current) / "jobs" / "*" / "*.parquet").glob()
 
     @property
     def _old_versions(self) -> Path:
-        return self.directory / "versions"
+        return Path(self.directory.path, "versions")
 
     def load(self) -> None:
         """Read the manifest again. Raises StoreError."""
         versions = self._versions()
         if versions:
             self.manifest = self._read(versions[-1])
-        elif self._pointer.is_symlink():
+        elif self._local is not None and self._pointer.is_symlink():
             self.manifest = read_old(self._pointer.resolve())
 
     def _versions(self) -> list[int]:
         with suppress(FileNotFoundError):
-            names = [path.name.partition(".") for path in self._manifests.iterdir()]
+            names = [file.name.partition(".") for file in self._manifests.files(recursive=False)]
             return sorted(int(name) for name, _, end in names if name.isdecimal() and end == "json")
         return []
 
     def _read(self, version: int) -> Manifest:
         path = self._manifests / f"{version:0{_DIGITS}}.json"
         try:
-            return Manifest.of(path.read_text())
+            return Manifest.of(path.read_bytes().decode())
         except (ValueError, TypeError, KeyError) as problem:
             raise StoreError(f"{path}: {problem}") from problem
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes a version meanwhile. Raises StoreError if somebody does."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        """Nobody else on this machine writes a version meanwhile. Elsewhere it shows when the
+        version is to be committed. Raises StoreError if somebody does."""
+        self.directory.make_directory()
+        if self._local is None:
+            self.load()
+            yield
+            return
+        descriptor = os.open(self._local / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -123,11 +132,12 @@ class Store:
 
     # ---- files --------------------------------------------------------------------------------
 
-    def place(self, table: str, day: str = "") -> Path:
+    def place(self, table: str, day: str = "") -> Location:
         """Where the files of a table are, or those of a day of it."""
-        return self.directory / "data" / table / (f"day={day}" if day else "")
+        place = self.directory / "data" / table
+        return place / f"day={day}" if day else place
 
-    def paths(self, table: str, manifest: Manifest | None = None) -> list[Path]:
+    def paths(self, table: str, manifest: Manifest | None = None) -> list[Location]:
         """The files of a table in the current version, or in another one."""
         manifest = manifest or self.manifest
         files = manifest.files(table).items()
@@ -139,8 +149,8 @@ class Store:
 
     # ---- versions -----------------------------------------------------------------------------
 
-    def commit(self, manifest: Manifest, schemas: dict[str, pa.Schema] | None = None) -> Path:
-        """Make this the current version. Returns where its tables are.
+    def commit(self, manifest: Manifest, schemas: dict[str, pa.Schema] | None = None) -> None:
+        """Make this the current version.
 
         Args:
             schemas: of the tables, for files where they have no rows.
@@ -156,42 +166,32 @@ class Store:
             for day, names in days.items():
                 if f"{table}/{day}" in manifest.changed:
                     self._sync(self.place(table, day), names)
-        self._show(manifest)
+        if self._local is not None:
+            self._show(manifest)
         self._put(manifest)
-        self._point(manifest)
+        if self._local is not None:
+            self._point(manifest)
         self.manifest = manifest
         self._tidy(old)
-        assert self.current is not None
-        return self.current
 
     def _put(self, manifest: Manifest) -> None:
         """Create the file of the manifest, if it is not there."""
-        self._manifests.mkdir(exist_ok=True)
         path = self._manifests / f"{manifest.version:0{_DIGITS}}.json"
-        new = self._manifests / f".{path.name}.{uuid4().hex}"
-        new.write_text(manifest.text())
-        sync_file(new)
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            raise StoreError(f"another audit was writing to {self.directory}") from None
-        finally:
-            new.unlink()
-        sync_directory(self._manifests)
+        if not path.put_new(manifest.text().encode()):
+            raise StoreError(f"another audit was writing to {self.directory}")
 
     def _write_empty(self, table: str, schema: pa.Schema) -> None:
         path = self.place("empty") / f"{table}.parquet"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(schema.empty_table(), path)
+        if self._local is not None and not path.exists():
+            write_file(path, schema.empty_table())
 
-    def _sync(self, directory: Path, names: set[str]) -> None:
+    def _sync(self, directory: Location, names: set[str]) -> None:
         version = f"{self.manifest.version + 1:0{_DIGITS}}-"
         new = [name for name in names if name.startswith(version)]
         for name in new:
-            sync_file(directory / name)
+            (directory / name).sync()
         if new:
-            sync_directory(directory)
+            directory.sync()
 
     def _tidy(self, old: Manifest) -> None:
         """Delete what neither this version nor the one before needs."""
@@ -203,7 +203,9 @@ class Store:
             self._delete(self.place(table, day), needed)
         for version in self._versions():
             if version <= manifest.version - _KEPT:
-                (self._manifests / f"{version:0{_DIGITS}}.json").unlink(missing_ok=True)
+                (self._manifests / f"{version:0{_DIGITS}}.json").delete()
+        if self._local is None:
+            return
         for path in _entries(self._views):
             if path.name.isdecimal() and int(path.name) <= manifest.version - _KEPT:
                 shutil.rmtree(path, ignore_errors=True)
@@ -212,16 +214,17 @@ class Store:
             if path.name == ".new" or int(path.name) <= manifest.version - _KEPT:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _delete(self, directory: Path, needed: set[str]) -> None:
-        for path in _entries(directory):
-            version = path.name.partition("-")[0]
-            if path.name in needed or not version.isdecimal():
-                continue
-            if int(version) <= self.manifest.version:
-                path.unlink(missing_ok=True)
-        if not needed and directory.name.startswith("day="):
+    def _delete(self, directory: Location, needed: set[str]) -> None:
+        with suppress(FileNotFoundError):
+            for file in directory.files(recursive=False):
+                version = file.name.partition("-")[0]
+                if file.name in needed or not version.isdecimal():
+                    continue
+                if int(version) <= self.manifest.version:
+                    file.delete()
+        if directory.local is not None and not needed and directory.name.startswith("day="):
             with suppress(OSError):
-                directory.rmdir()
+                directory.local.rmdir()
 
     # ---- views --------------------------------------------------------------------------------
 
@@ -229,7 +232,7 @@ class Store:
         """Where ``current`` leads to."""
         if not self._pointer.is_symlink():
             return None
-        return self.directory / self._pointer.readlink()
+        return Path(self.directory.path, self._pointer.readlink())
 
     def _show(self, manifest: Manifest) -> None:
         """Make links to the files of a version. A day that is as before is a link to its links."""
@@ -264,11 +267,11 @@ class Store:
 
     def _point(self, manifest: Manifest) -> None:
         """Let ``current`` lead to a version."""
-        new = self.directory / ".current"
+        new = Path(self.directory.path, ".current")
         new.unlink(missing_ok=True)
         new.symlink_to(Path("views") / f"{manifest.version:0{_DIGITS}}")
         new.rename(self._pointer)
-        sync_directory(self.directory)
+        self.directory.sync()
 
     def _tidy_views(self, changed: set[str]) -> None:
         """Delete the links to days that were changed, where no version leads to them."""

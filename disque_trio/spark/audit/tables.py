@@ -1,10 +1,7 @@
 """Reads the tables of an audit, wherever their files are."""
 
-from pathlib import Path
-
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DateType
 
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
 from disque_trio.spark.audit.held import TABLE_SCHEMA
@@ -12,20 +9,24 @@ from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.files import Location, Place, location, settings_of
+from disque_trio.spark.parquet import read_files
 
-SCHEMAS = {
-    JOBS: JOB_SCHEMA,
-    MINUTES: MINUTE_SCHEMA,
-    FINDINGS: FINDING_SCHEMA,
+_DAY = pa.field("day", pa.date32())
+COLUMNS = {
+    JOBS: JOB_SCHEMA.append(_DAY),
+    MINUTES: MINUTE_SCHEMA.append(_DAY),
+    FINDINGS: FINDING_SCHEMA.append(_DAY),
     HELD_JOBS: TABLE_SCHEMA,
 }
 
 
-def table_files(output: Path, name: str) -> list[Path]:
+def table_files(output: Place, name: str) -> list[Location]:
     """The files of a table of the current version of an audit.
 
     Args:
-        name: ``jobs``, ``queue_minutes``, ``findings`` or ``held``.
+        output: the directory of the audit. name: ``jobs``, ``queue_minutes``, ``findings`` or
+            ``held``.
 
     Raises:
         StoreError: there is no audit in the directory ``output``.
@@ -35,24 +36,17 @@ def table_files(output: Path, name: str) -> list[Path]:
     if current is None:
         raise StoreError(f"no audit at {output}")
     if store.manifest.parts:
-        return sorted(current.glob(f"{name}/**/*.parquet"))
+        return (location(current) / name / "**" / "*.parquet").glob()
     return store.paths(name)
 
 
-def read_table(spark: SparkSession, output: Path, name: str) -> DataFrame:
+def read_table(spark: SparkSession, output: Place, name: str) -> DataFrame:
     """A table of the current version of an audit, with the column ``day`` if it has days.
 
     Raises:
         StoreError: there is no audit in the directory ``output``.
     """
-    schema = from_arrow_schema(SCHEMAS[name])
-    files = [str(path) for path in table_files(output, name)]
-    if name != HELD_JOBS:
-        schema = schema.add("day", DateType())
-    reader = spark.read.schema(schema)
-    if not files:
-        return spark.createDataFrame([], schema)
-    place = output / "data" / name
-    if place.is_dir():
-        reader = reader.option("basePath", str(place))
-    return reader.parquet(*files)
+    place = location(output, settings_of(spark))
+    base = place / "data" / name
+    files = table_files(place, name)
+    return read_files(spark, files, COLUMNS[name], base if base.is_dir() else None)

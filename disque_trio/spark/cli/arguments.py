@@ -49,6 +49,11 @@ def _place(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", port
 
 
+def _path(text: str) -> Path | str:
+    """A path, or a URI as it is."""
+    return text if "://" in text or text.startswith("file:") else Path(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands; the name of the chosen one is in ``command``."""
     common = argparse.ArgumentParser(add_help=False)
@@ -86,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _audit(command: argparse.ArgumentParser) -> None:
     command.add_argument("log", nargs="+", help="directories or files of event logs")
-    command.add_argument("--output", type=Path, required=True, help="directory for the tables")
+    command.add_argument("--output", type=_path, required=True, help="directory for the tables")
     command.add_argument(
         "--aof",
         nargs="+",
@@ -127,12 +132,12 @@ def _audit(command: argparse.ArgumentParser) -> None:
 
 
 def _report(command: argparse.ArgumentParser) -> None:
-    command.add_argument("audit", type=Path, help="the output directory of an audit")
-    command.add_argument("--html", type=Path, help="the page (default: report.html in it)")
-    command.add_argument("--json", type=Path, help="the same as JSON (default: report.json in it)")
+    command.add_argument("audit", type=_path, help="the output directory of an audit")
+    command.add_argument("--html", type=_path, help="the page (default: report.html in it)")
+    command.add_argument("--json", type=_path, help="the same as JSON (default: report.json in it)")
     command.add_argument(
         "--before",
-        type=Path,
+        type=_path,
         metavar="JSON",
         help="the JSON of an earlier report, to compare with (default: what --json replaces)",
     )
@@ -181,7 +186,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--archive", type=Path, help="a table of archive, for the bodies")
     _iceberg(command)
     command.add_argument("--aof", action="append", default=[], help="append-only files, likewise")
-    command.add_argument("--audit", type=Path, help="choose among the jobs of an audit")
+    command.add_argument("--audit", type=_path, help="choose among the jobs of an audit")
     command.add_argument(
         "--where",
         default="true",
@@ -191,7 +196,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
     command.add_argument("--limit", type=_number(0), help="at most so many jobs")
     command.add_argument("--dry-run", action="store_true", help="only say what would be added")
     command.add_argument("--rate", type=_rate, metavar="JOBS", help="a second at most")
-    command.add_argument("--done", type=Path, metavar="FILE", help="note there what was added")
+    command.add_argument("--done", type=_path, metavar="FILE", help="note there what was added")
     command.add_argument("--to-queue", metavar="QUEUE", help="instead of the one they had")
     for name in ("delay", "retry", "ttl", "replicate"):
         command.add_argument(f"--{name}", type=_number(0), help="for ADDJOB")

@@ -5,13 +5,16 @@ import os
 import re
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
+from disque_trio.spark.audit.store import Store
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.bodies import JSON, TEXT
 from disque_trio.spark.lakehouse.columns import ESCAPED
 from disque_trio.spark.lakehouse.formats import table_of
@@ -63,21 +66,24 @@ def check_audit(options: argparse.Namespace) -> None:
     for node in options.without:
         if not _NODE.fullmatch(node):
             raise UsageError(f"--without {node}: expected the id of a node, 40 hexadecimal digits")
-    check_path("--output", options.output)
-    check_directory(options.output)
+    check_output("--output", location(options.output, settings))
 
 
 def check_report(options: argparse.Namespace) -> None:
     """There is an audit, and a place for the page."""
-    _check_settings(options)
-    check_path("the audit", options.audit)
-    if not (options.audit / "current").exists():
-        raise FileNotFoundError(f"no audit at {options.audit}")
+    settings = _check_settings(options)
+    audit = location(options.audit, settings)
+    check_path("the audit", audit)
+    if Store(audit).current is None:
+        raise FileNotFoundError(f"no audit at {audit}")
     for path in (options.html, options.json):
-        if path is not None and path.is_dir():
-            raise IsADirectoryError(f"{path} is a directory")
+        if path is None:
+            continue
+        place = location(path, settings)
+        if place.local is not None and place.is_dir():
+            raise IsADirectoryError(f"{place} is a directory")
     if options.before is not None:
-        read_report(options.before)
+        read_report(location(options.before, settings))
 
 
 def check_archive(options: argparse.Namespace) -> str | None:
@@ -168,14 +174,17 @@ def check_replay(options: argparse.Namespace) -> None:
     for name, path in (("--archive", options.archive), ("--audit", options.audit)):
         if path is None:
             continue
-        check_path(name, path)
-        if not path.is_dir():
-            raise FileNotFoundError(f"no directory at {path}")
+        place = location(path, settings)
+        check_path(name, place)
+        if not place.is_dir():
+            raise FileNotFoundError(f"no directory at {place}")
     find_files(options.aof, settings)
     if options.done is not None:
-        if options.done.is_dir():
-            raise IsADirectoryError(f"{options.done} is a directory")
-        check_directory(options.done.parent)
+        done = location(options.done, settings)
+        if done.local is not None:
+            if done.is_dir():
+                raise IsADirectoryError(f"{done} is a directory")
+            check_directory(done.local.parent)
     if not options.explain and not options.dry_run:
         check_nodes(nodes, login(options))
 
@@ -202,15 +211,31 @@ def check_queues(queues: Sequence[str]) -> None:
             )
 
 
-def check_path(argument: str, path: Path) -> None:
+def check_path(argument: str, path: Path | Location) -> None:
     """Spark finds a directory of this name again.
 
     Raises:
         UsageError: it would take the name for a pattern.
     """
-    found = _PATTERN.search(str(path.absolute()))
+    found = _PATTERN.search(str(path.absolute() if isinstance(path, Path) else path))
     if found:
         raise UsageError(f"{argument} {path}: Spark cannot read paths that have {found[0]} in them")
+
+
+def check_output(argument: str, place: Location) -> None:
+    """Tables can be written there.
+
+    Raises:
+        UsageError: Spark would take the name for a pattern.
+        OSError: it cannot be written to, or there is no such bucket.
+    """
+    check_path(argument, place)
+    if place.local is not None:
+        check_directory(place.local)
+        return
+    root = replace(place, path="")
+    if not root.exists():
+        raise FileNotFoundError(f"{place}: no bucket {place.authority}")
 
 
 def check_directory(path: Path) -> None:

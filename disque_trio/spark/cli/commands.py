@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
-from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.archive import Archive, ArchiveError
+from disque_trio.spark.audit.manifest import JOBS
 from disque_trio.spark.audit.rules import KINDS, Rules
-from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.audit.store import StoreError
+from disque_trio.spark.audit.tables import read_table
 from disque_trio.spark.classic import Py4JError, end_java
 from disque_trio.spark.cli.checks import (
     UsageError,
@@ -34,6 +35,7 @@ from disque_trio.spark.cli.checks import (
 )
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.failures import told
+from disque_trio.spark.files import Location, location, settings_of
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.leases.store import LeaseError
@@ -201,23 +203,27 @@ def _audit(run: Run) -> int:
 def _report(run: Run) -> int:
     options = run.options
     if options.explain:
-        current = Store(options.audit).current
-        run.spark.read.parquet(str(current / "jobs") if current else "").explain("formatted")
+        read_table(run.spark, options.audit, JOBS).explain("formatted")
         return OK
     run.progress("reading the tables")
-    html, file = options.html, options.json
+    settings = settings_of(run.spark)
+    html, file, before = (
+        None if path is None else location(path, settings)
+        for path in (options.html, options.json, options.before)
+    )
     if html is None and file is None:
-        html, file = options.audit / "report.html", options.audit / "report.json"
-    numbers = make_report(run.spark, options.audit, _before(options.before, file))
+        audit = location(options.audit, settings)
+        html, file = audit / "report.html", audit / "report.json"
+    numbers = make_report(run.spark, options.audit, _before(before, file))
     run.progress.end()
     write_report(numbers, html, file)
-    for path in (html, file):
-        if path is not None:
-            print(path)
+    for place in (html, file):
+        if place is not None:
+            print(place)
     return OK
 
 
-def _before(chosen: Path | None, replaced: Path | None) -> Mapping[str, Json] | None:
+def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:
     """The report to compare with: the one that was chosen, or the one that is replaced."""
     if chosen is not None:
         return read_report(chosen)
@@ -300,7 +306,7 @@ def _replay(run: Run) -> int:
             name: getattr(options, name) for name in names if getattr(options, name) is not None
         },
         rate=options.rate,
-        done=options.done,
+        done=None if options.done is None else location(options.done, settings_of(run.spark)),
     )
     outcome = Outcome()
     try:

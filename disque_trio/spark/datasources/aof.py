@@ -5,11 +5,12 @@ worker holds the ids of the live jobs of one file, about 200 bytes each, but no 
 of jobs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -130,6 +131,20 @@ def find_files(paths: Sequence[Place], settings: Mapping[str, str] | None = None
             raise FileNotFoundError(f"no append-only file at {path}")
         found |= here
     return sorted(found)
+
+
+def read_all(spark: SparkSession, files: Sequence[Location]) -> DataFrame:
+    """All records of some files, as the source reads them that is told to report damage."""
+    schema = cast(StructType, StructType.fromDDL(AOF_SCHEMA))
+    reader = AofReader(schema, {"path": "/", "records": "all", "damaged": "report"})
+    places = list(files)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                yield from reader.read(InputPartition(places[place]))
+
+    return spark.range(0, len(places), 1, len(places)).mapInArrow(read, schema)
 
 
 def records(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes, bytes]]:

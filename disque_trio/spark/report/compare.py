@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from disque_trio.spark.audit.rules import KINDS
+from disque_trio.spark.files import Place, location
 
 Numbers: TypeAlias = Mapping[str, Any]
 
@@ -69,14 +69,14 @@ def before_of(earlier: Numbers, numbers: Numbers) -> dict[str, Any] | None:
     return before
 
 
-def read_report(path: Path) -> Numbers:
+def read_report(path: Place) -> Numbers:
     """The numbers in a file.
 
     Raises:
         ComparisonError: they are none of a report. OSError.
     """
     try:
-        numbers = json.loads(path.read_text("utf-8"))
+        numbers = json.loads(location(path).read_bytes())
     except ValueError as problem:
         raise ComparisonError(f"{path}: {problem}") from None
     try:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from functools import reduce
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +14,7 @@ from disque_trio.spark.audit.queue_minutes import PERCENTILES
 from disque_trio.spark.audit.rules import KINDS
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.audit.tables import read_table
+from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.report.compare import before_of
 from disque_trio.spark.report.lives import Lives
 from disque_trio.spark.report.page import page
@@ -39,7 +39,7 @@ _ORDERS = ("jobs", "most_depth", "wait_p99", "processing_p99", "found", "retries
 
 
 def make_report(
-    spark: SparkSession, audit: Path, before: Mapping[str, Json] | None = None
+    spark: SparkSession, audit: Place, before: Mapping[str, Json] | None = None
 ) -> dict[str, Json]:
     """The numbers of the report on the current version of an audit.
 
@@ -51,36 +51,34 @@ def make_report(
         StoreError: there is no audit at that path.
         ComparisonError: ``before`` is no report.
     """
-    store = Store(audit)
+    place = location(audit, settings_of(spark))
+    store = Store(place)
     if store.current is None:
         raise StoreError(f"no audit at {audit}")
-    numbers = _Report(spark, audit, store.manifest).numbers()
+    numbers = _Report(spark, place, store.manifest).numbers()
     numbers["before"] = None if before is None else before_of(before, numbers)
     return numbers
 
 
-def write_report(numbers: Mapping[str, Json], html: Path | None, file: Path | None) -> None:
+def write_report(numbers: Mapping[str, Json], html: Place | None, file: Place | None) -> None:
     """Write the page, the numbers, or both; the page has a link to the numbers, then."""
     if html is not None:
-        html.parent.mkdir(parents=True, exist_ok=True)
-        link = None if file is None else _link(html, file)
-        html.write_text(page(numbers, link), "utf-8")
+        link = None if file is None else _link(location(html), location(file))
+        location(html).write_bytes(page(numbers, link).encode())
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(numbers, ensure_ascii=False) + "\n", "utf-8")
+        text = json.dumps(numbers, ensure_ascii=False) + "\n"
+        location(file).write_bytes(text.encode())
 
 
-def _link(html: Path, file: Path) -> str:
+def _link(html: Location, file: Location) -> str:
     """Where the file is, for a reader of the page."""
-    if html.absolute().parent == file.absolute().parent:
-        return file.name
-    return str(file.absolute())
+    return file.name if html.parent == file.parent else str(file)
 
 
 class _Report:
     """The numbers, each with a query of its own over the tables."""
 
-    def __init__(self, spark: SparkSession, audit: Path, manifest: Manifest) -> None:
+    def __init__(self, spark: SparkSession, audit: Place, manifest: Manifest) -> None:
         self._manifest = manifest
         tables = (read_table(spark, audit, name).drop("day") for name in (JOBS, MINUTES, FINDINGS))
         self._jobs, self._minutes, self._findings = tables

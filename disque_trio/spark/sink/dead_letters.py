@@ -4,10 +4,12 @@ again."""
 import time
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from disque_trio.spark.files import Location
 
 SCHEMA = pa.schema(
     [
@@ -35,10 +37,11 @@ class DeadLetters:
         directory: is made if it is not there.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Location) -> None:
         self._directory = directory
         self._name = f"refused-{uuid.uuid4().hex}.parquet"
         self._open = directory / f".{self._name}.open"
+        self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
 
     def add(
@@ -46,8 +49,8 @@ class DeadLetters:
     ) -> None:
         """Keep the rows at ``places``. ``queue``: of those that name none."""
         if self._writer is None:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._open, SCHEMA)
+            self._file = self._open.open_output()
+            self._writer = pq.ParquetWriter(self._file, SCHEMA)
         chosen = rows.take(pa.array(places, pa.int64()))
         own = {name.lower(): chosen.column(at) for at, name in enumerate(chosen.schema.names)}
         own["error"] = pa.array(errors, pa.string())
@@ -67,8 +70,7 @@ class DeadLetters:
         """Let others see it, if there is anything in it; returns its path, or ""."""
         if self._writer is None:
             return ""
-        self._writer.close()
-        self._writer = None
+        self._end()
         path = self._directory / self._name
         self._open.rename(path)
         return str(path)
@@ -76,6 +78,12 @@ class DeadLetters:
     def close(self) -> None:
         """Remove what is not published."""
         if self._writer is not None:
+            self._end()
+            self._open.delete()
+
+    def _end(self) -> None:
+        if self._writer is not None:
             self._writer.close()
-            self._writer = None
-            self._open.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.close()
+        self._writer = self._file = None

@@ -22,11 +22,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from disque_trio.spark.client import Arg
+from disque_trio.spark.files import location
+from disque_trio.spark.notes import note
 from disque_trio.spark.options import (
     CONNECTION,
     OptionError,
     choice,
-    directory,
     flag,
     login_of,
     nodes_of,
@@ -107,9 +108,9 @@ class Sink:
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):
             raise OptionError("deadLetterPath: goes with onRefused=deadletter, and only with it")
-        self._letters = directory(letters) if letters else None
+        self._letters = location(letters) if letters else None
         report = options.get("reportPath")
-        self._report = directory(report) if report else None
+        self._report = location(report) if report else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
         """Add the rows of a task.
@@ -162,9 +163,7 @@ class Sink:
                 "refused": dict(refused),
                 "dead_letters": [result.dead_letters for result in results if result.dead_letters],
             }
-            self._report.parent.mkdir(parents=True, exist_ok=True)
-            with self._report.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            note(self._report, [json.dumps(line).encode()])
 
     def _named(self, name: str | None) -> str:
         """What keys begin with. The driver makes the writer, so all tasks know the same name.

@@ -159,7 +159,7 @@ class Location:
         names, and ``**`` for any number of directories. Without them: it itself, if it is there.
 
         Raises:
-            FileSystemError: the file system says no.
+            OSError: the file system says no, or has no such bucket.
         """
         if self.scheme == LOCAL:
             if not MAGIC.search(self.path):
@@ -172,6 +172,8 @@ class Location:
         try:
             found = self._at(base)._list(deep, None)
         except FileNotFoundError:
+            if not replace(self, path="").exists():
+                raise  # it is not even the bucket
             return []
         return [
             replace(place, length=info.size)
@@ -185,7 +187,7 @@ class Location:
             times = []
             for file in self.files(recursive=False):
                 with suppress(FileNotFoundError):  # deleted meanwhile
-                    times.append((file, os.stat(file.path).st_mtime))  # noqa: PTH116
+                    times.append((file, Path(file.path).stat().st_mtime))
             return times
         found = self._list(False, pafs.FileType.File)
         return [(place, info.mtime_ns / 1e9 if info.mtime_ns else 0.0) for place, info in found]

@@ -92,7 +92,7 @@ def _mean(costs: list[Cost]) -> float:
 
 def _print(hour: int, events: int, cost: Cost, tables: Path) -> None:
     files = Store(tables).paths("jobs")
-    size = sum(path.stat().st_size for path in files) / 1e6
+    size = sum(path.size() for path in files) / 1e6
     print(
         f"| {hour} | {events:,} | {cost.cpu:.1f} | {cost.seconds:.1f} | {cost.read / 1e6:.0f} |"
         f" {cost.written / 1e6:.0f} | {len(files)} | {size:.0f} |",

@@ -260,7 +260,7 @@ def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
 ) -> None:
     failure = Threw()
 
-    def session(master: str | None, settings: list[str]) -> SparkSession:
+    def session(master: str | None, settings: list[str], remote: str | None) -> SparkSession:
         raise failure
 
     def end_java() -> int:

@@ -24,14 +24,15 @@ PARALLEL = -n $(WORKERS) --dist loadgroup
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 .PHONY: help run test types check check-tests collect test-pure test-pressure test-bananaq test-spark \
-	test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
+	test-spark-versions test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
 help:
 	@echo "make run    set up and start a node on port 7711 with config/disque.yaml"
 	@echo "make test   set up, lint and run all tests"
 	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
-	@echo "make test-spark  the tests that start a Spark"
+	@echo "make test-spark  the tests that start a Spark (SPARK=4.2: with that PySpark);"
+	@echo "            make test-spark-versions: with the newest PySpark and the one before"
 	@echo "make test-interop  those of clients in other languages; installs Node, PHP, Ruby, Go"
 	@echo "make test-django  those of Django's tasks, on Django 6 with a Python 3.12 or later"
 	@echo "make test-compiled  those of the compiled form"
@@ -92,9 +93,22 @@ test-bananaq:
 	@tools/setup.sh test
 	$(PY) -m pytest tests/unit/bananaq tests/live/bananaq $(ARGS)
 
+# SPARK=4.2 is another PySpark, in an environment of its own: .venv-spark-4.2.
 test-spark:
+ifdef SPARK
+	@VENV=$(VENV)-spark-$(SPARK) tools/setup.sh test
+	@$(VENV)-spark-$(SPARK)/bin/python -m pip install --quiet --disable-pip-version-check \
+		'pyspark[connect]==$(SPARK).*'
+	$(VENV)-spark-$(SPARK)/bin/python -m pytest tests/unit/spark tests/live/spark $(ARGS)
+else
 	@tools/setup.sh test
 	$(PY) -m pytest tests/unit/spark tests/live/spark $(ARGS)
+endif
+
+# The newest and the one before, as pyproject.toml has them in the extra `spark`.
+test-spark-versions:
+	$(MAKE) test-spark SPARK=4.2
+	$(MAKE) test-spark SPARK=4.3
 
 # Here the tools of a language must be there; `make test` does without those that are not.
 test-interop:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from disque_trio.spark import register
 from tests.support import ROOT, quick_java
-from tests.support.harness import HANG_SECONDS
+from tests.support.harness import HANG_SECONDS, free_port
 
 LOGGING = """\
 rootLogger.level = error
@@ -50,6 +50,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
             .config("spark.local.dir", str(directory / "local"))
             .config("spark.ui.showConsoleProgress", "false")
+            # It serves Spark Connect as well, which costs less than a second JVM.
+            .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+            .config("spark.connect.grpc.binding.address", "127.0.0.1")
+            .config("spark.connect.grpc.binding.port", str(free_port()))
             # For a few rows each, compiling what a query does is most of its work.
             .config("spark.sql.codegen.wholeStage", "false")
             .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")

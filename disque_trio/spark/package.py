@@ -2,6 +2,7 @@
 
 import tempfile
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,4 +33,9 @@ def send_package(spark: "SparkSession") -> None:
     """Give the Python workers of a server of Spark Connect this package. Those of streams do not
     get what is sent to a session (Spark 4.3): there it has to be installed on the server."""
     with tempfile.TemporaryDirectory(prefix="disque-") as directory:
-        spark.addArtifacts(str(packed(Path(directory))), pyfile=True)
+        path = packed(Path(directory))
+        # A server may keep the files of all its sessions in one directory, and refuses one that
+        # is called like another one and has other contents.
+        digest = sha256(path.read_bytes()).hexdigest()[:16]
+        path = path.rename(path.with_stem(f"{path.stem}-{digest}"))
+        spark.addArtifacts(str(path), pyfile=True)

@@ -3,12 +3,14 @@
 import ast
 import zipfile
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 import disque_trio.spark
-from disque_trio.spark import pipeline
-from disque_trio.spark.package import is_remote, packed
+from disque_trio.spark import package, pipeline
+from disque_trio.spark.package import is_remote, packed, send_package
 
 PACKAGE = Path(disque_trio.spark.__file__).parent
 CLASSIC = "classic.py"
@@ -39,6 +41,27 @@ def test_the_same_package_makes_the_same_file(tmp_path: Path) -> None:
     assert packed(tmp_path).read_bytes() == first
     with zipfile.ZipFile(tmp_path / "disque_trio.zip") as file:
         assert {"disque_trio/__init__.py", "disque_trio/spark/classic.py"} <= set(file.namelist())
+
+
+def test_other_packages_have_other_names_on_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+
+    class Session:
+        def addArtifacts(self, path: str, *, pyfile: bool) -> None:
+            assert pyfile
+            names.append(Path(path).name)
+
+    def other(directory: Path) -> Path:
+        path = directory / "disque_trio.zip"
+        path.write_bytes(b"another version")
+        return path
+
+    send_package(cast(SparkSession, Session()))
+    send_package(cast(SparkSession, Session()))
+    monkeypatch.setattr(package, "packed", other)
+    send_package(cast(SparkSession, Session()))
+    assert names[0] == names[1] != names[2]
+    assert names[0].startswith("disque_trio-")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ python examples/spark_backlog.py 127.0.0.1:7711 orders
 curl -s http://127.0.0.1:9103/metrics | grep disque_spark_queue_behind
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +22,7 @@ def work(batch: DataFrame, number: int) -> None:
 
 
 def main(nodes: str, queue: str) -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.master("local[*]").getOrCreate()
     register(spark)
     serve_metrics(spark, "127.0.0.1", 9103)

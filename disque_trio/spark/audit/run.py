@@ -298,7 +298,7 @@ class _Run:
 
     def _learn_nodes(self) -> None:
         """Each segment is one node's: its first line says which."""
-        for path in self.new:
+        for path in sorted(self.new):
             head = self._segments.new[path].head
             if head is not None and head.node not in self.manifest.nodes:
                 self.manifest.nodes.append(head.node)

@@ -151,6 +151,7 @@ def test_a_depth_goes_on_from_what_is_known_before() -> None:
         "change": [None, None, 2, -1, 4, 1, 1],
         "depth": [3, 5, None, None, None, None, None],
         "role": [BEFORE, OLD, NEW, NEW, NEW, NEW, NEW],
+        "most_depth": [None, None, 2, 0, 4, 1, 1],
     }
     expected = {("q", -1): 3, ("q", 60): 5, ("q", 120): 7, ("q", 180): 6, ("r", 60): 4}
     expected |= {(None, 60): 1, (None, 120): 2}  # type: ignore[dict-item]

@@ -8,10 +8,11 @@ Tasks write the files of a batch aside. When they are complete the program bring
 table, in the way of its format (``lakehouse``), which knows a batch that is repeated.
 """
 
+import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from disque_trio.disk import sync_directory
 from disque_trio.spark.classic import Py4JJavaError
 from disque_trio.spark.failures import text_of, told
+from disque_trio.spark.files import Location, location, settings_of
 from disque_trio.spark.health import HealthFile
 from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
@@ -30,8 +32,8 @@ from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.reading import read_table
 from disque_trio.spark.lakehouse.settings import PARQUET, TableSettings
 from disque_trio.spark.lakehouse.table import Batch, Table
-from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.keeper import LeaseKeeper
+from disque_trio.spark.leases.places import place_of
 from disque_trio.spark.leases.planner import Offset
 from disque_trio.spark.options import arrow_schema, login_of
 from disque_trio.spark.package import is_remote
@@ -80,23 +82,25 @@ class Archive:
         seconds: between batches; 0: one after the other.
         available_now: end when what is queued now is in the table.
         options: more, for the source.
+        checkpoint: a directory that Spark knows; None: one in the table's, which has to be local.
     """
 
     nodes: Sequence[str]
     queues: Sequence[str]
-    table: Path
+    table: Location | PathLike[str] | str
     source: str = "disque"
     settings: TableSettings = field(default_factory=TableSettings)
     seconds: int = 10
     available_now: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: str | None = None
     _state: _State = field(default_factory=_State, init=False, repr=False)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
         """The rows of the table, as a stream."""
         options = {
             "nodes": ",".join(self.nodes),
-            "leaseDirectory": str(self.table / LEASES),
+            **self._leases(),
             **self.options,
         }
         if len(self.queues) == 1:  # its name may have commas
@@ -108,6 +112,28 @@ class Archive:
         now = f.current_timestamp()
         rows = rows.select("*", now.alias("archived_at"), f.to_date(now).alias("day"))
         return decoded(rows, self.settings.body, self.settings.drop_body)
+
+    @property
+    def place(self) -> Location:
+        """Where the table is."""
+        return location(self.table)
+
+    @property
+    def _checkpoint(self) -> Location:
+        place = self.place
+        if self.checkpoint is None and place.local is None:
+            raise ArchiveError(f"{place}: it needs a checkpoint in a directory that Spark knows")
+        return location(self.checkpoint) if self.checkpoint else place / CHECKPOINT
+
+    def _leases(self) -> dict[str, str]:
+        """Where leases are: beside the table, or in Disque, if nothing else is said."""
+        if any(name.lower().startswith("lease") for name in self.options):
+            return {}
+        place = self.place
+        if place.local is not None:
+            return {"leaseDirectory": str(place.local / LEASES)}
+        name = hashlib.sha256(place.uri.encode()).hexdigest()[:16]
+        return {"leases": "disque", "leaseQueue": f"archive-{name}"}
 
     @property
     def undecoded(self) -> int:
@@ -122,13 +148,15 @@ class Archive:
         """
         self._state.added = -1
         jobs = self.jobs(spark)
-        table = table_of(self.table, self.settings)
-        make_directory(self.table / LEASES)
-        self.settings.keep(self.table)
+        place, checkpoint = self.place, self._checkpoint
+        table = table_of(place, self.settings)
+        if place.local is not None:
+            make_directory(place.local / LEASES)
+        self.settings.keep(place)
         table.create(arrow_schema(jobs.schema))
-        writer = jobs.writeStream.option(
-            "checkpointLocation", str(self.table / CHECKPOINT)
-        ).queryName(f"archive {','.join(self.queues)}")
+        writer = jobs.writeStream.option("checkpointLocation", str(checkpoint)).queryName(
+            f"archive {','.join(self.queues)}"
+        )
         writer = writer.foreachBatch(lambda batch, number: self._add(table, batch, number))
         if self.available_now:
             writer = writer.trigger(availableNow=True)
@@ -144,12 +172,16 @@ class Archive:
             LeaseError: a stream is running.
             WireError: no node can be reached; the next run does it.
         """
-        offset = _committed(self.table / CHECKPOINT)
+        offset = _committed(self._checkpoint)
         if offset is None:
             return
-        with LeaseLog(self.table / LEASES) as log:
+        options = {"nodes": ",".join(self.nodes), **self._leases(), **self.options}
+        log = place_of(options).open()
+        try:
             if log.identity == offset.log:
-                LeaseKeeper(log, self.nodes, login_of(self.options)).finish(offset.seq)
+                LeaseKeeper(log, self.nodes, login_of(options)).finish(offset.seq)
+        finally:
+            log.close()
 
     def run(
         self,
@@ -261,15 +293,15 @@ class Archive:
         if state.closing:
             raise ArchiveError("the stream is being stopped")
         state.adding = True
-        staging = self.table / STAGING
+        staging = self.place / STAGING
         try:
-            shutil.rmtree(staging, ignore_errors=True)  # of a batch that was torn off
-            staging.mkdir()
-            write = TaskWriter(str(staging), table.whole)
+            staging.delete_tree()  # of a batch that was torn off
+            staging.make_directory()
+            write = TaskWriter(staging, table.whole)
             found = [DataFile(*row) for row in rows.mapInArrow(write, WRITTEN).collect()]
-            check_written(found)
+            check_written(found, staging)
             # A new checkpoint counts from 0 again.
-            query = json.loads((self.table / CHECKPOINT / "metadata").read_text())["id"]
+            query = json.loads((self._checkpoint / "metadata").read_bytes())["id"]
             table.add(Batch(query, number), few(found, staging), staging)
             state.undecoded += sum(file.undecoded for file in found)
         except Exception as failure:
@@ -280,7 +312,7 @@ class Archive:
             state.adding = False
 
 
-def check_written(files: Sequence[DataFile]) -> None:
+def check_written(files: Sequence[DataFile], staging: Location) -> None:
     """All that tasks have written is here. Executors elsewhere may have written to a directory of
     the same name there.
 
@@ -288,8 +320,8 @@ def check_written(files: Sequence[DataFile]) -> None:
         ArchiveError: it is not.
     """
     for file in files:
-        path = Path(file.path)
-        if not path.is_file() or path.stat().st_size != file.size:
+        path = staging / file.name
+        if not path.is_file() or path.size() != file.size:
             raise ArchiveError(
                 f"{path} is not here, or not whole: the table has to be in a directory that the"
                 " driver and all executors share"
@@ -305,20 +337,23 @@ def make_directory(path: Path) -> None:
 
 
 def read_archive(
-    spark: SparkSession, table: Path, catalog: Mapping[str, str] | None = None
+    spark: SparkSession,
+    table: Location | PathLike[str] | str,
+    catalog: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The jobs of an archive of any format, each once.
 
     Args:
-        table: the directory of the archive. catalog: more properties of an Iceberg table's.
+        table: where the archive is. catalog: more properties of an Iceberg table's.
 
     Raises:
         ArchiveError: there is none. TableError: it cannot be read.
     """
-    settings = TableSettings.read(table) or TableSettings()
-    if settings.format == PARQUET and not any(table.glob("**/*.parquet")):
-        raise ArchiveError(f"no archive at {table}")
-    return read_table(spark, table, settings, catalog or {}).dropDuplicates(["id"])
+    place = location(table, settings_of(spark))
+    settings = TableSettings.read(place) or TableSettings()
+    if settings.format == PARQUET and not (place / "**" / "*.parquet").glob():
+        raise ArchiveError(f"no archive at {place}")
+    return read_table(spark, place, settings, catalog or {}).dropDuplicates(["id"])
 
 
 def _rows(progress: StreamingQueryProgress) -> int:
@@ -327,12 +362,13 @@ def _rows(progress: StreamingQueryProgress) -> int:
     return sum(source["numInputRows"] for source in progress["sources"]) if rows is None else rows
 
 
-def _committed(checkpoint: Path) -> Offset | None:
+def _committed(checkpoint: Location) -> Offset | None:
     """Where the last batch ended that Spark has committed."""
-    commits = [path.name for path in checkpoint.glob("commits/*") if path.name.isdecimal()]
+    names = [path.name for path in (checkpoint / "commits" / "*").glob()]
+    commits = [name for name in names if name.isdecimal()]
     if not commits:
         return None
     last = max(commits, key=int)
     # A version, properties of the batch, and a line for each source.
-    lines = (checkpoint / "offsets" / last).read_text().splitlines()
+    lines = (checkpoint / "offsets" / last).read_bytes().splitlines()
     return Offset.of(json.loads(lines[-1]))

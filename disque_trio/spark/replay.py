@@ -46,7 +46,7 @@ class Choice:
         catalog: properties of the catalog of an archive that is an Iceberg table.
     """
 
-    archive: Path | None = None
+    archive: Path | str | None = None
     aof: Sequence[str] = ()
     audit: Place | None = None
     where: str = "true"

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.columns import BASE
 from disque_trio.spark.lakehouse.files import DataFile, TaskWriter
 from disque_trio.spark.lakehouse.table import Batch, Table
@@ -38,16 +39,17 @@ def rows(ids: Iterable[str], queue: str = "q", day: date = DAY) -> pa.RecordBatc
     )
 
 
-def written(directory: Path, whole: bool, *batches: pa.RecordBatch) -> list[DataFile]:
+def written(directory: Path | Location, whole: bool, *batches: pa.RecordBatch) -> list[DataFile]:
     """What a task writes for these rows."""
-    directory.mkdir(exist_ok=True)
-    told = TaskWriter(str(directory), whole)(iter(batches))
+    place = location(directory)
+    place.make_directory()
+    told = TaskWriter(place, whole)(iter(batches))
     return [DataFile(**row) for found in told for row in found.to_pylist()]
 
 
 def add(
     table: Table,
-    directory: Path,
+    directory: Path | Location,
     number: int,
     ids: Iterable[str],
     queue: str = "q",
@@ -55,6 +57,6 @@ def add(
     query: str = QUERY,
 ) -> None:
     """Bring a batch into a table."""
-    staging = directory / f"_staging-{uuid4().hex}"
+    staging = location(directory) / f"_staging-{uuid4().hex}"
     files = written(staging, table.whole, rows(ids, queue, day))
     table.add(Batch(query, number), files, staging)

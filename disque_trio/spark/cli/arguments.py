@@ -145,7 +145,15 @@ def _report(command: argparse.ArgumentParser) -> None:
 
 def _archive(command: argparse.ArgumentParser) -> None:
     command.add_argument("--queue", action="append", required=True, help="may be repeated")
-    command.add_argument("--output", type=Path, required=True, help="directory of the table")
+    command.add_argument("--output", required=True, help="directory of the table, or its URI")
+    command.add_argument(
+        "--checkpoint", metavar="DIR", help="of the stream (default: beside a local table)"
+    )
+    command.add_argument(
+        "--lease-directory",
+        metavar="DIR",
+        help="of the stream (default: beside a local table; else leases are kept in Disque)",
+    )
     command.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of the table")
     command.add_argument(
         "--body", metavar="json:SCHEMA|text", help="decode bodies into a column, value"
@@ -183,7 +191,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--archive", type=Path, help="a table of archive, for the bodies")
+    command.add_argument("--archive", help="a table of archive, for the bodies")
     _iceberg(command)
     command.add_argument("--aof", action="append", default=[], help="append-only files, likewise")
     command.add_argument("--audit", type=_path, help="choose among the jobs of an audit")
@@ -244,7 +252,7 @@ def _period(text: str) -> int:
 
 
 def _compact(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", type=Path, help="the --output of an archive")
+    command.add_argument("table", help="the --output of an archive")
     command.add_argument(
         "--older-than",
         type=_period,

@@ -96,10 +96,14 @@ def check_archive(options: argparse.Namespace) -> str | None:
             raise UsageError(f"--option {option}: expected NAME=VALUE")
         if option.partition("=")[0].lower() in _OWN:
             raise UsageError(f"--option {option}: an archive sets it itself")
-    table_of(options.output, table_settings(options))
+    place = location(options.output)
+    table_of(place, table_settings(options))
     check_queues(options.queue)
-    check_path("--output", options.output)
-    check_directory(options.output)
+    if place.local is not None:
+        check_path("--output", place.local)
+        check_directory(place.local)
+    elif not options.checkpoint:
+        raise UsageError("--checkpoint: a table elsewhere needs one, in a directory Spark knows")
     check_metrics(options.metrics)
     if options.health_file is not None:
         if options.health_file.is_dir():
@@ -108,8 +112,10 @@ def check_archive(options: argparse.Namespace) -> str | None:
         if not options.health_file.parent.is_dir():
             raise FileNotFoundError(f"no directory at {options.health_file.parent}")
     if not options.explain:
-        leases = options.output / LEASES
-        if leases.is_dir():
+        leases = place.local / LEASES if place.local is not None else None
+        if options.lease_directory is not None:
+            leases = location(options.lease_directory).local
+        if leases is not None and leases.is_dir():
             # The processes of a killed archive need a moment to end.
             LeaseLog(leases, WAIT_SECONDS).close()
         try:
@@ -156,9 +162,10 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
         FileNotFoundError: there is none. TableError: its settings are damaged.
     """
     catalog_of(options)
-    settings = TableSettings.read(options.table)
+    place = location(options.table)
+    settings = TableSettings.read(place)
     if settings is None:
-        if not any(options.table.glob("queue=*/day=*")):
+        if not (place / "queue=*" / "day=*").glob():
             raise FileNotFoundError(f"no archive at {options.table}")
         settings = TableSettings()
     return settings
@@ -171,7 +178,8 @@ def check_replay(options: argparse.Namespace) -> None:
     catalog_of(options)
     if options.archive is None and not options.aof:
         raise UsageError("--archive or --aof: bodies of jobs have to come from somewhere")
-    for name, path in (("--archive", options.archive), ("--audit", options.audit)):
+    archive = location(options.archive).local if options.archive is not None else None
+    for name, path in (("--archive", archive), ("--audit", options.audit)):
         if path is None:
             continue
         place = location(path, settings)

@@ -240,11 +240,14 @@ def _archive(run: Run) -> int:
     more = dict(option.split("=", 1) for option in options.option)
     if options.max_jobs is not None:
         more["maxJobsPerBatch"] = str(options.max_jobs)
+    if options.lease_directory is not None:
+        more["leaseDirectory"] = options.lease_directory
     more |= connection_options(options)
     archive = Archive(
         nodes=addresses(options),
         queues=options.queue,
-        table=options.output,
+        table=location(options.output, settings_of(run.spark)),
+        checkpoint=options.checkpoint,
         settings=table_settings(options),
         seconds=options.seconds,
         available_now=options.available_now,

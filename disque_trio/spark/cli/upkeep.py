@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from disque_trio.spark.cli.checks import UsageError, catalog_of, check_compact
+from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Outcome, Upkeep
@@ -19,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     signals.catch()
     try:
         settings = check_compact(options)
-        table = table_of(options.table, settings, catalog_of(options))
+        table = table_of(location(options.table), settings, catalog_of(options))
         upkeep = Upkeep(
             target=options.target_size,
             older=options.older_than,

@@ -6,7 +6,6 @@ repeated is known. What was moved and never committed nothing refers to; ``vacuu
 """
 
 import json
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from disque_trio.extras import how_to_install
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, plain
 from disque_trio.spark.lakehouse.files import DataFile
 from disque_trio.spark.lakehouse.placing import placed
@@ -61,19 +61,19 @@ class DeltaFiles:
         if table.schema() != wanted:
             raise TableError(f"{self._directory}: the table has other columns")
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Path) -> None:
+    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, if it is not in the table.
 
         Raises:
             CommitFailedError: others were always faster.
         """
         if self._has(batch):
-            shutil.rmtree(staging)
+            staging.delete_tree()
             return
         actions: list[AddAction | RemoveAction] = []
         for file in files:
             name = f"{part_prefix(batch)}{uuid4().hex}.parquet"
-            placed(Path(file.path), self._directory / name)
+            placed(staging / file.name, location(self._directory / name))
             actions.append(
                 AddAction(
                     path=name,
@@ -98,7 +98,7 @@ class DeltaFiles:
                     break
                 if attempt == _ATTEMPTS - 1:
                     raise
-        shutil.rmtree(staging)
+        staging.delete_tree()
 
     def files(self) -> list[TableFile]:
         """Those of the newest version.
@@ -110,7 +110,7 @@ class DeltaFiles:
         if pa.table(table.deletion_vectors().read_all()).num_rows:
             raise TableError(f"{self._directory}: rows were deleted in files: use Delta's readers")
         return [
-            TableFile(str(self._directory / file.path), file.queue, file.day.isoformat())
+            TableFile(location(self._directory / file.path), file.queue, file.day.isoformat())
             for file in _files(table)
         ]
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted, plain
 
 SMALL = 32 << 20  # bytes of a queue in a batch that become one file
@@ -19,14 +19,14 @@ ROW_GROUP_BYTES = 64 << 20  # in memory
 _READ_BYTES = 8 << 20  # in memory, of a file that is read
 _READ_ROWS = 1 << 16
 # What a task tells of each file.
-WRITTEN = "path STRING, queue STRING, day STRING, rows BIGINT, size BIGINT, undecoded BIGINT"
+WRITTEN = "name STRING, queue STRING, day STRING, rows BIGINT, size BIGINT, undecoded BIGINT"
 
 
 class DataFile(NamedTuple):
-    """A Parquet file with jobs of a queue and a day (ISO). ``size`` in bytes; ``undecoded``: how
-    many of its bodies could not be decoded."""
+    """A Parquet file with jobs of a queue and a day (ISO), in the directory of its batch. ``size``
+    in bytes; ``undecoded``: how many of its bodies could not be decoded."""
 
-    path: str
+    name: str
     queue: str
     day: str
     rows: int
@@ -44,7 +44,7 @@ class TaskWriter:
         whole: write ``queue`` and ``day`` as well; else they are in the path, or the table's log.
     """
 
-    def __init__(self, directory: str, whole: bool) -> None:
+    def __init__(self, directory: Location, whole: bool) -> None:
         self._directory = directory
         self._whole = whole
 
@@ -55,14 +55,14 @@ class TaskWriter:
                 for key, part in self._split(rows):
                     file = files.get(key)
                     if file is None:
-                        path = Path(self._directory) / f"{uuid4().hex}.parquet"
+                        path = self._directory / f"{uuid4().hex}.parquet"
                         file = files[key] = stack.enter_context(OpenFile(path))
                     file.add(part)
         if files:
             yield pa.RecordBatch.from_pylist(
                 [
                     DataFile(
-                        str(file.path), queue, day, file.rows, file.size, file.undecoded
+                        file.path.name, queue, day, file.rows, file.size, file.undecoded
                     )._asdict()
                     for (queue, day), file in files.items()
                 ]
@@ -87,10 +87,11 @@ class OpenFile:
         rows, size: what it has; the size is known at the end. undecoded: rows without ``value``.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema | None = None) -> None:
+    def __init__(self, path: Location, schema: pa.Schema | None = None) -> None:
         self.path = path
         self.rows = self.size = self.undecoded = 0
         self._schema = schema
+        self._file: BinaryIO | None = None
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = self._count = 0
@@ -118,15 +119,19 @@ class OpenFile:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            self.size = self.path.stat().st_size
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self.size = self.path.size()
 
     def _flush(self) -> None:
         if not self._waiting:
             return
         if self._writer is None:
             schema = self._schema or self._waiting[0].schema
+            self._file = self.path.open_output()
             self._writer = pq.ParquetWriter(
-                self.path, schema, compression=COMPRESSION, store_schema=False
+                self._file, schema, compression=COMPRESSION, store_schema=False
             )
         rows = pa.Table.from_batches(self._waiting)
         self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
@@ -134,8 +139,8 @@ class OpenFile:
 
 
 def merged(
-    sources: Sequence[Path],
-    target: Path,
+    sources: Sequence[Location],
+    target: Location,
     wanted: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda rows: rows,
 ) -> tuple[int, int]:
     """Write the rows of files into one, in this order. Returns its rows, and its bytes.
@@ -153,17 +158,18 @@ def merged(
     return file.rows, file.size
 
 
-def schema_of(sources: Iterable[Path]) -> pa.Schema:
+def schema_of(sources: Iterable[Location]) -> pa.Schema:
     """All columns of some files, as the newest has them."""
     fields: dict[str, pa.Field] = {}
     for source in sources:
-        fields |= {field.name: field for field in plain(pq.read_schema(source))}
+        with source.open_input() as file:
+            fields |= {field.name: field for field in plain(pq.read_schema(file))}
     return pa.schema(list(fields.values()))
 
 
-def read(path: Path | str) -> Iterator[pa.RecordBatch]:
+def read(path: Location) -> Iterator[pa.RecordBatch]:
     """The rows of a file, some MB at a time."""
-    with pq.ParquetFile(path) as file:
+    with path.open_input() as opened, pq.ParquetFile(opened) as file:
         groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         rows = sum(group.num_rows for group in groups)
         size = sum(group.total_byte_size for group in groups)
@@ -172,7 +178,7 @@ def read(path: Path | str) -> Iterator[pa.RecordBatch]:
             yield from file.iter_batches(at_once)
 
 
-def few(files: Sequence[DataFile], directory: Path) -> list[DataFile]:
+def few(files: Sequence[DataFile], directory: Location) -> list[DataFile]:
     """The files of a batch with those of a queue and day in one, where they are small together."""
     together: dict[tuple[str, str], list[DataFile]] = {}
     for file in sorted(files):
@@ -183,8 +189,8 @@ def few(files: Sequence[DataFile], directory: Path) -> list[DataFile]:
             found += own
             continue
         path = directory / f"{uuid4().hex}.parquet"
-        rows, size = merged([Path(file.path) for file in own], path)
+        rows, size = merged([directory / file.name for file in own], path)
         found.append(
-            DataFile(str(path), queue, day, rows, size, sum(file.undecoded for file in own))
+            DataFile(path.name, queue, day, rows, size, sum(file.undecoded for file in own))
         )
     return found

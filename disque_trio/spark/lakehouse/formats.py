@@ -1,14 +1,14 @@
 """Opens the table of an archive. Imports only what its format needs."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from disque_trio.spark.lakehouse.settings import DELTA, ICEBERG, TableSettings
+from disque_trio.spark.files import Location
+from disque_trio.spark.lakehouse.settings import DELTA, PARQUET, TableError, TableSettings
 from disque_trio.spark.lakehouse.table import Table
 
 
 def table_of(
-    directory: Path, settings: TableSettings, more: Mapping[str, str] | None = None
+    directory: Location, settings: TableSettings, more: Mapping[str, str] | None = None
 ) -> Table:
     """The table of an archive.
 
@@ -16,16 +16,22 @@ def table_of(
         directory: of the archive. more: properties of the catalog.
 
     Raises:
-        TableError: what its format needs is not installed.
+        TableError: what its format needs is not installed, or it cannot be there.
     """
+    if settings.format == PARQUET:
+        from disque_trio.spark.lakehouse.parquet import ParquetFiles
+
+        return ParquetFiles(directory)
+    here = directory.local
+    if here is None:
+        raise TableError(
+            f"{directory}: Delta and Iceberg need a directory on a local file system; a catalog may"
+            " have the data of an Iceberg table elsewhere"
+        )
     if settings.format == DELTA:
         from disque_trio.spark.lakehouse.delta import DeltaFiles
 
-        return DeltaFiles(directory)
-    if settings.format == ICEBERG:
-        from disque_trio.spark.lakehouse.iceberg import IcebergFiles
+        return DeltaFiles(here)
+    from disque_trio.spark.lakehouse.iceberg import IcebergFiles
 
-        return IcebergFiles(directory, settings.table, {**settings.catalog, **(more or {})})
-    from disque_trio.spark.lakehouse.parquet import ParquetFiles
-
-    return ParquetFiles(directory)
+    return IcebergFiles(here, settings.table, {**settings.catalog, **(more or {})})

@@ -19,6 +19,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from disque_trio.extras import how_to_install
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, plain
 from disque_trio.spark.lakehouse.files import DataFile, merged
 from disque_trio.spark.lakehouse.placing import placed
@@ -101,7 +102,7 @@ class IcebergFiles:
         if found != {field.name: field.type for field in wanted}:
             raise TableError(f"{self._name}: the table has other columns")
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Path) -> None:
+    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, if it is not in the table.
 
         Raises:
@@ -110,9 +111,9 @@ class IcebergFiles:
         table = self._table()
         if files and not _has(table, batch):
             prefix = part_prefix(batch)
-            places = [self._placed(table, Path(file.path), prefix) for file in files]
+            places = [self._placed(table, staging / file.name, prefix) for file in files]
             self._append(batch, places)
-        shutil.rmtree(staging)
+        staging.delete_tree()
 
     def _append(self, batch: Batch, places: list[str]) -> None:
         noted = {"disque.query": batch.query, "disque.batch": str(batch.number)}
@@ -133,7 +134,9 @@ class IcebergFiles:
         Raises:
             TableError: there is no table, or somebody has deleted rows without writing files anew.
         """
-        return [TableFile(_local(file.file_path), None, None) for file in self._data(self._table())]
+        return [
+            TableFile(location(file.file_path), None, None) for file in self._data(self._table())
+        ]
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
         """Remove old days, merge small files, and remove files that are no longer needed.
@@ -179,16 +182,16 @@ class IcebergFiles:
         outcome.bytes += sum(source.file_size_in_bytes for source in sources)
         if upkeep.dry_run:
             return
-        staging = self._directory / _STAGING
-        staging.mkdir(exist_ok=True)
+        staging = location(self._directory / _STAGING)
+        staging.make_directory()
         new = staging / f"{uuid4().hex}.parquet"
         once = Once()
         try:
-            paths = [Path(_local(source.file_path)) for source in sources]
+            paths = [location(source.file_path) for source in sources]
             merged(paths, new, once.wanted if upkeep.deduplicate else lambda rows: rows)
             place = self._placed(self._table(), new, "part-c-")
         finally:
-            new.unlink(missing_ok=True)
+            new.delete()
 
         def swap() -> None:
             table = self._table()
@@ -234,16 +237,16 @@ class IcebergFiles:
             raise TableError(f"{self._name}: rows were deleted in files: use Iceberg's readers")
         return [task.file for task in tasks]
 
-    def _placed(self, table: Table, source: Path, prefix: str) -> str:
+    def _placed(self, table: Table, source: Location, prefix: str) -> str:
         """A file in the table's directory; returns its address."""
         name = f"data/{prefix}{uuid4().hex}.parquet"
         address = f"{table.location().rstrip('/')}/{name}"
         if _is_local(address):
-            placed(source, Path(_local(address)))
+            placed(source, location(_local(address)))
             return address
-        with source.open("rb") as read, table.io.new_output(address).create() as write:
+        with source.open_input() as read, table.io.new_output(address).create() as write:
             shutil.copyfileobj(read, write, 1 << 20)
-        source.unlink()
+        source.delete()
         return address
 
     def _table(self) -> Table:

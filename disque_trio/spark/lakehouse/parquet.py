@@ -17,17 +17,16 @@ a record of a file that is not there.
 
 import fcntl
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from os import PathLike
 from typing import NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 
-from disque_trio.disk import replace_file, sync_directory, sync_file
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.columns import partition_of, partition_path
 from disque_trio.spark.lakehouse.files import DataFile, merged
 from disque_trio.spark.lakehouse.planning import (
@@ -43,13 +42,12 @@ from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
 
 RECORDS = "_compactions"
-FILES = "queue=*/day=*/*.parquet"
 
 
 class Record(NamedTuple):
     """A file that replaces others; paths below the table."""
 
-    path: Path
+    path: Location
     output: str
     inputs: list[str]
 
@@ -66,41 +64,44 @@ class ParquetFiles:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Location | PathLike[str],
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._directory = directory
+        self._directory = location(directory)
         self._clock = clock
         self._sleep = sleep
 
     def create(self, schema: pa.Schema) -> None:
         """Nothing: its files have their columns."""
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Path) -> None:
+    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Move the files of a batch into the table: on the disk, and each in one step."""
         table = self._directory
-        places: dict[Path, set[str]] = {}
+        places: dict[Location, set[str]] = {}
         for number, file in enumerate(files):
             place = table / partition_path(file.queue, file.day)
-            place.mkdir(parents=True, exist_ok=True)
+            place.make_directory()
             name = part_name(batch, number)
-            sync_file(Path(file.path))
-            Path(file.path).rename(place / name)
+            (staging / file.name).sync()
+            (staging / file.name).rename(place / name)
             places.setdefault(place, set()).add(name)
         for place, names in places.items():
             # An earlier attempt, by a program that divided it in another way.
-            for old in place.glob(f"{part_prefix(batch)}*.parquet"):
-                if old.name not in names:
-                    old.unlink()
+            for old in place.files(recursive=False):
+                if old.name.startswith(part_prefix(batch)) and old.name not in names:
+                    old.delete()
         for place in {*places, *(place.parent for place in places), table}:
-            sync_directory(place)
-        shutil.rmtree(staging)
+            place.sync()
+        staging.delete_tree()
 
     def files(self) -> list[TableFile]:
         """Also those that are replaced, and are still there."""
         return [
-            TableFile(str(path), *_partition(path)) for path in sorted(self._directory.glob(FILES))
+            TableFile(path, *_partition(place))
+            for place in self._days()
+            for path in place.files(recursive=False)
+            if path.name.endswith(".parquet")
         ]
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
@@ -124,10 +125,11 @@ class ParquetFiles:
 
     @contextmanager
     def _alone(self, only_looks: bool) -> Iterator[None]:
-        if only_looks:
+        here = self._directory.local
+        if only_looks or here is None:
             yield
             return
-        path = self._directory / RECORDS
+        path = here / RECORDS
         path.mkdir(exist_ok=True)
         with (path / "lock").open("a") as lock:
             try:
@@ -138,92 +140,99 @@ class ParquetFiles:
                 torn.unlink()
             yield
 
+    def _days(self) -> list[Location]:
+        return (self._directory / "queue=*" / "day=*").glob()
+
+    def _below(self, path: Location) -> str:
+        return path.path[len(self._directory.path) :].lstrip("/")
+
     def _records(self) -> list[Record]:
         found = []
-        for path in sorted((self._directory / RECORDS).glob("*.json")):
-            record = json.loads(path.read_text())
+        for path in (self._directory / RECORDS / "*.json").glob():
+            record = json.loads(path.read_bytes())
             found.append(Record(path, record["output"], record["inputs"]))
         return found
 
     def _finish(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """The third step, where it is due."""
+        if upkeep.dry_run:
+            return
         for record in self._records():
             output = self._directory / record.output
-            path = record.path
-            if upkeep.dry_run:
-                continue
             if not output.exists():
                 # It never came; or that day has gone since, and so have its files.
-                path.unlink()
+                record.path.delete()
                 continue
-            if self._clock() - output.stat().st_mtime < upkeep.grace:
+            written = dict(output.parent.ages())
+            if self._clock() - written[output] < upkeep.grace:
                 continue
+            there = {self._below(path) for path in written}
             for name in record.inputs:
-                old = self._directory / name
-                if old.exists():
-                    old.unlink()
+                if name in there:
+                    (self._directory / name).delete()
                     outcome.removed += 1
-            sync_directory(output.parent)
-            path.unlink()
+            output.parent.sync()
+            record.path.delete()
 
-    def _work(self, upkeep: Upkeep) -> Iterator[tuple[Path, list[Path]]]:
+    def _work(self, upkeep: Upkeep) -> Iterator[tuple[Location, list[Location]]]:
         """What is to be merged: where, and which files."""
-        table = self._directory
-        open_ones = [one for one in self._records() if (table / one.output).exists()]
+        open_ones = [one for one in self._records() if (self._directory / one.output).exists()]
         replaced = {name for one in open_ones for name in (one.output, *one.inputs)}
-        found: dict[Path, list[Candidate]] = {}
-        for path in sorted(table.glob(FILES)):
-            if str(path.relative_to(table)) not in replaced:
-                facts = path.stat()
-                found.setdefault(path.parent, []).append(
-                    Candidate(path.name, facts.st_size, facts.st_mtime)
-                )
+        found: dict[Location, list[Candidate]] = {}
+        for place in self._days():
+            found[place] = [
+                Candidate(path.name, path.size(), written)
+                for path, written in place.ages()
+                if path.name.endswith(".parquet") and self._below(path) not in replaced
+            ]
         # A batch that Spark has not committed may be repeated, and would be there twice.
         last = last_batches(file.name for files in found.values() for file in files)
         for place, files in found.items():
             for group in groups(files, last, upkeep.target, self._clock() - upkeep.older):
                 yield place, [place / name for name in group]
 
-    def _merge(self, place: Path, sources: list[Path], upkeep: Upkeep, outcome: Outcome) -> None:
-        table = self._directory
+    def _merge(
+        self, place: Location, sources: list[Location], upkeep: Upkeep, outcome: Outcome
+    ) -> None:
         outcome.before += len(sources)
         outcome.after += 1
-        outcome.bytes += sum(source.stat().st_size for source in sources)
+        outcome.bytes += sum(source.size() for source in sources)
         if upkeep.dry_run:
             return
+        records = self._directory / RECORDS
         name = compacted_name(sources[0].name, uuid4().hex)
-        new = table / RECORDS / f"{name}.new"
+        new = records / f"{name}.new"
         record = {
-            "output": str((place / name).relative_to(table)),
-            "inputs": [str(source.relative_to(table)) for source in sources],
+            "output": self._below(place / name),
+            "inputs": [self._below(source) for source in sources],
         }
         once = Once()
         try:
             merged(sources, new, once.wanted if upkeep.deduplicate else lambda rows: rows)
-            sync_file(new)
-            replace_file(
-                str(table / RECORDS / f"{name}.json"), (json.dumps(record) + "\n").encode()
-            )
-            new.touch()  # the grace begins
+            new.sync()
+            noted = records / f"{name}.json"
+            noted.write_bytes((json.dumps(record) + "\n").encode())
+            noted.sync()
+            records.sync()
             new.rename(place / name)
         finally:
-            new.unlink(missing_ok=True)
-        sync_directory(place)
+            new.delete()
+        place.sync()
         outcome.duplicates += once.dropped
 
     def _remove_days(self, upkeep: Upkeep, outcome: Outcome) -> None:
         first = upkeep.first_day(self._clock())
         if first is None:
             return
-        for place in sorted(self._directory.glob("queue=*/day=*")):
-            if place.is_dir() and _partition(place / "file")[1] < first.isoformat():
-                outcome.days.append(str(place.relative_to(self._directory)))
+        for place in self._days():
+            if _partition(place)[1] < first.isoformat():
+                outcome.days.append(self._below(place))
                 if not upkeep.dry_run:
-                    outcome.removed += len(list(place.glob("*.parquet")))
-                    shutil.rmtree(place)
-                    sync_directory(place.parent)
+                    outcome.removed += len(place.files(recursive=False))
+                    place.delete_tree()
+                    place.parent.sync()
 
 
-def _partition(path: Path) -> tuple[str, str]:
-    """Queue and day of a file."""
-    return partition_of(str(path.parent))
+def _partition(place: Location) -> tuple[str, str]:
+    """Queue and day of a directory."""
+    return partition_of(place.path)

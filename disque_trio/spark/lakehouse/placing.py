@@ -1,13 +1,11 @@
 """Moves files into a table."""
 
-from pathlib import Path
-
-from disque_trio.disk import sync_directory, sync_file
+from disque_trio.spark.files import Location
 
 
-def placed(source: Path, target: Path) -> None:
+def placed(source: Location, target: Location) -> None:
     """Move a file, on the disk, in one step; one that has the name is replaced."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    sync_file(source)
+    target.parent.make_directory()
+    source.sync()
     source.rename(target)
-    sync_directory(target.parent)
+    target.parent.sync()

@@ -1,12 +1,12 @@
 """Archives as frames of Spark, without what Spark needs for their format."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
@@ -23,7 +23,7 @@ _FILES_A_TASK = 16
 
 
 def read_table(
-    spark: SparkSession, directory: Path, settings: TableSettings, catalog: Mapping[str, str]
+    spark: SparkSession, directory: Location, settings: TableSettings, catalog: Mapping[str, str]
 ) -> DataFrame:
     """The rows of an archive's table.
 
@@ -32,31 +32,31 @@ def read_table(
     """
     value = f"{VALUE} {value_type(settings.body)}," if settings.body is not None else ""
     columns = _SCHEMA.format(value=value)
-    if settings.format == PARQUET:
+    if settings.format == PARQUET and directory.local is not None:
         return spark.read.schema(columns).parquet(str(directory))
     schema = spark.createDataFrame([], columns).schema
     files = table_of(directory, settings, catalog).files()
-    rows = [tuple(file) for file in files]
-    names = spark.createDataFrame(rows, "path STRING, queue STRING, day STRING")
     parts = max(1, -(-len(files) // _FILES_A_TASK))
-    return names.repartition(parts).mapInArrow(FileReader(arrow_schema(schema)), schema)
+    numbers = spark.range(0, len(files), 1, parts)
+    return numbers.mapInArrow(FileReader(files, arrow_schema(schema)), schema)
 
 
 class FileReader:
-    """Reads files whose names come: for ``mapInArrow``."""
+    """Reads files whose numbers come: for ``mapInArrow``."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, files: Sequence[TableFile], schema: pa.Schema) -> None:
+        self._files = files
         self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for row in batch.to_pylist():
-                yield from rows_of(TableFile(**row), self._schema)
+            for number in batch.column(0).to_pylist():
+                yield from rows_of(self._files[number], self._schema)
 
 
 def rows_of(file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a file, with these columns; ``queue`` and ``day`` also if they are not in it."""
-    for rows in read(Path(file.path)):
+    for rows in read(file.path):
         if file.queue is not None and file.day is not None:
             count = rows.num_rows
             columns = {name: rows.column(name) for name in rows.schema.names}

@@ -4,10 +4,9 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Self
 
-from disque_trio.disk import replace_file
+from disque_trio.spark.files import Location
 
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 FILE = "_archive.json"
@@ -38,7 +37,7 @@ class TableSettings:
     table: str = "disque.archive"
 
     @classmethod
-    def read(cls, directory: Path) -> Self | None:
+    def read(cls, directory: Location) -> Self | None:
         """Those of a table; None: no archive has written there since there are such settings.
 
         Raises:
@@ -46,13 +45,13 @@ class TableSettings:
         """
         path = directory / FILE
         try:
-            return cls(**json.loads(path.read_text()))
+            return cls(**json.loads(path.read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as problem:
             raise TableError(f"{path}: {problem}") from None
 
-    def keep(self, directory: Path) -> None:
+    def keep(self, directory: Location) -> None:
         """For those who read the table, and for later runs. Passwords in properties are left out:
         everybody who uses the table has to give them.
 
@@ -60,15 +59,17 @@ class TableSettings:
             TableError: the table is written in another way.
         """
         before = self.read(directory)
-        if before is None and any(directory.glob("*=*/*=*/*.parquet")):
+        if before is None and (directory / "queue=*" / "day=*" / "*.parquet").glob():
             before = TableSettings()  # of an older version
         if before is not None:
             self._check(before, directory)
         kept = asdict(self) | {"catalog": public(self.catalog)}
         if before is None or asdict(before) != kept:
-            replace_file(str(directory / FILE), (json.dumps(kept) + "\n").encode())
+            (directory / FILE).write_bytes((json.dumps(kept) + "\n").encode())
+            (directory / FILE).sync()
+            directory.sync()
 
-    def _check(self, before: "TableSettings", directory: Path) -> None:
+    def _check(self, before: "TableSettings", directory: Location) -> None:
         if before.format != self.format:
             raise TableError(
                 f"{directory} has a table in the format {before.format}, not {self.format}"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.files import DataFile
 
 
@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 class TableFile(NamedTuple):
     """A file of a table. ``queue`` and ``day`` (ISO) are not in it if they are not None here."""
 
-    path: str
+    path: Location
     queue: str | None
     day: str | None
 
@@ -87,7 +87,7 @@ class Table(Protocol):
             TableError: it is there and has others.
         """
 
-    def add(self, batch: Batch, files: Sequence[DataFile], staging: Path) -> None:
+    def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Bring a batch into the table, once: one that is in it is left out, or replaced.
 
         Args:

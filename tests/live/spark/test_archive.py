@@ -17,6 +17,7 @@ from disque_trio.spark.archive import (
     make_directory,
     read_archive,
 )
+from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.settings import TableError, TableSettings
@@ -281,7 +282,7 @@ def test_a_table_with_versions_has_each_batch_once_and_bodies_decoded(
             run(spark, archive)
     assert run(spark, archive) == 1
     upkeep = Upkeep(days=2)
-    made = table_of(table, settings)
+    made = table_of(location(table), settings)
     for _ in range(2):
         rows = read_archive(spark, table).orderBy("value.n").collect()
         assert [row["queue"] for row in rows] == ["a/b"] * 3

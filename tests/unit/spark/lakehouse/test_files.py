@@ -8,14 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from disque_trio.spark.archive import ArchiveError, check_written
+from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse import files
 from disque_trio.spark.lakehouse.columns import partition_of, partition_path, plain
 from disque_trio.spark.lakehouse.files import OpenFile, few, merged, read
 from tests.support.jobs_files import DAY, rows, written
 
 
-def ids_of(path: str | Path) -> list[str]:
-    return [one for batch in read(path) for one in batch.column("id").to_pylist()]
+def ids_of(path: Path) -> list[str]:
+    return [one for batch in read(location(path)) for one in batch.column("id").to_pylist()]
 
 
 def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
@@ -25,17 +26,17 @@ def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
         rows(["5"], day=DAY + timedelta(1)),
     ]
     found = {(file.queue, file.day): file for file in written(tmp_path, False, *batches)}
-    assert {key: ids_of(file.path) for key, file in found.items()} == {
+    assert {key: ids_of(tmp_path / file.name) for key, file in found.items()} == {
         ("q", "2026-11-24"): ["1", "2", "3"],
         ("b/ü", "2026-11-24"): ["4"],
         ("q", "2026-11-25"): ["5"],
     }
     file = found["q", "2026-11-24"]
-    assert (file.rows, file.size) == (3, Path(file.path).stat().st_size)
+    assert (file.rows, file.size) == (3, (tmp_path / file.name).stat().st_size)
     # Those are in the path; a table that wants them in the file gets them.
-    assert not {"queue", "day"} & set(pq.read_schema(file.path).names)
+    assert not {"queue", "day"} & set(pq.read_schema(tmp_path / file.name).names)
     (whole,) = written(tmp_path, True, rows(["1"]))
-    assert {"queue", "day"} < set(pq.read_schema(whole.path).names)
+    assert {"queue", "day"} < set(pq.read_schema(tmp_path / whole.name).names)
 
 
 def test_a_task_without_rows_writes_nothing(tmp_path: Path) -> None:
@@ -58,21 +59,22 @@ def test_small_files_of_a_batch_become_one_and_large_ones_stay(
         *written(tmp_path, False, rows(["1"]), rows(["x"], "other")),
         *written(tmp_path, False, rows(["2"])),
     ]
-    found = {file.queue: file for file in few(tasks, tmp_path)}
-    assert sorted(ids_of(found["q"].path)) == ["1", "2"]
+    found = {file.queue: file for file in few(tasks, location(tmp_path))}
+    assert sorted(ids_of(tmp_path / found["q"].name)) == ["1", "2"]
     assert (found["q"].rows, found["q"].day) == (2, "2026-11-24")
-    assert found["other"].path == tasks[1].path
+    assert found["other"].name == tasks[1].name
     monkeypatch.setattr(files, "SMALL", 100)
-    assert sorted(few(tasks, tmp_path)) == sorted(tasks)
+    assert sorted(few(tasks, location(tmp_path))) == sorted(tasks)
 
 
 def test_a_file_that_the_driver_does_not_see_as_a_whole_is_an_error(tmp_path: Path) -> None:
+    place = location(tmp_path)
     (file,) = written(tmp_path, False, rows(["1"]))
-    check_written([file])
+    check_written([file], place)
     with pytest.raises(ArchiveError, match="share"):
-        check_written([file._replace(size=file.size + 1)])
+        check_written([file._replace(size=file.size + 1)], place)
     with pytest.raises(ArchiveError, match="share"):
-        check_written([file._replace(path=str(tmp_path / "elsewhere"))])
+        check_written([file._replace(name="elsewhere")], place)
 
 
 def test_files_are_read_and_written_in_pieces(
@@ -81,13 +83,14 @@ def test_files_are_read_and_written_in_pieces(
     monkeypatch.setattr(files, "ROW_GROUP_BYTES", 4_000)
     monkeypatch.setattr(files, "_READ_BYTES", 2_000)
     ids = [f"{n}" for n in range(1000)]
-    with OpenFile(tmp_path / "a") as file:
+    with OpenFile(location(tmp_path / "a")) as file:
         for place in range(0, 1000, 10):
             file.add(rows(ids[place : place + 10]))
     assert pq.ParquetFile(tmp_path / "a").metadata.num_row_groups > 10
-    assert max(batch.num_rows for batch in read(tmp_path / "a")) < 100
+    assert max(batch.num_rows for batch in read(location(tmp_path / "a"))) < 100
     assert ids_of(tmp_path / "a") == ids
-    count, size = merged([tmp_path / "a", tmp_path / "a"], tmp_path / "b")
+    place = location(tmp_path)
+    count, size = merged([place / "a", place / "a"], place / "b")
     assert (count, size) == (2000, (tmp_path / "b").stat().st_size)
     assert pq.ParquetFile(tmp_path / "b").metadata.num_row_groups > 10
     assert ids_of(tmp_path / "b") == [*ids, *ids]
@@ -99,7 +102,8 @@ def test_files_of_other_versions_are_merged_with_the_columns_of_all(tmp_path: Pa
     pq.write_table(old, tmp_path / "old", use_deprecated_int96_timestamps=True)
     value = pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))
     (new,) = written(tmp_path, False, rows(["2"]).append_column("value", value))
-    merged([tmp_path / "old", Path(new.path)], tmp_path / "both")
+    place = location(tmp_path)
+    merged([place / "old", place / new.name], place / "both")
     found = pq.read_table(tmp_path / "both").to_pylist()
     assert [(row["id"], row["value"]) for row in found] == [("1", None), ("2", {"a": 1})]
     assert {row["archived_at"].isoformat() for row in found} == {"2026-11-24T12:00:00+00:00"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from disque_trio.spark.lakehouse import parquet
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.parquet import RECORDS, ParquetFiles
 from disque_trio.spark.lakehouse.planning import Candidate, compacted_name, groups, last_batches
@@ -153,11 +153,11 @@ def dies(*_: object) -> None:
 
 
 def died_before_the_record(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(parquet, "replace_file", dies)
+    patch.setattr(Location, "write_bytes", dies)
 
 
 def died_before_the_rename(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Path, "touch", dies)
+    patch.setattr(Location, "rename", dies)
 
 
 def died_before_the_removal(patch: pytest.MonkeyPatch) -> None:
@@ -186,17 +186,17 @@ def test_who_dies_leaves_the_rest_to_the_next(
 def test_who_dies_in_the_removal_is_no_reason_to_merge_half(tmp_path: Path) -> None:
     table = ParquetFiles(tmp_path)
     ids = fill(table, tmp_path, 10)
-    unlink, left = Path.unlink, 5
+    delete, left = Location.delete, 5
 
-    def dying(path: Path, missing_ok: bool = False) -> None:
+    def dying(path: Location) -> None:
         nonlocal left
         left -= path.name.startswith("part-0")
         if left < 0:
             raise Died
-        unlink(path, missing_ok)
+        delete(path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", dying)
+        patch.setattr(Location, "delete", dying)
         with pytest.raises(Died):
             table.keep_up(NOW, quiet)
     # With a long grace it may not go on yet, and then it merges neither these nor the new one.
@@ -223,7 +223,7 @@ def test_a_record_names_what_it_replaces_below_the_table(tmp_path: Path) -> None
     record = json.loads(path.read_text())
     assert len(record["inputs"]) == 2
     for name in (record["output"], *record["inputs"]):
-        assert list(read(tmp_path / name))
+        assert list(read(location(tmp_path / name)))
 
 
 def names(*batches: int, query: str = QUERY) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 from disque_trio.spark import pipeline
 from disque_trio.spark.cli.arguments import parser
 from disque_trio.spark.cli.checks import UsageError, table_settings
+from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.parquet import ParquetFiles
 from disque_trio.spark.lakehouse.settings import FILE, TableError, TableSettings
@@ -15,15 +16,15 @@ from tests.support.jobs_files import add
 
 
 def test_later_runs_find_what_the_first_has_said(tmp_path: Path) -> None:
-    assert TableSettings.read(tmp_path) is None
+    assert TableSettings.read(location(tmp_path)) is None
     catalog = {"uri": "https://catalog", "token": "secret", "s3.secret-access-key": "secret"}
     settings = TableSettings("iceberg", "json:a INT", True, catalog, "shop.orders")
-    settings.keep(tmp_path)
+    settings.keep(location(tmp_path))
     assert "secret" not in (tmp_path / FILE).read_text().replace("secret-access-key", "")
-    assert TableSettings.read(tmp_path) == TableSettings(
+    assert TableSettings.read(location(tmp_path)) == TableSettings(
         "iceberg", "json:a INT", True, {"uri": "https://catalog"}, "shop.orders"
     )
-    settings.keep(tmp_path)
+    settings.keep(location(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -36,26 +37,26 @@ def test_later_runs_find_what_the_first_has_said(tmp_path: Path) -> None:
     ],
 )
 def test_a_table_is_written_in_one_way(tmp_path: Path, other: TableSettings) -> None:
-    TableSettings("delta", "text").keep(tmp_path)
+    TableSettings("delta", "text").keep(location(tmp_path))
     with pytest.raises(TableError):
-        other.keep(tmp_path)
+        other.keep(location(tmp_path))
 
 
 def test_an_old_archive_is_one_of_parquet_files(tmp_path: Path) -> None:
     """Where bodies may be decoded from now on."""
     add(ParquetFiles(tmp_path), tmp_path, 0, ["1"])
     with pytest.raises(TableError, match="parquet, not delta"):
-        TableSettings("delta").keep(tmp_path)
-    TableSettings(body="text").keep(tmp_path)
+        TableSettings("delta").keep(location(tmp_path))
+    TableSettings(body="text").keep(location(tmp_path))
     with pytest.raises(TableError, match="needs a table of its own"):
-        TableSettings(body="json:a INT").keep(tmp_path)
+        TableSettings(body="json:a INT").keep(location(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"what": 1}', "{"])
 def test_damaged_settings_are_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(TableError, match=FILE):
-        TableSettings.read(tmp_path)
+        TableSettings.read(location(tmp_path))
 
 
 def settings_of(*words: str) -> TableSettings:
@@ -110,7 +111,7 @@ def test_the_command_keeps_a_table_up(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compact(tmp_path) == 1
     assert capsys.readouterr().err == f"disque-pipeline: no archive at {tmp_path}\n"
-    TableSettings("delta").keep(tmp_path)
+    TableSettings("delta").keep(location(tmp_path))
     assert compact(tmp_path) == 1
     assert compact(tmp_path, "--iceberg-catalog", "x") == 2
     for wrong in (("--target-size", "0"), ("--target-size", "5X"), ("--older-than", "1y")):
@@ -140,4 +141,4 @@ def test_a_format_whose_extra_is_missing_says_what_to_install(
     monkeypatch.delitem(sys.modules, f"disque_trio.spark.lakehouse.{name}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(TableError, match=rf"needs {package}.*: .* install .*\[{name}\]"):
-        table_of(tmp_path, TableSettings(name))
+        table_of(location(tmp_path), TableSettings(name))

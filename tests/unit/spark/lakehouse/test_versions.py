@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table import Transaction
 
+from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.delta import DeltaFiles
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
@@ -34,7 +35,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
     """A new one, in a directory whose name is no plain one."""
     directory = tmp_path / "the archive, ü"
     directory.mkdir()
-    made = table_of(directory, TableSettings(request.param))
+    made = table_of(location(directory), TableSettings(request.param))
     made.create(COLUMNS)
     return made
 
@@ -145,7 +146,7 @@ def test_who_dies_before_the_commit_leaves_nothing_in_the_table(
     assert ids_of(table) == ["1", "2"]
     # What it has left goes when it is so old that it cannot be of a batch in flight.
     torn = {str(path) for path in directory_of(table).rglob("part-000001*.parquet")}
-    torn -= {file.path for file in table.files()}
+    torn -= {file.path.path for file in table.files()}
     assert len(torn) == 1
     table.keep_up(Upkeep(history=3600), quiet)
     assert Path(*torn).exists()
@@ -246,7 +247,7 @@ def test_iceberg_takes_a_catalog_of_its_own(tmp_path: Path) -> None:
     }
     archive = tmp_path / "archive"
     archive.mkdir()
-    table = table_of(archive, TableSettings("iceberg", catalog=properties, table="a.b"))
+    table = table_of(location(archive), TableSettings("iceberg", catalog=properties, table="a.b"))
     table.create(COLUMNS)
     add(table, archive, 0, ["1"])
     assert list((tmp_path / "warehouse").rglob("part-*.parquet"))
@@ -258,4 +259,4 @@ def test_what_is_no_table_is_an_error(tmp_path: Path) -> None:
         directory = tmp_path / name
         directory.mkdir()
         with pytest.raises(TableError, match=r"no \w+ table"):
-            table_of(directory, TableSettings(name)).files()
+            table_of(location(directory), TableSettings(name)).files()

@@ -25,7 +25,7 @@ _PASSES = re.compile(
 _STAYS = re.compile(
     r"\b(?:OptionError|AnalysisException|ModuleNotFoundError)\b"
     r"|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
-    r"|LeaseError: .*checkpoint is an old one"
+    r"|LeaseError: .*checkpoint is an old one|\[PARSE_SYNTAX_ERROR\]|\[UNSUPPORTED_DATATYPE\]"
 )
 # Lines of a traceback that are of the program, not of what went wrong.
 _PROGRAM = re.compile(r"^[ \t].*$", re.MULTILINE)

@@ -55,6 +55,7 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
         " checkpoint is an old one that knows batches up to 2",
         "disque_trio.spark.client.RefusedError: NOAUTH Authentication required",
         "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND]",
+        "[PARSE_SYNTAX_ERROR] Syntax error at or near FOO",
     ],
 )
 def test_what_needs_fixing_by_hand_is_not_tried_again(text: str) -> None:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from disque_trio.disk import sync_directory
 from disque_trio.spark.classic import Py4JJavaError
+from disque_trio.spark.defaults import PARQUET
 from disque_trio.spark.failures import text_of, told
 from disque_trio.spark.files import Location, location, settings_of
 from disque_trio.spark.health import HealthFile
@@ -30,7 +31,7 @@ from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.reading import read_table
-from disque_trio.spark.lakehouse.settings import PARQUET, TableSettings
+from disque_trio.spark.lakehouse.settings import TableSettings
 from disque_trio.spark.lakehouse.table import Batch, Table
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.places import place_of

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from disque_trio.respclient.arguments import add_certificate_options
 from disque_trio.spark.audit.rules import Rules
-from disque_trio.spark.defaults import DEFAULT_NODES
+from disque_trio.spark.defaults import DEFAULT_NODES, FORMATS
 from disque_trio.spark.health import MAX_AGE
-from disque_trio.spark.lakehouse.settings import FORMATS
 from disque_trio.version import VERSION
 
 # The numbers of ``Rules``: name, the least that it may be, unit, help.

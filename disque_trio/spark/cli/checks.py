@@ -14,11 +14,12 @@ from disque_trio.spark.archive import LEASES
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
+from disque_trio.spark.defaults import ICEBERG
 from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.bodies import JSON, TEXT
 from disque_trio.spark.lakehouse.columns import ESCAPED
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import ICEBERG, TableSettings
+from disque_trio.spark.lakehouse.settings import TableSettings
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.store import LOCK_SECONDS
 from disque_trio.spark.options import OptionError, login_of, nodes_of

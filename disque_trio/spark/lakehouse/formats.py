@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from disque_trio.spark.defaults import DELTA, PARQUET
 from disque_trio.spark.files import Location
-from disque_trio.spark.lakehouse.settings import DELTA, PARQUET, TableError, TableSettings
+from disque_trio.spark.lakehouse.settings import TableError, TableSettings
 from disque_trio.spark.lakehouse.table import Table
 
 

@@ -6,11 +6,12 @@ from datetime import date
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from disque_trio.spark.defaults import PARQUET
 from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import PARQUET, TableSettings
+from disque_trio.spark.lakehouse.settings import TableSettings
 from disque_trio.spark.lakehouse.table import TableFile
 from disque_trio.spark.options import arrow_schema
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
+from disque_trio.spark.defaults import ICEBERG, PARQUET
 from disque_trio.spark.files import Location
 
-PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")
 FILE = "_archive.json"
 _SECRET = re.compile(r"password|secret|token|credential|key|oauth", re.IGNORECASE)
 

@@ -24,7 +24,7 @@ except ModuleNotFoundError:  # pyspark-client does without; nothing raises these
         """What Java has thrown."""
 
 
-__all__ = ["Py4JError", "Py4JJavaError", "check_java", "end_java", "hush", "send_file"]
+__all__ = ["Py4JError", "Py4JJavaError", "check_java", "end_java", "hush", "send_file", "work_done"]
 
 _END_SECONDS = 30.0
 _OLDEST = 17
@@ -72,6 +72,20 @@ def send_file(spark: SparkSession, packed: Callable[[], Path]) -> None:
     """
     if not re.match(r"local($|\[)", spark.sparkContext.master or ""):
         spark.sparkContext.addPyFile(str(packed()))
+
+
+def work_done(spark: SparkSession) -> float | None:
+    """How much of the tasks of the jobs that run is done, each stage as much as another; None: no
+    job runs."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+    stages = [stage for job in jobs if job is not None for stage in job.stageIds]
+    shares = []
+    for stage in stages:
+        info = tracker.getStageInfo(stage)
+        some = info is not None and info.numTasks > 0
+        shares.append(info.numCompletedTasks / info.numTasks if info and some else 0.0)
+    return sum(shares) / len(shares) if shares else None
 
 
 def end_java() -> int:

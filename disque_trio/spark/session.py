@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,6 @@ from disque_trio.spark import register
 from disque_trio.spark.classic import check_java, hush, send_file
 from disque_trio.spark.package import is_remote, packed
 
-_WIDTH = 78
 # Without it Spark tells the terminal how it starts.
 _LOGGING = """\
 rootLogger.level = fatal
@@ -163,26 +161,6 @@ class Signals:
         self.stopped = Stopped(number)
         if not (self._held and first):
             raise self.stopped
-
-
-class Progress:
-    """A progress line on a terminal; prints nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._started = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        """Show what is being done, and since when."""
-        if self._shown:
-            seconds = time.monotonic() - self._started
-            line = f"{seconds:6.0f} s  {text}"[:_WIDTH]
-            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
 def quiet() -> None:

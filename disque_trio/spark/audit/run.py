@@ -40,6 +40,7 @@ from disque_trio.spark.failures import told
 from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import read_files
 from disque_trio.spark.segments import SegmentError, find_segments, grouped, weight
+from disque_trio.spark.terminal import Reading
 
 ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
 _SCHEMAS = {JOBS: JOB_SCHEMA, MINUTES: MINUTE_SCHEMA, FINDINGS: FINDING_SCHEMA}
@@ -204,7 +205,8 @@ class _Run:
         for segments in rounds(self.new):
             size = sum(map(weight, segments))
             more = f", {begun} of {len(self.new)} done" if begun else ""
-            self._progress(f"events: {len(segments)} segments, {size >> 20} MB{more}")
+            text = f"events: {len(segments)} segments, {size >> 20} MB{more}"
+            self._progress(Reading(text, size))
             begun += len(segments)
             new = self._written(segments, size) if size else Written()
             self._note(new.seen, new.notes)

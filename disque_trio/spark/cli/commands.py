@@ -50,7 +50,8 @@ from disque_trio.spark.report import (
     write_report,
 )
 from disque_trio.spark.restarts import Restarts
-from disque_trio.spark.session import Progress, Signals, Stopped, quiet, session
+from disque_trio.spark.session import Signals, Stopped, quiet, session
+from disque_trio.spark.terminal import Progress
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # and the number of the signal
@@ -156,16 +157,17 @@ def _audit(run: Run) -> int:
     rules = Rules(**{rule.name: getattr(options, rule.name) for rule in fields(Rules)})
     started = time.monotonic()
     try:
-        result = audit(
-            run.spark,
-            options.log,
-            options.output,
-            rules,
-            aofs=options.aof,
-            gone=options.without,
-            keep_days=options.keep_days,
-            progress=run.progress,
-        )
+        with run.progress.of(run.spark):
+            result = audit(
+                run.spark,
+                options.log,
+                options.output,
+                rules,
+                aofs=options.aof,
+                gone=options.without,
+                keep_days=options.keep_days,
+                progress=run.progress,
+            )
     except AuditError as failure:
         _say(run.progress, str(failure))
         return FAILED
@@ -214,7 +216,9 @@ def _report(run: Run) -> int:
     if html is None and file is None:
         audit = location(options.audit, settings)
         html, file = audit / "report.html", audit / "report.json"
-    numbers = make_report(run.spark, options.audit, _before(before, file))
+    earlier = _before(before, file)
+    with run.progress.of(run.spark):
+        numbers = make_report(run.spark, options.audit, earlier)
     run.progress.end()
     write_report(numbers, html, file)
     for place in (html, file):

@@ -8,7 +8,8 @@ from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Outcome, Upkeep
-from disque_trio.spark.session import Progress, Signals, Stopped
+from disque_trio.spark.session import Signals, Stopped
+from disque_trio.spark.terminal import Progress
 
 OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
 

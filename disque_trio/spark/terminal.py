@@ -1,0 +1,152 @@
+"""A progress line on a terminal: what is being done, how much of it, how fast, and until when."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from disque_trio.spark.classic import work_done
+from disque_trio.spark.package import is_remote
+
+_WIDTH = 79
+_BAR = 16
+_DRAW_SECONDS = 0.5
+_END_SECONDS = 2.0  # that the last question to a JVM may take
+_EVENT_BYTES = 235  # a line of an event log, about
+_SURE = 0.03  # of the work; before that nobody can say how long the rest takes
+
+
+class Reading(str):
+    """A stage that reads event logs, as a text; ``size`` is how many bytes of lines."""
+
+    size: int
+
+    def __new__(cls, text: str, size: int) -> Self:
+        reading = super().__new__(cls, text)
+        reading.size = size
+        return reading
+
+
+class Stage:
+    """What is being done.
+
+    Args:
+        text: says what. since: when it began, s.
+    """
+
+    def __init__(self, text: str, since: float) -> None:
+        self._text = text
+        self._size = text.size if isinstance(text, Reading) else 0
+        self._since = since
+        self._share = 0.0
+
+    def line(self, now: float, share: float | None) -> str:
+        """As it is shown at the time ``now`` (s).
+
+        Args:
+            share: how much of its work Spark has done; None: nobody knows. It never goes back.
+        """
+        if share is not None:
+            self._share = max(self._share, min(share, 1.0))
+        took = now - self._since
+        if not self._share:
+            return self._text
+        full = round(self._share * _BAR)
+        parts = [f"[{'#' * full}{'.' * (_BAR - full)}] {self._share:4.0%}", self._text]
+        if self._share >= _SURE and took > 0:
+            if self._size:
+                events = self._share * self._size / _EVENT_BYTES / took
+                parts.append(f"about {events:,.0f} events/s")
+            if self._share < 1:
+                parts.append(f"{_clock(took / self._share - took)} left")
+        return "  ".join(parts)
+
+
+class Progress:
+    """The line; prints nothing where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._started = time.monotonic()
+        self._stage: Stage | None = None
+        self._share: float | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, text: str) -> None:
+        """Show what is being done from now on."""
+        if self._shown:
+            with self._lock:
+                self._stage, self._share = Stage(text, time.monotonic()), None
+                self._draw()
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            with self._lock:
+                self._stage = None
+                print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def of(self, spark: SparkSession) -> Iterator[None]:
+        """A block in which the line says how much of the work of a session is done."""
+        if not self._shown:
+            yield
+            return
+        if is_remote(spark):
+            hear: Any = self._heard
+            spark.registerProgressHandler(hear)
+            try:
+                yield
+            finally:
+                spark.removeProgressHandler(hear)
+            return
+        over = threading.Event()
+        watcher = threading.Thread(
+            target=self._watch, args=(over, lambda: work_done(spark)), daemon=True
+        )
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join(_END_SECONDS)
+
+    def _watch(self, over: threading.Event, share: Callable[[], float | None]) -> None:
+        while not over.wait(_DRAW_SECONDS):
+            try:
+                done = share()
+            except Exception:  # the JVM is gone, of which the main thread tells
+                return
+            with self._lock:
+                self._share = done
+                self._draw()
+
+    def _heard(self, stages: Any, **more: object) -> None:
+        """What Spark Connect tells."""
+        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
+        with self._lock:
+            self._share = share_of(counts)
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._stage is not None:
+            now = time.monotonic()
+            text = self._stage.line(now, self._share)
+            line = f"{now - self._started:6.0f} s  {text}"[:_WIDTH]
+            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+
+
+def share_of(stages: list[tuple[int, int]]) -> float | None:
+    """How much of the work is done, where of each stage these tasks are, of so many; None: nobody
+    knows."""
+    shares = [done / tasks for done, tasks in stages if tasks]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _clock(seconds: float) -> str:
+    """As 75 s, 12 min."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

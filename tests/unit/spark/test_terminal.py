@@ -1,0 +1,48 @@
+"""The progress line: what it says, and that it says nothing where there is no terminal."""
+
+import pytest
+
+from disque_trio.spark.terminal import Progress, Reading, Stage, share_of
+
+
+def test_a_stage_of_which_nobody_knows_how_much_is_done_is_named() -> None:
+    assert Stage("findings", 5).line(9, None) == "findings"
+
+
+def test_a_stage_says_how_much_is_done_how_fast_and_until_when() -> None:
+    stage = Stage(Reading("events: 3 segments", 235_000_000), 100)
+    line = stage.line(110, 0.25)
+    assert line == "[####............]  25%  events: 3 segments  about 25,000 events/s  30 s left"
+    # Spark adds stages to a job while it runs: the line does not go back.
+    assert " 25%" in stage.line(115, 0.1)
+    assert "left" not in stage.line(140, 1.0)
+    assert "5 min left" in Stage("findings", 0).line(100, 0.25)
+    assert "left" not in Stage("findings", 0).line(100, 0.01)
+
+
+def test_stages_count_alike_and_those_without_tasks_do_not() -> None:
+    assert share_of([(5, 10), (0, 1000)]) == 0.25
+    assert share_of([(0, 0)]) is None
+    assert share_of([]) is None
+
+
+def test_without_a_terminal_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress()
+    progress("something")
+    with progress.of(None):  # type: ignore[arg-type]
+        progress(Reading("events", 5))
+    progress.end()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_a_line_is_drawn_and_cleared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    progress = Progress()
+    progress("reading")
+    shown = capsys.readouterr().err
+    assert shown.startswith("\r")
+    assert "reading" in shown
+    progress.end()
+    assert capsys.readouterr().err.strip() == ""

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from disque_trio.spark import pipeline
 from disque_trio.spark.archive import LEASES
+from disque_trio.spark.audit.manifest import Manifest
 from disque_trio.spark.cli import checks, commands
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.session import speak_utf8
@@ -175,7 +176,7 @@ def test_what_cannot_work_is_told_in_a_line_before_spark_is_started(
     file.touch()
     log = tmp_path / "log"
     log.mkdir()
-    (full / "current").mkdir(parents=True)
+    put_audit(full)
     command.spark = None
     once = ("archive", "--available-now")
     for words, status, told in (
@@ -212,7 +213,7 @@ def test_what_spark_would_take_for_something_else_is_refused(
     log = tmp_path / "log"
     log.mkdir()
     audit = tmp_path / "o[1]"
-    (audit / "current").mkdir(parents=True)
+    put_audit(audit)
     command.spark = None
     archive = ("archive", "--output", tmp_path / "table", "--queue")
     several = (*archive, "q", "--queue")
@@ -254,6 +255,13 @@ class Threw(ValueError):
         return "too little memory"
 
 
+def put_audit(directory: Path) -> None:
+    """What makes a directory that of an audit; it has no tables."""
+    manifests = directory / "manifests"
+    manifests.mkdir(parents=True)
+    (manifests / "000001.json").write_text(Manifest(version=1).text())
+
+
 def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +276,7 @@ def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
 
     monkeypatch.setattr(commands, "session", session)
     monkeypatch.setattr(commands, "end_java", end_java)
-    (tmp_path / "current").touch()
+    put_audit(tmp_path)
     assert pipeline.main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "disque-pipeline: too little memory\n"
     # A JVM that had gone by itself.

@@ -28,7 +28,7 @@ _VERDICTS = {
     EXPIRED: "over before anybody got them: they expired",
     EXPIRED_UNACKED: "over before anybody acknowledged them: they expired",
     UNSEEN_ACK: "acknowledged, and no log has their delivery",
-    AFTER_ACK: "delivered although they had been acknowledged",
+    AFTER_ACK: "delivered after an acknowledgement",
 }
 _UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)
 
@@ -89,10 +89,12 @@ def _verdicts(numbers: Numbers) -> str:
             f" yet.{_who_decides(numbers)}</p>"
         )
     if held:
-        text += (
-            f"<p class=warn>{jobs(held)} wait for their first delivery: nodes have them in"
-            " their files.</p>"
+        wait = (
+            "waits for its first delivery: a node has it in its"
+            if held == 1
+            else "wait for their first delivery: nodes have them in their"
         )
+        text += f"<p class=warn>{jobs(held)} {wait} files.</p>"
     if not numbers["jobs"]["jobs"]:
         return text + "<p class=warn>The logs have no jobs.</p>"
     partial = numbers["missing_nodes"] or numbers["missing_segments"]

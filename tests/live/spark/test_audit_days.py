@@ -94,7 +94,7 @@ def test_a_table_has_the_days_on_which_its_jobs_were_last_heard_of(
         found.setdefault((row["kind"], row["reason"] or ""), set()).add(row["job"])
     assert found == days[1]
     assert {path.resolve() for path in (whole / "current").glob("jobs/*/*")} == {
-        path.resolve() for path in table_files(whole, "jobs")
+        Path(path.path).resolve() for path in table_files(whole, "jobs")
     }
 
 
@@ -235,11 +235,11 @@ def as_before(source: Path, output: Path) -> None:
     for part in parts:
         part.mkdir(parents=True)
     for number, path in enumerate(table_files(source, "jobs")):
-        shutil.copy(path, parts[number % 2] / f"jobs-{number:05}.parquet")
+        shutil.copy(path.path, parts[number % 2] / f"jobs-{number:05}.parquet")
     for name in ("queue_minutes", "findings"):
         (version / name).mkdir()
         for number, path in enumerate(table_files(source, name)):
-            shutil.copy(path, version / name / f"part-{number:05}.parquet")
+            shutil.copy(path.path, version / name / f"part-{number:05}.parquet")
     said = json.loads(manifest.text())
     names = ("nodes", "segments", "events", "dropped", "unknown", "damaged", "first", "last")
     old = {name: said[name] for name in (*names, "jobs", "settings", "ends", "peers", "gone")}

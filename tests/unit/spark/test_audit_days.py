@@ -23,6 +23,7 @@ from disque_trio.spark.audit.minute_files import BEFORE, NEW, NO_MINUTE, OLD, wi
 from disque_trio.spark.audit.rules import Rules
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.audit.unread import Segments
+from disque_trio.spark.files import location
 
 A, B = "a" * 40, "b" * 40
 START = start_of("2026-11-01")
@@ -131,12 +132,12 @@ def test_days_are_dropped_when_they_ended_long_enough_ago(gap: bool) -> None:
 
 def test_segments_that_were_dropped_are_not_new_when_they_are_still_there(tmp_path: Path) -> None:
     manifest = kept_manifest()
-    paths = [tmp_path / name for name in manifest.segments]
+    paths = [location(tmp_path / name) for name in manifest.segments]
     for path in paths:
         path.write_bytes(b"x" * 10)
     manifest.drop_days(1)
     assert not Segments(paths, manifest.segments, manifest.is_past).new
-    late = tmp_path / name_of(B, START, 0)
+    late = location(tmp_path / name_of(B, START, 0))
     late.write_bytes(b'{"time":1,"node":"%s","event":"started"}\n' % B.encode())
     assert list(Segments([*paths, late], manifest.segments, manifest.is_past).new) == [late]
 
@@ -177,18 +178,17 @@ def test_files_are_kept_for_who_reads_the_version_before_and_no_longer(tmp_path:
     store = Store(tmp_path)
     day = "2026-11-01"
     place = store.place("jobs", day)
-    place.mkdir(parents=True)
     for version in (1, 2, 3):
         name = f"{store.stamp()}-x.parquet"
-        (place / name).touch()
-        (place / f"{store.stamp()}-of-a-task-that-failed.parquet").touch()
+        (place / name).write_bytes(b"")
+        (place / f"{store.stamp()}-of-a-task-that-failed.parquet").write_bytes(b"")
         files = Day([Part(name, 1, 0, 0, 0, 0, False)])
         store.commit(Manifest(days={day: files}, changed=[f"jobs/{day}"]))
         assert [path.name for path in (tmp_path / "current" / "jobs" / f"day={day}").iterdir()] == [
             name
         ]
-        assert len(list(place.iterdir())) == min(version, 2)
+        assert len(place.files()) == min(version, 2)
     store.commit(Manifest(days={day: files}))
-    assert [path.name for path in place.iterdir()] == [name]
+    assert [path.name for path in place.files()] == [name]
     assert len(list((tmp_path / "manifests").iterdir())) == 2
     assert (tmp_path / "current" / "jobs" / f"day={day}" / name).exists()

@@ -47,7 +47,7 @@ def said(*found: tuple[str, str], **more: object) -> str:
     }
     for name in ("nodes", "missing_nodes", "findings_shown", "queues"):
         numbers[name] = []
-    for name in ("wait", "processing", "deliveries"):
+    for name in ("wait", "processing", "deliveries", "rates"):
         numbers[name] = []
     return page(numbers | more)
 
@@ -72,7 +72,7 @@ def test_a_job_that_waits_in_a_file_for_its_first_delivery_is_not_lost_but_not_d
     assert result((NEVER_DELIVERED, HELD)).serious == 0
     text = said((NEVER_DELIVERED, HELD))
     assert ALL_WELL not in text
-    assert "1 jobs wait" in text
+    assert "1 job waits" in text
     assert ALL_WELL in said()
 
 
@@ -82,13 +82,13 @@ def test_that_a_file_has_a_job_does_not_say_that_its_node_delivers_it_again(kind
     text = said((kind, HELD))
     assert ALL_WELL not in text
     assert "verdict bad" in text
-    assert "jobs wait" not in text
+    assert "first delivery" not in text
 
 
 def test_a_delivery_after_the_ack_is_not_all_well() -> None:
     text = said((AFTER_ACK, "heard"))
     assert ALL_WELL not in text
-    assert "1 jobs were delivered although they had been acknowledged" in text
+    assert "1 job was delivered after an acknowledgement" in text
     assert result((AFTER_ACK, "heard")).serious == 1
 
 

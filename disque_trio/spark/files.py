@@ -47,6 +47,7 @@ class Location:
         path: begins with a slash; "": the whole bucket.
         options: of the file system.
         length: bytes, as a list of files said; None: nobody did.
+        start: bytes at its beginning that its reader has read before, of a file that grows.
     """
 
     scheme: str
@@ -54,6 +55,7 @@ class Location:
     path: str
     options: Options = field(default=(), repr=False, compare=False)
     length: int | None = field(default=None, repr=False, compare=False)
+    start: int = field(default=0, repr=False, compare=False)
 
     # ---- its names -------------------------------------------------------------------------------
 
@@ -93,7 +95,7 @@ class Location:
     def _at(self, path: str) -> "Location":
         if self.scheme == LOCAL:
             path = path or "/"
-        return replace(self, path=path, length=None)
+        return replace(self, path=path, length=None, start=0)
 
     # ---- what is there ---------------------------------------------------------------------------
 

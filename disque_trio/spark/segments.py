@@ -5,11 +5,13 @@ Owns no session of Spark: this runs in its workers.
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatch
 from typing import BinaryIO, NamedTuple, TypeVar, cast
 
@@ -38,7 +40,8 @@ class SegmentError(Exception):
 
 
 class Piece(NamedTuple):
-    """The lines of a file that begin at ``start`` or behind it, and before ``end``."""
+    """The lines of a file that begin at ``start`` or behind it, and before ``end``. Of a compressed
+    one ``start`` counts the bytes of its lines, and ``end`` those of the file."""
 
     place: Location
     start: int
@@ -95,21 +98,53 @@ def each(look: Callable[[Location], _Found], places: Sequence[Location]) -> list
         return list(pool.map(look, places))
 
 
+def grown(place: Location, start: int) -> Location | None:
+    """The whole lines that a segment has behind its first ``start`` bytes; None if it is not there.
+    It may have been closed, and compressed, since it was found."""
+    closed = place.name.removesuffix(OPEN)
+    for name in (place.name, closed, closed + PACKED):
+        found = place.with_name(name)
+        try:
+            end = _end_of_lines(found, start) if name.endswith(OPEN) else found.size()
+        except FileNotFoundError:
+            continue
+        return replace(found, length=end, start=start)
+    return None
+
+
+def _end_of_lines(place: Location, start: int) -> int:
+    """Where the last whole line ends; ``start`` if none ends behind that."""
+    with place.open_input(LOOK) as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > start:
+            begin = max(end - LOOK, start)
+            file.seek(begin)
+            last = file.read(end - begin).rfind(b"\n")
+            if last >= 0:
+                return begin + last + 1
+            end = begin
+    return start
+
+
 def pieces_of(place: Location, size: int) -> Iterator[tuple[Piece, int]]:
-    """A segment in pieces of ``size`` bytes, and about how many bytes the lines of each are. A
-    compressed one is one piece: it can only be read from its beginning."""
+    """The lines of a segment that are to be read, in pieces of ``size`` bytes, and about how many
+    bytes the lines of each are. A compressed one is one piece: it can only be read from its
+    beginning."""
     length = place.size()
-    packing = 1
     if place.name.endswith(PACKED):
-        size, packing = max(length, 1), PACKING
-    for start in range(0, length, size):
+        if length:
+            yield Piece(place, place.start, length), weight(place)
+        return
+    for start in range(place.start, length, size):
         end = min(start + size, length)
-        yield Piece(place, start, end), (end - start) * packing
+        yield Piece(place, start, end), end - start
 
 
 def weight(place: Location) -> int:
-    """About how many bytes the lines of a segment are."""
-    return place.size() * (PACKING if place.name.endswith(PACKED) else 1)
+    """About how many bytes the lines of a segment are that are to be read."""
+    if place.name.endswith(PACKED):
+        return max(place.size() * PACKING - place.start, min(place.size(), 1))
+    return max(place.size() - place.start, 0)
 
 
 def grouped(pieces: Iterable[tuple[T, int]], size: int) -> list[list[T]]:
@@ -145,7 +180,7 @@ def blocks(piece: Piece, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
-    with _opened(piece.place) as file:
+    with opened(piece.place) as file:
         at = 0
         if piece.start > 0:
             file.seek(piece.start - 1)
@@ -165,11 +200,23 @@ def _blocks(piece: Piece, size: int) -> Iterator[bytes]:
 
 
 def opened(place: Location, buffer: int = BUFFER) -> BinaryIO:
-    """The lines of a segment, also of a compressed one.
+    """The lines of a segment, also of a compressed one, and of one that has been closed, and
+    compressed, since it was found.
 
     Args:
         buffer: bytes to ask for at once of a file that is elsewhere.
+
+    Raises:
+        FileNotFoundError: it has been removed.
     """
+    closed = place.name.removesuffix(OPEN)
+    for name in (place.name, closed):
+        with suppress(FileNotFoundError):
+            return _opened(place.with_name(name), buffer)
+    return _opened(place.with_name(closed.removesuffix(PACKED) + PACKED), buffer)
+
+
+def _opened(place: Location, buffer: int) -> BinaryIO:
     file = place.open_input(buffer)
     return cast(BinaryIO, _Unpacked(file)) if place.name.endswith(PACKED) else file
 
@@ -186,15 +233,6 @@ class _Unpacked(gzip.GzipFile):
             super().close()
         finally:
             self._packed.close()
-
-
-def _opened(place: Location) -> BinaryIO:
-    """The file, also when it has been closed, and compressed, since it was found."""
-    closed = place.name.removesuffix(OPEN)
-    for name in (place.name, closed):
-        with suppress(FileNotFoundError):
-            return opened(place.with_name(name))
-    return opened(place.with_name(closed.removesuffix(PACKED) + PACKED))
 
 
 def events_of(block: bytes, schema: pa.Schema) -> tuple[pa.Table, list[bytes]]:

@@ -158,6 +158,16 @@ def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
     return Ends(head.node, first, last, started, stopped, dropped, head.after, head.events, lines)
 
 
+def read_before(head: Head, ends: Ends | None) -> Stretch:
+    """What the lines of a segment say that an earlier run has read; ``ends``: what it made of them,
+    None if none was an event."""
+    first = bool(head.name)  # its first line, which counts here
+    if ends is None:
+        return Stretch(lines=int(first))
+    lines = ends.lines + first
+    return Stretch(ends.first, ends.last, ends.started, ends.stopped, ends.dropped, lines)
+
+
 def event_of(line: bytes) -> dict[str, object]:
     """An event that has all that is needed here; empty: the line is none."""
     try:

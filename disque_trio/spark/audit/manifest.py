@@ -117,6 +117,7 @@ class Manifest:
         version: counts from 1; 0: there is none yet.
         nodes: ids; in traces a node is its place in this list.
         segments: name of each file that was read, and its bytes; COMPRESSED if it was that.
+        growing: of those that were still written: how many of their bytes were read.
         parts: numbers of the parts of the jobs table, where an older program wrote it; it had no
             days.
         events, dropped: how many are in the logs, and are said to be missing there.
@@ -142,6 +143,7 @@ class Manifest:
     version: int = 0
     nodes: list[str] = field(default_factory=list)
     segments: dict[str, int] = field(default_factory=dict)
+    growing: dict[str, int] = field(default_factory=dict)
     parts: list[int] = field(default_factory=list)
     events: int = 0
     dropped: int = 0

@@ -27,6 +27,8 @@ SERIOUS = (
     UNSEEN_ACK,
 )
 KINDS = (*SERIOUS, TWICE, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
+# What a watch tells of, unless it is told otherwise.
+TOLD = (*SERIOUS, POISON, CLOCK_SKEW, DEAD)
 
 # Why it may be otherwise than the log says.
 LOG_GAP = "log-gap"

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from disque_trio.spark.audit.addresses import addresses_near
 from disque_trio.spark.audit.clients import add_clients, busiest
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
-from disque_trio.spark.audit.gaps import ends_of, order_of
+from disque_trio.spark.audit.gaps import Ends, ends_of, order_of, read_before
 from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_jobs
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.jobs_table import JobsTable
@@ -34,7 +34,7 @@ from disque_trio.spark.audit.stages import Target, Written, jobs_written, write_
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.tables import COLUMNS
 from disque_trio.spark.audit.trace import MAX_NODES
-from disque_trio.spark.audit.unread import AuditError, Segments
+from disque_trio.spark.audit.unread import AuditError, NoLogError, Segments
 from disque_trio.spark.datasources.aof import find_files
 from disque_trio.spark.failures import told
 from disque_trio.spark.files import Location, Place, location, settings_of
@@ -104,6 +104,7 @@ def audit(
     aofs: Sequence[str] = (),
     gone: Sequence[str] = (),
     keep_days: int | None = None,
+    growing: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
@@ -117,6 +118,8 @@ def audit(
             of earlier runs count.
         keep_days: days that ended more than so many days before the last event are dropped from
             the tables, for good; None: none are.
+        growing: read also what nodes have written to segments that are not closed yet; a later run
+            goes on behind it.
         progress: is told what is being done.
 
     Raises:
@@ -126,11 +129,12 @@ def audit(
     """
     rules = rules or Rules()
     settings = settings_of(spark)
-    found = find_segments(paths, False, settings)
+    found = find_segments(paths, growing, settings)
     store = Store(location(output, settings))
     with store.locked():
         if not found and store.current is None:
-            raise AuditError(f"no closed segment at {', '.join(paths)}")
+            which = "segment" if growing else "closed segment"
+            raise NoLogError(f"no {which} at {', '.join(paths)}")
         run = _Run(spark, store, found, rules, progress, find_files(aofs, settings), gone)
         if store.current is None or run.is_needed(keep_days):
             run.make(keep_days)
@@ -174,8 +178,10 @@ class _Run:
         self.manifest.gone = sorted({*self.manifest.gone, *gone})
         self.manifest.changed = []
         self.manifest.parts = []
-        self._segments = Segments(found, store.manifest.segments, store.manifest.is_past)
+        old = store.manifest
+        self._segments = Segments(found, old.segments, old.is_past, old.growing)
         self.manifest.segments |= self._segments.sizes
+        self.manifest.growing = self._segments.growing
         self.new = sorted(self._segments.new, key=lambda path: (order_of(self._name(path)), path))
         self._stamp = store.stamp()
         self._table = JobsTable(spark, store, self.manifest, self._stamp)
@@ -272,10 +278,15 @@ class _Run:
         add_clients(notes.clients, manifest.clients)
         manifest.clients = busiest(notes.clients)
         manifest.addresses |= addresses_near(self.new)
-        new = {str(place): segment for place, segment in self._segments.new.items()}
+        new = {str(place): (place.start, *one) for place, one in self._segments.new.items()}
         for path, stretches in notes.segments().items():
-            name, head = new[path]
-            ends = ends_of(head, stretches) if head is not None else None
+            start, name, head = new[path]
+            if head is None:
+                continue
+            if start:
+                before = manifest.ends.get(name)
+                stretches.insert(0, read_before(head, Ends(*before) if before else None))
+            ends = ends_of(head, stretches)
             if ends is not None:
                 manifest.ends[name] = list(ends)
         self._events += seen.events

@@ -8,11 +8,15 @@ from typing import NamedTuple
 from disque_trio.spark.audit.gaps import Head, head_of, order_of
 from disque_trio.spark.audit.manifest import COMPRESSED, prefix_of
 from disque_trio.spark.files import Location
-from disque_trio.spark.segments import PACKED, each
+from disque_trio.spark.segments import OPEN, PACKED, each, grown
 
 
 class AuditError(Exception):
     """The logs cannot be audited; the text says which and why."""
+
+
+class NoLogError(AuditError):
+    """There is no log yet."""
 
 
 class Unread(NamedTuple):
@@ -29,11 +33,14 @@ class Segments:
     Args:
         found: all files.
         known: those that were read before: their bytes, by name; COMPRESSED if they were that.
+        growing: of those that were still written when they were read: how many bytes were.
         is_past: whether a segment is of a time that nobody asks for any more, by how its node
             begins and its place among those of that node. Such are as if they were not there.
 
     Attributes:
-        new: those that were not, by path. sizes: of these, as ``known``.
+        new: those that were not, or not to their end, by path. sizes: of these, as ``known``, if
+            they are complete.
+        growing: how many bytes will have been read of those that are not.
         copies: files that are copies of others, under other names.
 
     Raises:
@@ -45,9 +52,11 @@ class Segments:
         found: Sequence[Location],
         known: Mapping[str, int],
         is_past: Callable[[str, tuple[int, int]], bool] = lambda prefix, order: False,
+        growing: Mapping[str, int] | None = None,
     ) -> None:
         self.new: dict[Location, Unread] = {}
         self.sizes: dict[str, int] = {}
+        self.growing = dict(growing or {})
         self.copies = 0
         paths: dict[str, Location] = {}
 
@@ -66,16 +75,34 @@ class Segments:
                 # It has just been compressed, or is a copy.
                 self.copies += _file_name(other) != _file_name(path)
                 continue
-            size = COMPRESSED if path.name.endswith(PACKED) else path.size()
             before = known.get(one.name)
             if before is None:
-                self.sizes[one.name] = size
-                self.new[path] = one
-            elif COMPRESSED not in (before, size) and before != size:
+                self._take(path, one)
+                continue
+            size = _size_of(path)
+            if COMPRESSED not in (before, size) and before != size:
                 raise AuditError(
                     f"{path} had {before} bytes when it was read, and has {size}: it was not"
                     " complete; an audit into another directory reads all anew"
                 )
+
+    def _take(self, path: Location, one: Unread) -> None:
+        """The lines that no run has read."""
+        start = self.growing.get(one.name, 0)
+        lines = grown(path, start) if start or path.name.endswith(OPEN) else path
+        if lines is None:
+            return  # removed meanwhile
+        if lines.name.endswith(OPEN):
+            if lines.size() > start:
+                self.growing[one.name] = lines.size()
+                self.new[lines] = one
+            return
+        size = _size_of(lines)
+        if 0 <= size < start:
+            raise AuditError(f"{lines}: {start} bytes were read of it, and it has {size}")
+        self.growing.pop(one.name, None)
+        self.sizes[one.name] = size
+        self.new[lines] = one
 
     def _called(self, path: Location, known: Mapping[str, int]) -> Unread:
         """What the segment calls itself, or else the file."""
@@ -90,7 +117,11 @@ class Segments:
 
 
 def _file_name(path: Location) -> str:
-    return path.name.removesuffix(PACKED)
+    return path.name.removesuffix(PACKED).removesuffix(OPEN)
+
+
+def _size_of(path: Location) -> int:
+    return COMPRESSED if path.name.endswith(PACKED) else path.size()
 
 
 def _is_same(one: Location, other: Location) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disque_trio.respclient.arguments import add_certificate_options
-from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.rules import KINDS, TOLD, Rules
 from disque_trio.spark.defaults import DEFAULT_NODES, FORMATS
 from disque_trio.spark.health import MAX_AGE
 from disque_trio.version import VERSION
@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     for name, add_arguments, parents, text in (
         ("audit", _audit, [common], "event logs of all nodes to tables of jobs and findings"),
         ("report", _report, [common], "an audit as a page to read"),
+        ("watch", _watch, [common, cluster], "audit logs while they grow, and tell what is new"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
@@ -99,6 +100,18 @@ def _audit(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="append-only files of all nodes, or directories: what is in none of them is lost",
     )
+    _add_judging(command)
+    command.add_argument(
+        "--check",
+        dest="check_findings",
+        action="store_true",
+        help="exit status 3 if jobs were lost, not done, or delivered after their ack, or logs are"
+        " missing",
+    )
+
+
+def _add_judging(command: argparse.ArgumentParser) -> None:
+    """What an audit goes by, and what it keeps."""
     command.add_argument(
         "--without",
         action="append",
@@ -121,13 +134,43 @@ def _audit(command: argparse.ArgumentParser) -> None:
             metavar=unit,
             help=f"{text} (default: %(default)s)",
         )
+
+
+def _watch(command: argparse.ArgumentParser) -> None:
+    command.add_argument("log", nargs="+", help="directories or files of event logs")
+    command.add_argument("--output", type=_path, required=True, help="directory for the tables")
+    command.add_argument("--html", type=_path, metavar="PAGE", help="write the report there")
+    command.add_argument("--webhook", metavar="URL", help="post what is new there, as JSON")
     command.add_argument(
-        "--check",
-        dest="check_findings",
-        action="store_true",
-        help="exit status 3 if jobs were lost, not done, or delivered after their ack, or logs are"
-        " missing",
+        "--webhook-header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header for it; may be repeated",
     )
+    command.add_argument("--to-queue", metavar="QUEUE", help="add what is new as jobs there")
+    command.add_argument(
+        "--tell",
+        action="append",
+        choices=KINDS,
+        metavar="KIND",
+        help=f"kinds of findings to tell of; may be repeated (default: {', '.join(TOLD)})",
+    )
+    command.add_argument(
+        "--every",
+        type=_number(1),
+        default=15,
+        metavar="SECONDS",
+        help="from one look to the next (default: %(default)s)",
+    )
+    command.add_argument("--looks", type=_number(1), metavar="N", help="end after so many")
+    command.add_argument(
+        "--max-restarts",
+        type=_number(0),
+        metavar="N",
+        help="end when looking has failed once more than this (default: go on)",
+    )
+    _add_judging(command)
 
 
 def _report(command: argparse.ArgumentParser) -> None:

@@ -59,11 +59,16 @@ def addresses(options: argparse.Namespace) -> list[str]:
 
 
 def check_audit(options: argparse.Namespace) -> None:
+    """The logs and files are there, and the tables have a place."""
+    check_logs(options)
+    if options.aof:
+        find_files(options.aof, _check_settings(options))
+
+
+def check_logs(options: argparse.Namespace) -> None:
     """The logs are there, and the tables have a place."""
     settings = _check_settings(options)
     find_segments(options.log, False, settings)
-    if options.aof:
-        find_files(options.aof, settings)
     for node in options.without:
         if not _NODE.fullmatch(node):
             raise UsageError(f"--without {node}: expected the id of a node, 40 hexadecimal digits")

@@ -21,6 +21,7 @@ from disque_trio.spark.audit.manifest import JOBS
 from disque_trio.spark.audit.rules import KINDS, Rules
 from disque_trio.spark.audit.store import StoreError
 from disque_trio.spark.audit.tables import read_table
+from disque_trio.spark.audit.unread import AuditError
 from disque_trio.spark.classic import Py4JError, end_java
 from disque_trio.spark.cli.checks import (
     UsageError,
@@ -33,6 +34,7 @@ from disque_trio.spark.cli.checks import (
     connection_options,
     table_settings,
 )
+from disque_trio.spark.cli.watching import check_watch, watch
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.failures import told
 from disque_trio.spark.files import Location, location, settings_of
@@ -58,6 +60,7 @@ STOPPED = 128  # and the number of the signal
 _TROUBLE = (
     PySparkException,
     Py4JError,
+    AuditError,
     StoreError,
     ReplayError,
     ArchiveError,
@@ -148,7 +151,6 @@ def _say(progress: Progress, text: str) -> None:
 
 def _audit(run: Run) -> int:
     from disque_trio.spark.audit.run import audit, explain_audit
-    from disque_trio.spark.audit.unread import AuditError
 
     options = run.options
     if options.explain:
@@ -156,21 +158,17 @@ def _audit(run: Run) -> int:
         return OK
     rules = Rules(**{rule.name: getattr(options, rule.name) for rule in fields(Rules)})
     started = time.monotonic()
-    try:
-        with run.progress.of(run.spark):
-            result = audit(
-                run.spark,
-                options.log,
-                options.output,
-                rules,
-                aofs=options.aof,
-                gone=options.without,
-                keep_days=options.keep_days,
-                progress=run.progress,
-            )
-    except AuditError as failure:
-        _say(run.progress, str(failure))
-        return FAILED
+    with run.progress.of(run.spark):
+        result = audit(
+            run.spark,
+            options.log,
+            options.output,
+            rules,
+            aofs=options.aof,
+            gone=options.without,
+            keep_days=options.keep_days,
+            progress=run.progress,
+        )
     run.progress.end()
     took = time.monotonic() - started
     print(f"{result.events} new events in {result.segments} segments, {took:.1f} s")
@@ -345,9 +343,20 @@ def _print_outcome(outcome: Outcome, dry_run: bool) -> None:
         print(f"{count} refused: {error}")
 
 
+def _watch(run: Run) -> int:
+    from disque_trio.spark.audit.run import explain_audit
+
+    if run.options.explain:
+        print(explain_audit(run.spark, run.options.log, run.options.output))
+        return OK
+    watch(run.spark, run.options, run.progress, run.signals, lambda text: _say(run.progress, text))
+    return OK
+
+
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str | None], Callable[[Run], int]]] = {
     "audit": (check_audit, _audit),
     "report": (check_report, _report),
     "archive": (check_archive, _archive),
     "replay": (check_replay, _replay),
+    "watch": (check_watch, _watch),
 }

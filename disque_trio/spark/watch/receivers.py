@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import IO, Protocol
 
@@ -94,13 +94,19 @@ class QueueOfNotices:
 
 
 class Lines:
-    """A file that gets a line for each finding that is new or gone."""
+    """A file that gets a line for each finding that is new or gone.
 
-    def __init__(self, file: IO[str]) -> None:
+    Args:
+        before: is called before lines are written, to clear what else is shown there.
+    """
+
+    def __init__(self, file: IO[str], before: Callable[[], None] = lambda: None) -> None:
         self._file = file
+        self._before = before
 
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
+        self._before()
         for word, rows in (("found", notice.found), ("gone", notice.gone)):
             for row in rows:
                 print(_line(word, row), file=self._file)

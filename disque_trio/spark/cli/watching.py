@@ -1,0 +1,108 @@
+"""The command ``disque-pipeline watch``."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields
+
+from pyspark.sql import SparkSession
+
+from disque_trio.spark.audit.rules import TOLD, Rules
+from disque_trio.spark.audit.run import Result
+from disque_trio.spark.cli.checks import (
+    UsageError,
+    addresses,
+    check_directory,
+    check_logs,
+    check_queues,
+    connection_options,
+    login,
+)
+from disque_trio.spark.files import location
+from disque_trio.spark.options import login_of
+from disque_trio.spark.restarts import Restarts
+from disque_trio.spark.session import Signals, Stopped
+from disque_trio.spark.terminal import Progress
+from disque_trio.spark.watch.loop import Watch
+from disque_trio.spark.watch.receivers import Lines, QueueOfNotices, Receiver, Webhook
+
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\xff][\t\x20-\xff]*)")
+
+
+def check_watch(options: argparse.Namespace) -> None:
+    """As for an audit; and who is to be told can be."""
+    check_logs(options)
+    headers_of(options)
+    try:
+        if options.webhook is not None:
+            Webhook(options.webhook)
+    except ValueError as problem:
+        raise UsageError(f"--{problem}") from None
+    if options.webhook_header and options.webhook is None:
+        raise UsageError("--webhook-header: there is no --webhook")
+    if options.to_queue is not None:
+        check_queues([options.to_queue])
+        addresses(options)
+        login(options)
+    if options.html is not None:
+        page = location(options.html)
+        if page.local is not None:
+            if page.is_dir():
+                raise IsADirectoryError(f"{page} is a directory")
+            check_directory(page.local.parent)
+
+
+def headers_of(options: argparse.Namespace) -> dict[str, str]:
+    """Those of the webhook. Raises UsageError: one is none."""
+    headers = {}
+    for text in options.webhook_header:
+        found = _HEADER.fullmatch(text)
+        if found is None:
+            raise UsageError("--webhook-header: expected 'NAME: VALUE'")  # it may be a secret
+        headers[found[1]] = found[2].rstrip()
+    return headers
+
+
+def watch(
+    spark: SparkSession,
+    options: argparse.Namespace,
+    progress: Progress,
+    signals: Signals,
+    say: Callable[[str], None],
+) -> None:
+    """Look until a signal comes, or as often as is asked for."""
+    receivers: list[Receiver] = [Lines(sys.stdout, progress.end)]
+    if options.webhook is not None:
+        receivers.append(Webhook(options.webhook, headers_of(options)))
+    if options.to_queue is not None:
+        entry = login_of(connection_options(options))
+        receivers.append(QueueOfNotices(options.to_queue, addresses(options), entry))
+    looking = Watch(
+        paths=options.log,
+        output=options.output,
+        receivers=receivers,
+        rules=Rules(**{rule.name: getattr(options, rule.name) for rule in fields(Rules)}),
+        kinds=options.tell or TOLD,
+        page=options.html,
+        every=options.every,
+        gone=options.without,
+        keep_days=options.keep_days,
+    )
+
+    def looked(result: Result) -> None:
+        progress.end()
+        progress(f"{result.events} new events, {result.serious} findings of lost or undone jobs")
+
+    with suppress(Stopped), signals.held():
+        looking.run(
+            spark,
+            tell=say,
+            stop=lambda: signals.stopped,
+            progress=progress,
+            looked=looked,
+            looks=options.looks,
+            restarts=Restarts(options.max_restarts),
+        )
+    progress.end()

@@ -1,0 +1,80 @@
+"""Watching: a node writes its log, and what is new in it is told while it does."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from disque_trio.spark import pipeline
+from tests.support.harness import LiveNode, NodeFactory, wait_until
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+
+def watch(spark: SparkSession, capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """What one look prints."""
+
+    def session(options: argparse.Namespace) -> SparkSession:
+        return spark
+
+    capsys.readouterr()
+    arguments = ["watch", *map(str, words), "--settled", "0", "--looks", "1"]
+    assert pipeline.main(arguments, session) == 0
+    return capsys.readouterr().out
+
+
+def logged(directory: Path, text: str) -> bool:
+    """Whether a segment that is still written has it."""
+    return any(text in path.read_text() for path in directory.glob("*.open"))
+
+
+def notices(node: LiveNode) -> list[dict[str, object]]:
+    """Those in the queue; they are taken out of it."""
+    jobs = node.ask("GETJOB", "NOHANG", "COUNT", "100", "FROM", "notices")
+    found = []
+    for _, id, body in jobs if isinstance(jobs, list) else ():  # type: ignore[misc]
+        assert isinstance(body, bytes)
+        found.append(json.loads(body))
+        node.ask("ACKJOB", id)
+    return found
+
+
+def test_what_is_new_is_told_while_the_node_writes(
+    spark: SparkSession,
+    disque_server: NodeFactory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    node = disque_server("--event-log", "yes")
+    events, page = node.directory / "events", tmp_path / "live.html"
+    words = (events, "--output", tmp_path / "live", "--html", page)
+    words += ("--to-queue", "notices", "--nodes", f"127.0.0.1:{node.port}")
+    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
+    assert isinstance(lost, bytes)
+    id = lost.decode()
+    last = node.ask("ADDJOB", "orders", "two", 0, "RETRY", 600)
+    assert isinstance(last, bytes)
+    wait_until(lambda: logged(events, last.decode()))
+
+    out = watch(spark, capsys, *words)
+    assert " found never-delivered" in out
+    assert id in out
+    assert "Disque audit" in page.read_text()
+    (notice,) = notices(node)
+    found = notice["found"]
+    assert isinstance(found, list)
+    assert {row["job"] for row in found} >= {id}
+
+    jobs = node.ask("GETJOB", "NOHANG", "COUNT", "2", "FROM", "orders")
+    assert isinstance(jobs, list)
+    assert node.ask("ACKJOB", id, last) == 2
+    wait_until(lambda: logged(events, '"acked"'))
+    out = watch(spark, capsys, *words)
+    assert "gone never-delivered" in out
+    assert id in out
+    told = notices(node)
+    assert [row["job"] for row in told[0]["gone"]].count(id) == 1  # type: ignore[attr-defined]
+    # Nobody is told twice.
+    assert id not in watch(spark, capsys, *words)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from disque_trio.spark.audit.classify import Finding, Logs
-from disque_trio.spark.audit.clocks import Clocks, clocks_of, least_in, least_of
+from disque_trio.spark.audit.clocks import Clocks, clocks_by_id, least_in, least_of, ranks_of
 from disque_trio.spark.audit.findings import clock_findings, found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, missing_between
 from disque_trio.spark.audit.jobs import jobs_of
@@ -57,14 +57,14 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
         if (found := ends_of(head, said[str(path)])) is not None
     }
     missing = sorted(notes.peers.difference(nodes))
-    clocks = clocks_of(least_in(least_of(batch, not missing).to_pylist()), len(nodes))
+    clocks = clocks_by_id(least_in(least_of(batch, not missing).to_pylist()), nodes)
     gaps = gaps_of(ends, nodes)
     gaps += [Gap(len(nodes) + place, 0, FOR_EVER) for place in range(len(missing))]
     ahead = [*clocks.ahead, *[0] * len(missing)]
     findings = clock_findings(clocks, rules, nodes)
-    findings += found_in(
-        batch, rules, Logs([*nodes, *missing], ahead, seen.last, gaps, clocks.doubt)
-    )
+    every = [*nodes, *missing]
+    known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks_of(every))
+    findings += found_in(batch, rules, known)
     jobs = {row["id"]: row for row in batch.to_pylist()}
     parts = missing_between(ends)
     return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts)

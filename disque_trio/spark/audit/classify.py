@@ -67,6 +67,7 @@ class Logs(NamedTuple):
         end: time of the last event, ms.
         gaps: where the logs say nothing.
         doubt: ms by which the offsets may be wrong for each two nodes.
+        ranks: see ``trace.unpack``.
     """
 
     nodes: Sequence[str]
@@ -74,6 +75,7 @@ class Logs(NamedTuple):
     end: int
     gaps: Sequence[Gap] = ()
     doubt: Sequence[Sequence[int]] = ()
+    ranks: Sequence[int] = ()
 
 
 class Classifier:
@@ -88,10 +90,10 @@ class Classifier:
         assert isinstance(trace, list)
         self._row = row
         self._rules = rules
-        self._nodes, self._offsets, self._end, self._gaps, self._doubt = logs
+        self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks = logs
         self._without_log = [gap.node for gap in self._gaps if gap.is_whole]
         self._no_line = self._anywhere()
-        self._steps = unpacked = tr.unpack(trace, self._offsets)
+        self._steps = unpacked = tr.unpack(trace, self._offsets, ranks)
         self._delivered = [step for step in unpacked if step.kind == tr.DELIVERED]
 
     def findings(self) -> Iterator[Finding]:
@@ -363,8 +365,8 @@ class Classifier:
         return step.time > ack.time + max(self._rules.tolerance, doubt)
 
     def _finding(self, kind: str, step: Step, detail: str, doubt: Doubt = _NONE) -> Finding:
-        seen = sorted({step.node for step in self._steps if step.kind in (tr.QUEUED, tr.DELIVERED)})
-        would_decide = [self._nodes[node] for node in doubt.nodes]
+        seen = {step.node for step in self._steps if step.kind in (tr.QUEUED, tr.DELIVERED)}
+        would_decide = sorted(self._nodes[node] for node in doubt.nodes)
         if would_decide:
             logs = "logs" if len(would_decide) > 1 else "log"
             who = ", ".join(node[:8] for node in would_decide)
@@ -375,7 +377,7 @@ class Classifier:
             str(self._row["id"]),
             None if self._row["queue"] is None else str(self._row["queue"]),
             step.time + self._offsets[step.node],
-            [self._nodes[node] for node in seen],
+            sorted(self._nodes[node] for node in seen),
             detail,
             would_decide,
         )

@@ -128,6 +128,25 @@ def clocks_of(least: Mapping[tuple[int, int], int], nodes: int) -> Clocks:
     return Clocks(ahead, doubt.tolist(), moved)
 
 
+def clocks_by_id(least: Mapping[tuple[int, int], int], ids: Sequence[str]) -> Clocks:
+    """The clocks of nodes with these ids, of the least differences between them. Halves are rounded
+    the same way, however the nodes are numbered."""
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    rank = ranks_of(ids)
+    found = clocks_of({(rank[a], rank[b]): ms for (a, b), ms in least.items()}, len(ids))
+    return Clocks(
+        [found.ahead[place] for place in rank],
+        [[found.doubt[one][other] for other in rank] for one in rank],
+        [(order[one], order[other]) for one, other in found.moved],
+    )
+
+
+def ranks_of(ids: Sequence[str]) -> list[int]:
+    """The place of each id among all, in their order."""
+    ordered = {id: place for place, id in enumerate(sorted(ids))}
+    return [ordered[id] for id in ids]
+
+
 def _tightened(direct: Numbers) -> tuple[Numbers, int]:
     """The bounds between all nodes that follow from those between some. If these contradict each
     other over several nodes, since a clock moved, all are taken to be worse, until they do not; by

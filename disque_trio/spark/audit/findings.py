@@ -1,6 +1,7 @@
 """Computes the table ``findings``, many jobs at a time."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -102,17 +103,18 @@ def as_batch(found: Sequence[Finding]) -> pa.RecordBatch:
 def clock_findings(clocks: Clocks, rules: Rules, nodes: Sequence[str]) -> list[Finding]:
     """The pairs of nodes whose clocks are too far apart, or were set."""
     found = []
-    for source in range(len(nodes)):
-        for target in range(source + 1, len(nodes)):
-            pair = [nodes[source], nodes[target]]
-            doubt = clocks.doubt[source][target]
-            if (source, target) in clocks.moved and 2 * doubt >= rules.skew:
-                detail = f"one of the clocks was set by {2 * doubt} ms or more"
-                found.append(Finding(CLOCK_SKEW, "set", None, None, None, pair, detail))
-            elif abs(clocks.apart(source, target)) >= rules.skew:
-                ms = clocks.ahead[target] - clocks.ahead[source]
-                detail = f"the clock of the second is {abs(ms)} ms "
-                detail += "ahead" if ms > 0 else "behind"
-                detail += f", give or take {doubt} ms"
-                found.append(Finding(CLOCK_SKEW, None, None, None, None, pair, detail))
+    moved = {frozenset(pair) for pair in clocks.moved}
+    by_id = sorted(range(len(nodes)), key=nodes.__getitem__)
+    for source, target in combinations(by_id, 2):
+        pair = [nodes[source], nodes[target]]
+        doubt = clocks.doubt[source][target]
+        if {source, target} in moved and 2 * doubt >= rules.skew:
+            detail = f"one of the clocks was set by {2 * doubt} ms or more"
+            found.append(Finding(CLOCK_SKEW, "set", None, None, None, pair, detail))
+        elif abs(clocks.apart(source, target)) >= rules.skew:
+            ms = clocks.ahead[target] - clocks.ahead[source]
+            detail = f"the clock of the second is {abs(ms)} ms "
+            detail += "ahead" if ms > 0 else "behind"
+            detail += f", give or take {doubt} ms"
+            found.append(Finding(CLOCK_SKEW, None, None, None, None, pair, detail))
     return found

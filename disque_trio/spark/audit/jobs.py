@@ -115,10 +115,14 @@ def _starts(job: Numbers, count: int) -> Numbers:
 
 
 def _first_known(values: pa.ChunkedArray, order: Numbers, starts: Numbers) -> pa.Array:
-    """For each group one of the values that are not null, or null."""
+    """For each group one of the values that are not null, or null; of several the same one, in
+    whatever order they come."""
     encoded = values.combine_chunks().dictionary_encode()
-    names = encoded.dictionary
-    places = pc.fill_null(encoded.indices, len(names)).to_numpy()[order]
+    sorting = pc.sort_indices(encoded.dictionary)
+    names = encoded.dictionary.take(sorting)
+    place = np.argsort(sorting.to_numpy())  # of each value among the sorted ones
+    place = np.append(place, len(names))
+    places = place[pc.fill_null(encoded.indices, len(names)).to_numpy()][order]
     first = np.minimum.reduceat(places, starts) if len(starts) else places
     return pa.concat_arrays([names, pa.nulls(1, pa.string())]).take(pa.array(first))
 

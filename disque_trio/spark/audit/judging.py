@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.audit.classify import Finding, Logs
-from disque_trio.spark.audit.clocks import Clocks, clocks_of
+from disque_trio.spark.audit.clocks import Clocks, clocks_by_id, ranks_of
 from disque_trio.spark.audit.findings import NEEDED, as_batch, clock_findings, found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, gaps_of
 from disque_trio.spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows
@@ -39,7 +39,7 @@ def clocks(manifest: Manifest) -> Clocks:
     if not manifest.without_logs:
         rows += [*manifest.heard, *(row for part in parts for row in part.heard)]
     least = {(source, target): ms for source, target, ms in least_rows(rows)}
-    return clocks_of(least, len(manifest.nodes))
+    return clocks_by_id(least, manifest.nodes)
 
 
 def logs_of(manifest: Manifest, known: Clocks) -> Logs:
@@ -48,7 +48,8 @@ def logs_of(manifest: Manifest, known: Clocks) -> Logs:
     gaps = gaps_of(manifest.all_ends(), nodes, manifest.segments, manifest.past)
     gaps += [Gap(len(nodes) + place, 0, FOR_EVER) for place in range(len(missing))]
     ahead = [*known.ahead, *[0] * len(missing)]
-    return Logs([*nodes, *missing], ahead, manifest.last, gaps, known.doubt)
+    every = [*nodes, *missing]
+    return Logs(every, ahead, manifest.last, gaps, known.doubt, ranks_of(every))
 
 
 def dependence(part: Part, rules: Rules, logs: Logs) -> str:

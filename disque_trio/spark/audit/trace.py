@@ -100,18 +100,25 @@ class Step(NamedTuple):
         return NAMES[self.code].partition(":")[2]
 
 
-def unpack(trace: Sequence[int], offsets: Sequence[int] = ()) -> list[Step]:
+def unpack(
+    trace: Sequence[int], offsets: Sequence[int] = (), ranks: Sequence[int] = ()
+) -> list[Step]:
     """The events of a job in the order of their times.
 
     Args:
         offsets: ms that the clock of each node is ahead; their times are corrected by it.
+        ranks: of each node, in which order events of one ms are taken; by its number otherwise,
+            which depends on the run that read its log first.
     """
     steps = []
     for number in trace:
         node = number >> CODE_BITS & (MAX_NODES - 1)
         time = (number >> TIME_SHIFT) - (offsets[node] if offsets else 0)
         steps.append(Step(time, node, number & (1 << CODE_BITS) - 1))
-    steps.sort()
+    if ranks:
+        steps.sort(key=lambda step: (step.time, ranks[step.node], step.code))
+    else:
+        steps.sort()
     return steps
 
 

@@ -68,6 +68,7 @@ class Logs(NamedTuple):
         gaps: where the logs say nothing.
         doubt: ms by which the offsets may be wrong for each two nodes.
         ranks: see ``trace.unpack``.
+        cut: days were dropped: of some jobs nobody knows any more what was in them.
     """
 
     nodes: Sequence[str]
@@ -76,6 +77,7 @@ class Logs(NamedTuple):
     gaps: Sequence[Gap] = ()
     doubt: Sequence[Sequence[int]] = ()
     ranks: Sequence[int] = ()
+    cut: bool = False
 
 
 class Classifier:
@@ -90,7 +92,7 @@ class Classifier:
         assert isinstance(trace, list)
         self._row = row
         self._rules = rules
-        self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks = logs
+        self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks, self._cut = logs
         self._without_log = [gap.node for gap in self._gaps if gap.is_whole]
         self._no_line = self._anywhere()
         self._steps = unpacked = tr.unpack(trace, self._offsets, ranks)
@@ -114,6 +116,8 @@ class Classifier:
 
     def _undelivered(self) -> Iterator[Finding]:
         """A job that no node says it delivered."""
+        if self._cut and not any(step.kind in tr.BEGINS for step in self._steps):
+            return  # it was made, and perhaps delivered, on a day that was dropped
         ended = self._row["ended"]
         done = [step for step in self._steps if step.kind == tr.ACKED or step.code == tr.FASTACKED]
         if done:

@@ -48,7 +48,7 @@ MOST_CORES = 1 << 16
 MOST_DAYS = 400  # whose depths are written at once
 
 _IDS = pa.schema([JOB_SCHEMA.field("id")])
-_BORN = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "ctime", "added_at")])
+_BORN = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "ctime")])
 Named = tuple[str, Part]  # and its day
 
 
@@ -135,8 +135,10 @@ class JobsTable:
         near_files = {part.file for _, part in first}
         rest = [named for named in parts if named[1].file not in near_files]
         files = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
-        added = f.coalesce(f.floor(f.col("ctime") / 1_000_000), f.unix_millis("added_at"))
-        born = f.coalesce(added >= new.seen.first - self._slack(), f.lit(False))
+        # All lines that have its ctime have the same one, whatever their node's clock says; a file
+        # that has it is near, too. Files with jobs that lack it are open.
+        made = f.floor(f.col("ctime") / 1_000_000)
+        born = f.coalesce(made >= new.seen.first - self._slack(), f.lit(False))
         delta = read_files(self._spark, files, _BORN).select("id", born.alias("born"))
         found = (
             delta.join(self._ids(first), "id", "left")

@@ -49,7 +49,8 @@ def logs_of(manifest: Manifest, known: Clocks) -> Logs:
     gaps += [Gap(len(nodes) + place, 0, FOR_EVER) for place in range(len(missing))]
     ahead = [*known.ahead, *[0] * len(missing)]
     every = [*nodes, *missing]
-    return Logs(every, ahead, manifest.last, gaps, known.doubt, ranks_of(every))
+    is_cut = manifest.keep_from > 0
+    return Logs(every, ahead, manifest.last, gaps, known.doubt, ranks_of(every), is_cut)
 
 
 def dependence(part: Part, rules: Rules, logs: Logs) -> str:
@@ -75,7 +76,7 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
             silent = part.open and gap.start - logs.offsets[gap.node] < until
             ends.append((gap.node, start, silent))
     blind = sorted({gap.node for gap in logs.gaps})
-    said = [asdict(rules), logs.nodes, logs.offsets, logs.doubt, near, ends, blind]
+    said = [asdict(rules), logs.nodes, logs.offsets, logs.doubt, near, ends, blind, logs.cut]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 

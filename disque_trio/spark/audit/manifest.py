@@ -248,11 +248,14 @@ class Manifest:
             findings.setdefault(day_of(self.last), set()).add(self.clocks)
         return found
 
-    def drop_days(self, keep: int) -> bool:
+    def drop_days(self, keep: int | None) -> bool:
         """Forget the days that ended more than ``keep`` days before the last event, and the
-        segments that are only in them. Returns whether there were any."""
-        start = start_of(day_of(self.last)) - keep * DAY
-        if self.last <= 0 or start <= self.keep_from:
+        segments that are only in them; None: those that were dropped before, and that segments
+        which came late have made anew. Returns whether there were any."""
+        start = self.keep_from
+        if keep is not None and self.last > 0:
+            start = max(start, start_of(day_of(self.last)) - keep * DAY)
+        if start <= 0:
             return False
         self.keep_from = start
         old = [day for day in self.days if start_of(day) < start]
@@ -263,7 +266,8 @@ class Manifest:
                 self.jobs -= part.rows
                 self.copied = least_rows([*self.copied, *part.copied])
                 self.heard = least_rows([*self.heard, *part.heard])
-        self.first = max(self.first, start) if old else self.first
+        if self.first:
+            self.first = max(self.first, start)
         return bool(self._drop_segments(start) or old)
 
     def _drop_segments(self, start: int) -> bool:

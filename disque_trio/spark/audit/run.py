@@ -195,8 +195,7 @@ class _Run:
         settings = {name: int(value) for name, value in asdict(self._rules).items()}
         different = old.settings != settings or bool(old.aofs or self._aofs or old.parts)
         different = different or old.gone != self.manifest.gone
-        if keep_days is not None:
-            different = different or deepcopy(old).drop_days(keep_days)
+        different = different or deepcopy(old).drop_days(keep_days)
         return bool(self.new or different)
 
     def make(self, keep_days: int | None) -> None:
@@ -223,8 +222,7 @@ class _Run:
                 older = []
         if older:
             self._table.add(Written(), older)
-        if keep_days is not None:
-            manifest.drop_days(keep_days)
+        manifest.drop_days(keep_days)
         self._progress("findings")
         judge = Judge(self._spark, self._store, manifest, self._rules, self._stamp)
         judge.judge()

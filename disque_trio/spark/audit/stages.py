@@ -199,10 +199,11 @@ def different(before: pa.Table, after: pa.Table) -> int:
 
 def is_final(jobs: pa.Table) -> pa.ChunkedArray:
     """Whether nothing is to happen to some jobs any more, and time does not change what is found
-    about them: all nodes have forgotten them, and somebody said why."""
+    about them: all nodes have forgotten them, and somebody said why. Of those without ``ctime``,
+    which no line has told anew, nobody knows where in time their other lines are."""
     ended = jobs.column("ended")
     known = pc.and_(pc.is_valid(ended), pc.fill_null(pc.not_equal(ended, EVICTED), False))
-    return pc.and_(jobs.column("complete"), known)
+    return pc.and_(pc.and_(jobs.column("complete"), known), pc.is_valid(jobs.column("ctime")))
 
 
 def _write_days(jobs: pa.Table, place: Target, bucket: int) -> Iterator[tuple[str, Part]]:

@@ -123,7 +123,7 @@ class Store:
             raise StoreError(f"another audit is writing to {self.directory}") from None
         try:
             self.load()
-            if self.manifest.days and self._shown() != self.current:
+            if isinstance(self.current, Path) and self._shown() != self.current:
                 self._show(self.manifest)  # the run before died in between
                 self._point(self.manifest)
             yield
@@ -166,12 +166,11 @@ class Store:
             for day, names in days.items():
                 if f"{table}/{day}" in manifest.changed:
                     self._sync(self.place(table, day), names)
+        self._put(manifest)
+        self.manifest = manifest
         if self._local is not None:
             self._show(manifest)
-        self._put(manifest)
-        if self._local is not None:
             self._point(manifest)
-        self.manifest = manifest
         self._tidy(old)
 
     def _put(self, manifest: Manifest) -> None:
@@ -211,7 +210,8 @@ class Store:
                 shutil.rmtree(path, ignore_errors=True)
         self._tidy_views({*manifest.changed, *old.changed})
         for path in _entries(self._old_versions):
-            if path.name == ".new" or int(path.name) <= manifest.version - _KEPT:
+            number = int(path.name) if path.name.isdecimal() else None
+            if path.name == ".new" or (number is not None and number <= manifest.version - _KEPT):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _delete(self, directory: Location, needed: set[str]) -> None:

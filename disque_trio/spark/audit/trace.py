@@ -80,6 +80,8 @@ DONE = (ACKED, DEAD, CANCELLED)
 DONE_BY_PEER = (ACKED_PEER, DEAD_PEER, CANCELLED_PEER)
 DONE_HERE = (ACKED, *range(DEAD, DEAD_PEER), CANCELLED)
 
+# How a node gets a job.
+BEGINS = (ADDED, COPIED, REPLICATED, IMPORTED)
 # What a node does with a job that is in its queue, so that it is not any more.
 LEAVES = (DELIVERED, EXPORTED, DEQUEUED, *DONE, EXPIRED, EVICTED, DELETED)
 

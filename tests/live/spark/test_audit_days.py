@@ -24,6 +24,7 @@ pytestmark = pytest.mark.timeout(400)
 
 HOUR = 3_600_000
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
+long = pytest.mark.skipif(not LONG, reason="many runs; set DISQUE_SPARK_LONG")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,8 @@ def test_a_table_has_the_days_on_which_its_jobs_were_last_heard_of(
     }
 
 
-@pytest.mark.parametrize("seed", range(8) if LONG else [1])
+@long
+@pytest.mark.parametrize("seed", range(8))
 def test_segments_in_any_order_and_any_number_of_runs_come_to_the_same(
     spark: SparkSession,
     days: tuple[Path, dict[Key, set[str]]],
@@ -121,6 +123,7 @@ def test_segments_in_any_order_and_any_number_of_runs_come_to_the_same(
     assert manifest.finding_counts == Store(whole).manifest.finding_counts
 
 
+@long
 def test_much_that_is_new_is_read_in_rounds(
     spark: SparkSession,
     days: tuple[Path, dict[Key, set[str]]],
@@ -140,6 +143,7 @@ def test_much_that_is_new_is_read_in_rounds(
     assert {path.name for path in there} == known
 
 
+@long
 def test_a_run_reads_what_is_new_and_what_it_touches_however_much_there_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_files: None
 ) -> None:
@@ -162,7 +166,7 @@ def test_a_run_reads_what_is_new_and_what_it_touches_however_much_there_is(
     log = tmp_path / "log"
     hours = Hours(log, 400, hour=8 * HOUR, every=1000)
     work = []
-    for _ in range(14 if LONG else 6):
+    for _ in range(14):
         hours.write()
         audit(spark, [str(log)], tmp_path / "audit")
         table, judge = tables[-1], judges[-1]
@@ -210,10 +214,15 @@ def test_old_days_are_dropped_and_are_neither_new_again_nor_missing(
     assert not [kind for kind in kinds if kind[1] == "log-gap"]
 
 
-def test_tables_of_before_there_were_days_are_taken_over(
-    spark: SparkSession, days: tuple[Path, dict[Key, set[str]]], whole: Path, tmp_path: Path
+def test_tables_of_before_there_were_days_are_taken_over_and_go_on_in_any_order(
+    spark: SparkSession,
+    days: tuple[Path, dict[Key, set[str]]],
+    whole: Path,
+    tmp_path: Path,
+    small_files: None,
 ) -> None:
     segments = segments_of(days[0])
+    random.Random(1).shuffle(segments)  # what is late may be days late
     copy(segments[:20], tmp_path / "log")
     output, first = tmp_path / "audit", tmp_path / "first"
     audit(spark, [str(tmp_path / "log")], first)
@@ -223,8 +232,36 @@ def test_tables_of_before_there_were_days_are_taken_over(
     audit(spark, [str(tmp_path / "log")], output)
     same(spark, output, whole)
     assert (output / "current").readlink() == Path("views/000002")
+    manifest = Store(output).manifest
+    assert manifest.jobs == Store(whole).manifest.jobs
+    assert manifest.finding_counts == Store(whole).manifest.finding_counts
     audit(spark, [str(tmp_path / "log")], output, Rules(poison=1))
     assert not list((output / "versions").iterdir())
+
+
+@long
+def test_lines_of_a_job_come_together_if_clocks_are_hours_apart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nodes = ("a" * 40, "c" * 40)
+    id = f"D-{nodes[1][:8]}-{'x' * 24}-05a1"
+    ahead = 9 * HOUR
+
+    def write(node: int, at: int, *events: dict[str, object]) -> None:
+        name = f"events-{nodes[node][:8]}-{at:013}-0.jsonl"
+        lines = [{"time": at, "node": nodes[node], **event} for event in events]
+        path = tmp_path / "log" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    job = {"id": id, "queue": "q"}
+    write(0, START, job | {"event": "acked", "reason": "client", "client": "w"})
+    audit(spark, [str(tmp_path / "log")], tmp_path / "audit")
+    facts = {"size": 1, "repl": 1, "copies": 0, "retry": 9, "ttl": 99, "delay": 0}
+    facts["ctime"] = (START + ahead - 9) * 1_000_000
+    write(1, START + ahead, job | {"event": "added"} | facts)
+    result = audit(spark, [str(tmp_path / "log")], tmp_path / "audit")
+    assert (result.events, result.jobs) == (1, 1)
 
 
 def as_before(source: Path, output: Path) -> None:

@@ -21,6 +21,7 @@ from disque_trio.spark.audit.manifest import (
 )
 from disque_trio.spark.audit.minute_files import BEFORE, NEW, NO_MINUTE, OLD, with_depth
 from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.stages import is_final
 from disque_trio.spark.audit.store import Store, StoreError
 from disque_trio.spark.audit.unread import Segments
 from disque_trio.spark.files import location
@@ -130,6 +131,20 @@ def test_days_are_dropped_when_they_ended_long_enough_ago(gap: bool) -> None:
     assert Manifest.of(manifest.text()) == manifest
 
 
+def test_a_day_that_late_segments_made_anew_is_dropped_again() -> None:
+    manifest = kept_manifest()
+    manifest.drop_days(1)
+    late = start_of("2026-11-02")
+    for keep in (1, None, 9):
+        manifest.days["2026-11-02"] = Day([part()], [Minutes("m", late)], [])
+        manifest.jobs += 1
+        manifest.first = late
+        assert manifest.drop_days(keep)
+        assert list(manifest.days) == ["2026-11-04", "2026-11-05"]
+        assert (manifest.jobs, manifest.first) == (2, start_of("2026-11-04"))
+        assert not manifest.drop_days(keep)
+
+
 def test_segments_that_were_dropped_are_not_new_when_they_are_still_there(tmp_path: Path) -> None:
     manifest = kept_manifest()
     paths = [location(tmp_path / name) for name in manifest.segments]
@@ -163,6 +178,18 @@ def test_a_depth_goes_on_from_what_is_known_before() -> None:
     assert len(with_depth(pa.table(columns).slice(0, 0))) == 0
 
 
+def test_jobs_that_no_line_tells_anew_stay_open() -> None:
+    """Later lines of theirs may be of any time, if clocks are far apart."""
+    jobs = pa.table(
+        {
+            "ended": ["acked", "acked", None, "evicted"],
+            "complete": [True, True, True, True],
+            "ctime": [1, None, 1, 1],
+        }
+    )
+    assert is_final(jobs).to_pylist() == [True, False, False, False]
+
+
 # ---- versions -----------------------------------------------------------------------------------
 
 
@@ -192,3 +219,60 @@ def test_files_are_kept_for_who_reads_the_version_before_and_no_longer(tmp_path:
     assert [path.name for path in place.files()] == [name]
     assert len(list((tmp_path / "manifests").iterdir())) == 2
     assert (tmp_path / "current" / "jobs" / f"day={day}" / name).exists()
+
+
+@pytest.mark.parametrize("step", ["_sync", "_put", "_show", "_point", "_tidy"])
+@pytest.mark.parametrize("done", [False, True])
+def test_a_run_may_die_between_any_two_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, done: bool
+) -> None:
+    day, place = "2026-11-01", tmp_path / "current" / "jobs" / "day=2026-11-01"
+
+    def write(store: Store) -> None:
+        name = f"{store.stamp()}-x.parquet"
+        (store.place("jobs", day) / name).write_bytes(b"")
+        files = Day([Part(name, 1, 0, 0, 0, 0, False)])
+        store.commit(Manifest(days={day: files}, changed=[f"jobs/{day}"]))
+
+    store = Store(tmp_path)
+    write(store)
+    real = getattr(Store, step)
+
+    def die(*args: object) -> None:
+        if done:
+            real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            write(store)
+    assert all(path.exists() for path in place.iterdir())
+    # What is there is one of both versions, and the next run goes on from it.
+    there = Store(tmp_path)
+    with there.locked():
+        (path,) = place.iterdir()
+        assert [path.name] == there.manifest.files("jobs")[day]
+        write(there)
+    (path,) = place.iterdir()
+    assert path.exists()
+    assert [path.name] == Store(tmp_path).manifest.files("jobs")[day]
+
+
+def test_who_comes_too_late_leaves_the_version_of_another_as_it_is(tmp_path: Path) -> None:
+    """As two machines do on a file system without locks."""
+    day = "2026-11-01"
+    one, other = Store(tmp_path), Store(tmp_path)
+    for store in (one, other):
+        name = f"{store.stamp()}-x.parquet"
+        (store.place("jobs", day) / name).write_bytes(b"")
+        files = Day([Part(name, 1, 0, 0, 0, 0, False)])
+        manifest = Manifest(days={day: files}, changed=[f"jobs/{day}"])
+        if store is one:
+            store.commit(manifest)
+            continue
+        with pytest.raises(StoreError, match="another audit"):
+            store.commit(manifest)
+    (path,) = (tmp_path / "current" / "jobs" / f"day={day}").iterdir()
+    assert [path.name] == Store(tmp_path).manifest.files("jobs")[day]
+    assert path.exists()

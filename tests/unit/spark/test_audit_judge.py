@@ -90,6 +90,16 @@ def test_nothing_is_wrong_with_a_job_that_is_a_lease() -> None:
     assert judged(ADDED, queue="spark-leases") == never(None)
 
 
+def test_of_a_job_that_was_made_on_a_day_that_was_dropped_only_deliveries_are_judged() -> None:
+    cut = Logs(NODES, (0, 0, 0), END, cut=True)
+    for end in ("acked:client", "expired:", "queued:retry"):
+        late: list[Step] = [(1000, A, end)]
+        assert findings(late, cut._replace(cut=False))
+        assert findings(late, cut) == []
+        assert findings([(900, A, "added:"), *late], cut)
+    assert findings([(1000, A, "delivered:")], cut, retry=10)
+
+
 # ---- never delivered ----------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
-"""A progress line on a terminal: what is being done, how much of it, how fast, and until when."""
+"""A progress line on a terminal: how much is done, until when, how fast, and what it is."""
 
+import shutil
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.classic import work_done
 from disque_trio.spark.package import is_remote
 
-_WIDTH = 79
+_MOST_WIDTH = 79
 _BAR = 16
 _DRAW_SECONDS = 0.5
 _END_SECONDS = 2.0  # that the last question to a JVM may take
@@ -56,14 +57,14 @@ class Stage:
         if not self._share:
             return self._text
         full = round(self._share * _BAR)
-        parts = [f"[{'#' * full}{'.' * (_BAR - full)}] {self._share:4.0%}", self._text]
+        parts = [f"[{'#' * full}{'.' * (_BAR - full)}] {self._share:4.0%}"]
         if self._share >= _SURE and took > 0:
-            if self._size:
-                events = self._share * self._size / _EVENT_BYTES / took
-                parts.append(f"about {events:,.0f} events/s")
             if self._share < 1:
                 parts.append(f"{_clock(took / self._share - took)} left")
-        return "  ".join(parts)
+            if self._size:
+                events = self._share * self._size / _EVENT_BYTES / took
+                parts.append(f"{events:,.0f} events/s")
+        return "  ".join([*parts, self._text])
 
 
 class Progress:
@@ -88,7 +89,7 @@ class Progress:
         if self._shown:
             with self._lock:
                 self._stage = None
-                print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+                print(f"\r{'':<{_width()}}\r", end="", file=sys.stderr, flush=True)
 
     @contextmanager
     def of(self, spark: SparkSession) -> Iterator[None]:
@@ -136,8 +137,14 @@ class Progress:
         if self._stage is not None:
             now = time.monotonic()
             text = self._stage.line(now, self._share)
-            line = f"{now - self._started:6.0f} s  {text}"[:_WIDTH]
-            print(f"\r{line:<{_WIDTH}}", end="", file=sys.stderr, flush=True)
+            width = _width()
+            line = f"{now - self._started:6.0f} s  {text}"[:width]
+            print(f"\r{line:<{width}}", end="", file=sys.stderr, flush=True)
+
+
+def _width() -> int:
+    """Of the line, in characters: one that wraps could not be drawn over."""
+    return min(shutil.get_terminal_size().columns - 1, _MOST_WIDTH)
 
 
 def share_of(stages: list[tuple[int, int]]) -> float | None:

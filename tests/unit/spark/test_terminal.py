@@ -12,7 +12,7 @@ def test_a_stage_of_which_nobody_knows_how_much_is_done_is_named() -> None:
 def test_a_stage_says_how_much_is_done_how_fast_and_until_when() -> None:
     stage = Stage(Reading("events: 3 segments", 235_000_000), 100)
     line = stage.line(110, 0.25)
-    assert line == "[####............]  25%  events: 3 segments  about 25,000 events/s  30 s left"
+    assert line == "[####............]  25%  30 s left  25,000 events/s  events: 3 segments"
     # Spark adds stages to a job while it runs: the line does not go back.
     assert " 25%" in stage.line(115, 0.1)
     assert "left" not in stage.line(140, 1.0)
@@ -46,3 +46,15 @@ def test_on_a_terminal_a_line_is_drawn_and_cleared(
     assert "reading" in shown
     progress.end()
     assert capsys.readouterr().err.strip() == ""
+
+
+def test_the_line_does_not_wrap(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    progress = Progress()
+    progress("reading " * 20)
+    progress.end()
+    lines = capsys.readouterr().err.split("\r")
+    assert max(map(len, lines)) == 39

@@ -6,15 +6,17 @@ from typing import Any
 
 from disque_trio.spark.report.markup import (
     Numbers,
-    node_code,
     node_name,
     queue_name,
     table,
     time,
 )
-from disque_trio.spark.report.plots import duration, number
+from disque_trio.spark.report.plots import duration, number, shortened
 
 _TOLD = 3  # findings of each kind whose jobs' lives stand in the page as text
+_LONGEST_DETAIL = 500  # characters
+_LONGEST_ID = 64  # of a job: Disque's have 40 characters
+_MOST_STEPS = 15_000  # of all lives in the page
 _MEANING = {
     "never-delivered": "The producer was told that the job is added, and nobody ever got it.",
     "not-requeued": "A worker got it and did not acknowledge it, and no node put it into a queue"
@@ -75,12 +77,12 @@ def job(numbers: Numbers, id: str | None, told: bool) -> str:
     """The id of a job, and its life."""
     if not id:
         return ""
-    code = f"<code>{escape(id)}</code>"
+    code = f"<code>{escape(shortened(id, _LONGEST_ID))}</code>"
     life = numbers.get("lives", {}).get(id)
-    if life is None:
+    if life is None or len(id) > _LONGEST_ID:
         return code
-    text = _life(numbers, life) if told else "<p class=hint>Its life is shown by JavaScript.</p>"
-    return f"<details data-job='{escape(id)}'><summary>{code}</summary>{text}</details>"
+    text = _life(numbers, life) if told else ""  # else the page's script tells it
+    return f"<details data-job><summary>{code}</summary>{text}</details>"
 
 
 def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
@@ -93,9 +95,37 @@ def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
     return f"<p class=hint>Since {time(life['start'])}:</p><ol class=life>{''.join(steps)}</ol>"
 
 
+def lives(numbers: Numbers) -> dict[str, Any]:
+    """The lives for the page's script, whose size is bounded: ``names`` of steps, and of each job
+    when it began, how many steps it has, and the first and last of them one behind the other: ms
+    since then, the places of the node and of the name."""
+    known = {id: life for id, life in numbers.get("lives", {}).items() if len(id) <= _LONGEST_ID}
+    most = max((len(life["steps"]) for life in known.values()), default=0)
+    while most > 2 and sum(min(len(life["steps"]), most) for life in known.values()) > _MOST_STEPS:
+        most -= 2
+    names: dict[str, int] = {}
+    told = {}
+    for id, life in known.items():
+        steps = life["steps"]
+        if len(steps) > most:
+            steps = [*steps[: most // 2], *steps[-(most // 2) :]]
+        flat = [
+            value
+            for ms, node, what in steps
+            for value in (ms, node, names.setdefault(what, len(names)))
+        ]
+        told[id] = [life["start"], life["count"], *flat]
+    return {"names": list(names), "jobs": told}
+
+
 def everyone(numbers: Numbers) -> list[str]:
     """The nodes by their places in lives."""
     return [row["node"] for row in numbers.get("by_node", ())]
+
+
+def _nodes(numbers: Numbers, nodes: Sequence[str]) -> str:
+    """Their names; the whole ids are in the list of nodes."""
+    return escape(", ".join(node_name(numbers, node) for node in nodes))
 
 
 def _reasons(numbers: Numbers, kind: str) -> str:
@@ -108,12 +138,12 @@ def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
             time(found["time"]),
-            queue_name(found["queue"]) if found["queue"] else "",
+            queue_name(numbers, found["queue"]) if found["queue"] else "",
             job(numbers, found["job"], place < _TOLD),
             escape(found["reason"] or ""),
-            escape(found["detail"]),
-            ", ".join(node_code(numbers, node) for node in found["nodes"]),
-            ", ".join(node_name(numbers, node) for node in found.get("would_decide") or ()),
+            escape(shortened(found["detail"], _LONGEST_DETAIL)),
+            _nodes(numbers, found["nodes"]),
+            _nodes(numbers, found.get("would_decide") or ()),
         ]
         for place, found in enumerate(shown)
     ]

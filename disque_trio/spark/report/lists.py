@@ -22,8 +22,10 @@ from disque_trio.spark.report.markup import (
     time,
 )
 from disque_trio.spark.report.plots import duration, number
+from disque_trio.spark.report.remarkable import remarkable
 
 _MOST_CLIENTS = 20
+_MOST_QUEUES = 500  # in the page; the JSON has more
 _UNITS = {"poison": "NACKs", "retries": "RETRY", "skew": "ms", "tolerance": "ms"}
 _UNITS |= {"settled": "s", "patience": "s"}
 _WORST = {
@@ -38,15 +40,17 @@ _GAUGES |= {"expired": "expired", "exported": "given to others"}
 
 def queues(numbers: Numbers) -> str:
     """A row for each queue."""
-    shown: Sequence[Mapping[str, Any]] = numbers["queues"]
-    if not shown:
+    known: Sequence[Mapping[str, Any]] = numbers["queues"]
+    if not known:
         return NONE
+    names = set(remarkable(known, _MOST_QUEUES))
+    shown = [row for row in known if row["queue"] in names]
     rows = []
     for row in shown:
         deliveries = row["deliveries"] or 0
         rows.append(
             [
-                queue_name(row["queue"]),
+                queue_name(numbers, row["queue"]),
                 number(row["jobs"]) + _grown(of_queue(numbers, row, "jobs")),
                 pair(row, "wait") + _grown(of_queue(numbers, row, "wait_p99")),
                 pair(row, "processing") + _grown(of_queue(numbers, row, "processing_p99")),
@@ -64,7 +68,7 @@ def queues(numbers: Numbers) -> str:
     more = (
         f"<p class=hint>And {number(every - len(rows))} more, of {number(every)}: neither among the"
         " busiest nor among the deepest, slowest or most troubled. The filter finds only what is"
-        " here.</p>"
+        " here; the JSON has more.</p>"
     )
     return table(heads, rows) + (more if every > len(rows) else "")
 
@@ -77,7 +81,7 @@ def worst(numbers: Numbers) -> str:
         rows = [
             [
                 job(numbers, row["id"], place == 0),
-                queue_name(row["queue"]),
+                queue_name(numbers, row["queue"]),
                 number(row["deliveries"]),
                 number(row["nacks_said"]),
                 "-" if row["wait_ms"] is None else duration(row["wait_ms"]),
@@ -187,7 +191,7 @@ def comparison(numbers: Numbers) -> str:
         if rows:
             text += table([title, "#before", "#now", "#difference"], rows, hits=False)
     slower = [
-        [queue_name(queue), change.name.replace("_", " "), *_cells(change)]
+        [queue_name(numbers, queue), change.name.replace("_", " "), *_cells(change)]
         for queue, change in slowed(numbers)
     ]
     if slower:
@@ -195,7 +199,7 @@ def comparison(numbers: Numbers) -> str:
         text += table(["queue", "", "#before", "#now", "#difference"], slower)
     new = [row["queue"] for row in numbers["queues"] if str(row["queue"]) not in before["queues"]]
     if new:
-        some = ", ".join(name(queue) for queue in new[:20])
+        some = ", ".join(f"<bdi>{name(queue)}</bdi>" for queue in new[:20])
         more = f" and {number(len(new) - 20)} more" if len(new) > 20 else ""
         text += f"<p class=hint>Queues that were not in it: {some}{more}.</p>"
     return text

@@ -9,6 +9,7 @@ from disque_trio.spark.report.plots import duration, moment, number, shortened
 Numbers: TypeAlias = Mapping[str, Any]  # what report.make_report gives
 
 LONGEST = 60  # characters of a name in a table
+_LONGEST_HINT = 500  # of one under the mouse; a name may have 64 KB
 SHORT = 8  # of the id of a node
 MINUTE = 60_000
 HOUR = 3_600_000
@@ -19,12 +20,17 @@ def name(queue: str | None) -> str:
     """The name of a queue, or of a client."""
     text = "?" if queue is None else queue
     short = shortened(text, LONGEST)
-    return escape(text) if text == short else f"<span title='{escape(text)}'>{escape(short)}</span>"
+    if text == short:
+        return escape(text)
+    return f"<span title='{escape(shortened(text, _LONGEST_HINT))}'>{escape(short)}</span>"
 
 
-def queue_name(queue: str | None) -> str:
-    """That of a queue, which leads to its plots if it has some."""
-    return f"<span data-queue='{escape(queue or '')}'>{name(queue)}</span>"
+def queue_name(numbers: Numbers, queue: str | None) -> str:
+    """That of a queue, which leads to its plots if it has some: by its place among these."""
+    drawn = numbers.get("series", {}).get("queues", {})
+    if queue not in drawn:
+        return name(queue)
+    return f"<span data-queue={list(drawn).index(queue)}>{name(queue)}</span>"
 
 
 def node_name(numbers: Numbers, node: str) -> str:

@@ -18,6 +18,7 @@ from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.report.compare import before_of
 from disque_trio.spark.report.lives import Lives
 from disque_trio.spark.report.page import page
+from disque_trio.spark.report.remarkable import ORDERS, remarkable
 from disque_trio.spark.report.series import Series
 
 Json: TypeAlias = Any  # rows as they are written to the file
@@ -34,8 +35,6 @@ _STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 _HOUR = 3_600_000
 _FEW = 6
 _ENDS = ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
-# By what queues are remarkable.
-_ORDERS = ("jobs", "most_depth", "wait_p99", "processing_p99", "found", "retries", "nacks")
 
 
 def make_report(
@@ -125,7 +124,7 @@ class _Report:
             "wait": self._times("wait_ms", "first_delivered"),
             "processing": self._times("processing_ms", "acked_at"),
             "depth": series.depths([row["queue"] for row in deepest]),
-            "series": series.of_queues(_remarkable(queues, DRAWN)),
+            "series": series.of_queues(remarkable(queues, DRAWN)),
             "deliveries": self._deliveries(),
             "hours": self._hours([row["queue"] for row in queues[:MOST_ROWS]]),
             "worst": worst,
@@ -187,7 +186,7 @@ class _Report:
         every = jobs.join(minutes, "queue").join(found, "queue", "left").cache()
         parts = [
             every.orderBy(f.desc_nulls_last(name), "queue").limit(most)
-            for name, most in zip(_ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True)
+            for name, most in zip(ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True)
         ]
         rows = reduce(DataFrame.union, parts).distinct().orderBy(f.desc("jobs"), "queue")
         queues = [row.asDict() for row in rows.collect()]
@@ -263,21 +262,6 @@ class _Report:
         )
         cells = [[row["queue"], row["at"], row["delivered"]] for row in rows]
         return {"first": first, "last": last, "queues": queues, "delivered": sorted(cells)}
-
-
-def _remarkable(queues: list[dict[str, Json]], most: int) -> list[str]:
-    """Names of the queues that are the first by some order, those of all orders in turn."""
-
-    def first_by(name: str) -> list[dict[str, Json]]:
-        return sorted((row for row in queues if row[name]), key=lambda row: -row[name])
-
-    orders = [first_by(name) for name in _ORDERS]
-    chosen: dict[str, None] = {}
-    for place in range(len(queues)):
-        for order in orders:
-            if place < len(order) and len(chosen) < most:
-                chosen.setdefault(order[place]["queue"])
-    return list(chosen)
 
 
 def _percentiles(column: str, name: str) -> list[Column]:

@@ -255,7 +255,7 @@
   [...data.series.queues.keys()].forEach((queue, place) => {
     const option = document.createElement("option");
     option.value = String(place);
-    option.textContent = queue.length > 60 ? `${queue.slice(0, 59)}…` : queue;
+    option.textContent = queue.length > 60 ? `${queue.slice(0, 59)}…` : queue || "?";
     byId("queue").append(option);
   });
   byId("queue").addEventListener("change", (event) => {
@@ -263,8 +263,7 @@
     choose(place === "" ? null : [...data.series.queues.keys()][Number(place)]);
   });
   for (const cell of all("[data-queue]")) {
-    const queue = cell.dataset.queue;
-    if (!data.series.queues.has(queue)) continue;
+    const queue = [...data.series.queues.keys()][Number(cell.dataset.queue)];
     const button = document.createElement("button");
     button.className = "q";
     button.type = "button";
@@ -277,29 +276,34 @@
   // ---- the life of a job ------------------------------------------------------------------
 
   function life(details) {
-    const found = data.lives[details.dataset.job];
-    if (!found || details.querySelector("svg")) return;
-    const lanes = [...new Set(found.steps.map(([, node]) => node))];
+    const id = details.querySelector("code").textContent;
+    if (!Object.hasOwn(data.lives.jobs, id) || details.querySelector("svg")) return;
+    const [start, count, ...flat] = data.lives.jobs[id];
+    const steps = [];
+    for (let place = 0; place < flat.length; place += 3) {
+      steps.push([flat[place], flat[place + 1], data.lives.names[flat[place + 2]]]);
+    }
+    const lanes = [...new Set(steps.map(([, node]) => node))];
     const [row, left, apart] = [18, 150, 18];
-    const height = row * (found.steps.length + 1) + 8;
+    const height = row * (steps.length + 1) + 8;
     const svg = element("svg", {
       viewBox: `0 0 640 ${height}`, class: "life", role: "img",
-      "aria-label": `the life of job ${details.dataset.job}`,
+      "aria-label": `the life of job ${id}`,
     }, details);
-    element("text", { x: 0, y: 12, class: "dim", "data-t": found.start, "data-f": "%Y-%m-%d %H:%M:%S" },
-      svg, moment(found.start));
+    element("text", { x: 0, y: 12, class: "dim", "data-t": start, "data-f": "%Y-%m-%d %H:%M:%S" },
+      svg, moment(start));
     const x = (node) => left + lanes.indexOf(node) * apart;
     const y = (place) => row * (place + 1) + 10;
     for (const node of lanes) {
-      element("line", { x1: x(node), x2: x(node), y1: y(0), y2: y(found.steps.length - 1), class: "lane" }, svg);
+      element("line", { x1: x(node), x2: x(node), y1: y(0), y2: y(steps.length - 1), class: "lane" }, svg);
     }
     element("path", {
       class: "way",
-      d: found.steps.map(([, node], place) => `${place ? "L" : "M"}${x(node)} ${y(place)}`).join(""),
+      d: steps.map(([, node], place) => `${place ? "L" : "M"}${x(node)} ${y(place)}`).join(""),
     }, svg);
     const colours = { delivered: 0, queued: 1, acked: 2, dead: 3, expired: 3, evicted: 3, nacked: 4 };
     let before = 0;
-    found.steps.forEach(([ms, node, what], place) => {
+    steps.forEach(([ms, node, what], place) => {
       const [kind, reason] = what.split(":");
       const since = ms - before;
       const label = place ? `+${duration(since)}` : "";
@@ -310,15 +314,15 @@
       before = ms;
     });
     for (const text of all("ol, p", details)) text.remove();
-    if (found.count > found.steps.length) {
+    if (count > steps.length) {
       const note = document.createElement("p");
       note.className = "hint";
-      note.textContent = `${found.count - found.steps.length} steps in the middle are left out.`;
+      note.textContent = `${count - steps.length} steps in the middle are left out.`;
       details.append(note);
     }
   }
   document.addEventListener("toggle", (event) => {
-    if (event.target.dataset?.job && event.target.open) life(event.target);
+    if (event.target.dataset?.job !== undefined && event.target.open) life(event.target);
   }, true);
 
   // ---- filters, time, colours ----------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from disque_trio.spark.report import lists
 from disque_trio.spark.report.charts import Plot, hours, plots, span_of
-from disque_trio.spark.report.found import everyone, findings
+from disque_trio.spark.report.found import everyone, findings, lives
 from disque_trio.spark.report.markup import Numbers, node_name, period
 from disque_trio.spark.report.plots import bar_plot, number
 from disque_trio.spark.report.verdict import summary
@@ -129,7 +129,7 @@ def _data(numbers: Numbers, drawn: list[Plot]) -> str:
         "plots": [plot.data(span_of(numbers)) for plot in drawn],
         "series": {"columns": series["columns"], "queues": list(series["queues"].items())},
         "nodes": [node_name(numbers, node) for node in everyone(numbers)],
-        "lives": numbers.get("lives", {}),
+        "lives": lives(numbers),
     }
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

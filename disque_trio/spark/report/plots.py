@@ -169,7 +169,7 @@ def heat_map(
             share = math.sqrt(count / most)
             fill = {"class_": "f0", "fill_opacity": f"{0.08 + 0.92 * share:.2f}"}
             fill = fill if count else {"class_": "empty"}
-            hint = f"{name}, {moment(hour, '%Y-%m-%d %H:00')}: {number(count)}"
+            hint = f"{shortened(name, 60)}, {moment(hour, '%Y-%m-%d %H:00')}: {number(count)}"
             at = float(left + column * width)
             size = {"width": float(width - 1), "height": row - 2}
             inner = svg.tag("title", escape(hint))

@@ -20,7 +20,7 @@ COLUMNS = (
     "depth",
     *(f"{name}_p{percent}" for name, _ in _TIMES for percent in PERCENTILES),
 )
-MOST_CELLS = 6000  # steps of all queues together that have plots of their own
+MOST_CELLS = 4000  # steps of all queues together that have plots of their own
 _NEEDED = ("queue", "trace", "acked_at", "ended_at", "ended")
 _SUMS = pa.schema(
     [("queue", pa.string()), *((name, pa.int64()) for name in ("at", *COUNTS, "change"))]

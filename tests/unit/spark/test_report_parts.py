@@ -8,9 +8,11 @@ from disque_trio.spark.audit.clients import DID, MOST, add_clients, busiest, cli
 from disque_trio.spark.audit.rules import KINDS
 from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
 from disque_trio.spark.report.compare import ComparisonError, slowed, summary, totals
+from disque_trio.spark.report.found import job, lives
 from disque_trio.spark.report.lists import clients, comparison, schedules
 from disque_trio.spark.report.lives import SHOWN, counts_of, life_of
-from disque_trio.spark.report.plots import Line, line_plot
+from disque_trio.spark.report.markup import queue_name
+from disque_trio.spark.report.plots import Line, heat_map, line_plot
 
 A = "a" * 40
 
@@ -95,7 +97,7 @@ def test_what_became_slower_is_said_the_worst_first() -> None:
     assert (jobs.before, jobs.now, jobs.difference) == (30, 40, 10)
     text = comparison(now)
     assert "+50 ms (+100%)" in text
-    assert "Queues that were not in it: new." in text
+    assert "Queues that were not in it: <bdi>new</bdi>." in text
 
 
 @pytest.mark.parametrize("wrong", [{}, [], {"first": 1}, {**report(a=1), "queues": 5}, "text"])
@@ -130,3 +132,30 @@ def test_lines_at_zero_can_be_told_apart() -> None:
     assert len(paths) == 5
     assert all(f'class="line c{n}"' in text for n in range(5))
     assert text.count("<circle") == 10
+
+
+# ---- how large it is ----------------------------------------------------------------------------
+
+
+def test_a_name_of_64_kb_does_not_make_the_page_large() -> None:
+    long = "x" * 65_536
+    drawn = {"series": {"queues": {"q": [], long: []}}}
+    assert len(queue_name(drawn, long)) < 1000
+    assert "data-queue=1" in queue_name(drawn, long)
+    assert len(heat_map([long], [0], {(long, 0): 5}, "t")) < 2000
+    assert len(job({"lives": {long: {"steps": []}}}, long, True)) < 200
+
+
+def test_lives_are_cut_in_the_middle_when_there_are_many() -> None:
+    steps = [[n, n % 3, "queued:retry"] for n in range(40)]
+    life = {"queue": "q", "start": 7, "count": 100, "steps": steps}
+    few = lives({"lives": {"D-1": life}})
+    assert few["names"] == ["queued:retry"]
+    assert few["jobs"]["D-1"][:5] == [7, 100, 0, 0, 0]
+    assert len(few["jobs"]["D-1"]) == 2 + 3 * 40
+    many = lives({"lives": {f"D-{n}": life for n in range(1300)}})
+    told = many["jobs"]["D-5"]
+    assert told[:2] == [7, 100]
+    assert told[2] == 0
+    assert told[-3] == 39
+    assert sum(len(one) - 2 for one in many["jobs"].values()) <= 3 * 15_000

@@ -76,7 +76,8 @@ class Rates:
     def round(self, jobs: int, counts: bool = True) -> None:
         """All steps with so many jobs."""
         for tasks, leases in ((1, DIRECTORY), (2, DIRECTORY), (2, DISQUE)):
-            with self._measured(f"write, {tasks} task{'s' * (tasks > 1)}", jobs, counts):
+            what = f"write at least once, {tasks} task{'s' * (tasks > 1)}"
+            with self._measured(what, jobs, counts):
                 self._write(jobs, tasks)
             with self._measured(f"batch read, with leases {leases}", jobs, counts):
                 self._read(leases)
@@ -93,7 +94,8 @@ class Rates:
     def _write(self, jobs: int, tasks: int) -> None:
         frame = self._spark.range(0, jobs, 1, tasks)
         rows = frame.selectExpr(f"rpad(concat('job ', id), {self._size}, '.') as body")
-        rows.write.format("disque").mode("append").options(**self._options()).save()
+        options = {"mode": "at-least-once", **self._options()}
+        rows.write.format("disque").mode("append").options(**options).save()
 
     def _read(self, leases: str) -> None:
         reader = self._spark.read.format("disque").options(**self._options())

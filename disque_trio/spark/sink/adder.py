@@ -5,6 +5,7 @@ A job whose answer was lost is added again: without a key (UNIQUE) it may be the
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import hiredis
@@ -15,6 +16,8 @@ from disque_trio.spark.nodes import discovered
 
 # Another node, or the same one a moment later, may take what was refused for these reasons.
 RETRIED = frozenset(("NOREPL", "NOUNIQ", "LEAVING", "OOM", "LOADING", "MISCONF"))
+# Until the others agree that a node is gone there may be no majority for keys.
+NO_MAJORITY = "NOUNIQ"
 PAUSE_MOST = 2.0  # s
 
 
@@ -35,7 +38,8 @@ class Adder:
         timeout: seconds to wait for a reply.
         retries: how often to try again what was refused for a reason that may pass.
         pause: seconds before the first retry; each further one waits twice as long.
-        failover: seconds to look for a node when none answers.
+        failover: seconds to look for a node when none answers, and to wait, however often that is
+            tried again, for a majority that knows about keys.
         sleep, clock: of the time module.
     """
 
@@ -70,13 +74,18 @@ class Adder:
         """
         refused: list[Refusal] = []
         places = list(range(len(jobs)))
-        for attempt in range(self._retries + 1):
+        deadline = self._clock() + self._failover
+        for attempt in count():
             replies = self.send([jobs[place] for place in places])
             again: list[int] = []
             for place, reply in zip(places, replies, strict=True):
                 if isinstance(reply, hiredis.ReplyError):
                     error = str(reply)
-                    if code_of(error) in RETRIED and attempt < self._retries:
+                    code = code_of(error)
+                    left = attempt < self._retries
+                    if code == NO_MAJORITY and not left:
+                        left = self._clock() < deadline
+                    if left and code in RETRIED:
                         again.append(place)
                     else:
                         refused.append(Refusal(place, error))

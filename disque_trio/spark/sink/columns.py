@@ -77,6 +77,11 @@ class Requests:
                 options += ("UNIQUE", key, *self._kept)
             yield ("ADDJOB", queue, body, timeouts[place] or self._timeout, *options)
 
+    def without_key(self, request: tuple[Arg, ...], keys: RowKeys) -> tuple[Arg, ...]:
+        """An ADDJOB that ``of`` made, without a key that ``keys`` made; a row keeps its own."""
+        end = len(request) - len(self._kept) - 2
+        return request[:end] if keys.made(request[end + 1]) else request
+
 
 def check(schema: StructType, queue: bool) -> None:
     """Whether the columns are those of jobs. ``queue``: there is an option that names one.

@@ -39,3 +39,7 @@ class RowKeys:
             return self._prefix + name
         self._again[short] += 1
         return f"{self._prefix}{name}/{self._again[short]}"
+
+    def made(self, key: object) -> bool:
+        """Whether it is a key that ``key`` has made, instead of a row's own."""
+        return isinstance(key, str) and key.startswith(self._prefix)

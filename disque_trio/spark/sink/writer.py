@@ -1,7 +1,7 @@
 """The sink of the data source ``disque``: writes rows as jobs, as a batch or as a stream.
 
-What a task has added stays, also when the task is repeated or its write fails. With
-``mode=exactly-once`` jobs have keys, and what is repeated adds nothing twice.
+What a task has added stays, also when the task is repeated or its write fails. Where nodes know
+UNIQUE jobs have keys, so that what is repeated adds nothing twice.
 """
 
 import json
@@ -50,6 +50,9 @@ PIPELINE = 500
 QUERY = "sql.streaming.queryId"
 BATCH = "streaming.sql.batchId"
 PIPELINE_BYTES = 4 << 20
+NO_UNIQUE = (
+    "this cluster, or a node of it, does not know UNIQUE of ADDJOB; mode=at-least-once does without"
+)
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +64,13 @@ class Added(WriterCommitMessage):
     Attributes:
         added: jobs. refused: how many rows, by the code of the error.
         dead_letters: the file that has them; "" if there is none.
+        once: whether what is repeated adds nothing twice.
     """
 
     added: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     dead_letters: str = ""
+    once: bool = True
 
 
 class RefusedRowError(Exception):
@@ -92,7 +97,10 @@ class Sink:
         self._discover = flag(options, "discover", True)
         self._queue = options.get("queue")
         self._timeout = number(options, "timeout", TIMEOUT)
-        self._once = choice(options, "mode", "at-least-once", "exactly-once") == "exactly-once"
+        mode = choice(options, "mode", "auto", "exactly-once", "at-least-once")
+        self._once = mode != "at-least-once"
+        # Who names a write wants to write it again.
+        self._strict = mode == "exactly-once" or "writeId" in options
         defaults: dict[str, Arg] = {
             name: number(options, name, 0, 0) for name in NUMBERS if name in options
         }
@@ -117,7 +125,7 @@ class Sink:
 
         Raises:
             RefusedRowError: a row is refused, and that is to be an error.
-            ModeError: the nodes do not know UNIQUE; nothing was added.
+            ModeError: the nodes do not know UNIQUE, and ``mode`` needs it; nothing was added.
             WireError: no node can be reached for ``failover`` seconds.
         """
         result = Added()
@@ -125,7 +133,8 @@ class Sink:
         # Tasks begin with different nodes.
         partition = context.partitionId() if context else 0
         first = partition % len(self._nodes)
-        keys = RowKeys(self._written(context), partition) if self._once else None
+        keys = self._keys(context, partition)
+        result.once = keys is not None
         adder = Adder(
             self._nodes[first:] + self._nodes[:first],
             self._login,
@@ -138,7 +147,7 @@ class Sink:
         letters = DeadLetters(self._letters) if self._letters is not None else None
         try:
             for rows in iterator:
-                self._add(adder, rows, keys, result, letters)
+                self._add(adder, rows, keys if result.once else None, result, letters)
             if letters is not None:
                 result.dead_letters = letters.publish()
         finally:
@@ -155,6 +164,8 @@ class Sink:
             refused.update(result.refused)
         if refused:
             log.warning("%d rows were refused: %s", refused.total(), dict(refused))
+        if self._once and not all(result.once for result in results):
+            log.warning("rows were added at least once: %s", NO_UNIQUE)
         if self._report is not None:
             line = {
                 "time": time.time_ns() // 1_000_000,
@@ -175,11 +186,19 @@ class Sink:
             OptionError: it has no meaning here.
         """
         if name is not None and not (name and self._once):
-            raise OptionError("writeId: expected a name, beside mode=exactly-once")
+            raise OptionError("writeId: expected a name, and no mode=at-least-once")
         return name or str(uuid.uuid4())
 
-    def _written(self, context: TaskContext | None) -> str:
-        """What a task writes, which is called the same when it is repeated."""
+    def _keys(self, context: TaskContext | None, partition: int) -> RowKeys | None:
+        if not self._once:
+            return None
+        written = self._written(context)
+        if written is None and self._strict:
+            raise ModeError("mode: Spark does not tell tasks of what query and batch they are")
+        return None if written is None else RowKeys(written, partition)
+
+    def _written(self, context: TaskContext | None) -> str | None:
+        """What a task writes, which is called the same when it is repeated; None: not known."""
         return self._write_id
 
     def _add(
@@ -201,9 +220,9 @@ class Sink:
             places.append(place)
             size += len(request[2]) if isinstance(request[2], bytes | str) else 0
             if len(requests) >= self._pipeline or size >= PIPELINE_BYTES:
-                self._flush(adder, rows, requests, places, result, letters)
+                self._flush(adder, rows, requests, places, keys, result, letters)
                 requests, places, size = [], [], 0
-        self._flush(adder, rows, requests, places, result, letters)
+        self._flush(adder, rows, requests, places, keys, result, letters)
 
     def _flush(
         self,
@@ -211,15 +230,32 @@ class Sink:
         rows: pa.RecordBatch,
         requests: Sequence[tuple[Arg, ...]],
         places: Sequence[int],
+        keys: RowKeys | None,
         result: Added,
         letters: DeadLetters | None,
     ) -> None:
         refused = adder.add(requests)
-        if self._once:
-            _check_mode(refused)
+        if keys is not None and any(_no_unique(refusal) for refusal in refused):
+            if self._strict:
+                raise ModeError(f"mode: exactly-once is not to be had: {NO_UNIQUE}")
+            result.once = False
+            refused = self._add_without_keys(adder, requests, keys, refused)
         result.added += len(requests) - len(refused)
         found = [Refusal(places[place], error) for place, error in refused]
         self._refuse(rows, found, result, letters)
+
+    def _add_without_keys(
+        self,
+        adder: Adder,
+        requests: Sequence[tuple[Arg, ...]],
+        keys: RowKeys,
+        refused: Sequence[Refusal],
+    ) -> list[Refusal]:
+        """Add those that were refused for their keys, and return what is refused now."""
+        places = [refusal.place for refusal in refused if _no_unique(refusal)]
+        again = adder.add([self._requests.without_key(requests[place], keys) for place in places])
+        others = [refusal for refusal in refused if not _no_unique(refusal)]
+        return sorted(others + [Refusal(places[place], error) for place, error in again])
 
     def _refuse(
         self,
@@ -259,22 +295,14 @@ class StreamWriter(Sink, DataSourceStreamArrowWriter):
             raise OptionError("writeId: a stream goes by the id of its query and the batch")
         return ""
 
-    def _written(self, context: TaskContext | None) -> str:
+    def _written(self, context: TaskContext | None) -> str | None:
         """The query's id, which is that of its checkpoint, and the batch."""
         query, batch = [
             context.getLocalProperty(name) if context else None for name in (QUERY, BATCH)
         ]
-        if query is None or batch is None:
-            raise ModeError("mode: Spark does not tell tasks of what query and batch they are")
-        return f"{query}/{batch}"
+        return None if query is None or batch is None else f"{query}/{batch}"
 
 
-def _check_mode(refused: Sequence[Refusal]) -> None:
-    """Raise ModeError if the nodes do not know UNIQUE: all that has a key is refused then."""
-    for refusal in refused:
-        if code_of(refusal.error) == "NOEXT" or refusal.error.lower() == "err syntax error":
-            raise ModeError(
-                "mode: exactly-once needs UNIQUE of ADDJOB, which this cluster, or a node of it,"
-                f" does not know; nothing was added; without it mode=at-least-once"
-                f" ({refusal.error})"
-            )
+def _no_unique(refusal: Refusal) -> bool:
+    """Whether the node does not know UNIQUE: it refuses all that has a key then."""
+    return code_of(refusal.error) == "NOEXT" or refusal.error.lower() == "err syntax error"

@@ -489,5 +489,5 @@ def test_a_write_adds_all_rows_whatever_dies(
         application.ended()
         application.start()
     application.finish(application.is_added)
-    # Each attempt adds a row once at most.
-    assert len(application.added()) <= 2 * ROWS
+    # What a stream repeats adds nothing twice; a frame that is saved again is another write.
+    assert len(application.added()) <= (2 * ROWS if kind == "fill" or what == "node" else ROWS)

@@ -1,4 +1,4 @@
-"""The sink with ``mode=exactly-once``: what is repeated adds nothing twice."""
+"""The sink where nodes know UNIQUE: what is repeated adds nothing twice."""
 
 import json
 from collections import Counter
@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
 from disque_trio.spark.options import OptionError
@@ -22,8 +23,7 @@ BODY = StructType().add("body", StringType())
 def sink(*nodes: LiveNode, **options: object) -> Sink:
     addresses = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
     texts = {name: str(value) for name, value in options.items()}
-    base = {"nodes": addresses, "queue": "q", "mode": "exactly-once", "writeId": "w"}
-    return Sink(BODY, base | texts, False)
+    return Sink(BODY, {"nodes": addresses, "queue": "q", **texts}, False)
 
 
 def rows(*bodies: str) -> pa.RecordBatch:
@@ -49,37 +49,35 @@ def test_a_repeated_task_adds_what_is_missing_in_whatever_order_its_rows_come(
         yield rows(*list(wanted.elements())[:60])
         raise ZeroDivisionError
 
+    writer = sink(node)
     with pytest.raises(ZeroDivisionError):
-        sink(node).write(fails())
+        writer.write(fails())
     assert bodies(node).total() == 60
-    sink(node).write(iter([rows(*reversed(list(wanted.elements())))]))
+    writer.write(iter([rows(*reversed(list(wanted.elements())))]))
     assert bodies(node) == wanted
 
 
 def test_what_consumers_have_acknowledged_is_not_added_again(node: LiveNode) -> None:
-    sink(node).write(iter([rows("a", "b")]))
+    writer = sink(node)
+    writer.write(iter([rows("a", "b")]))
     taken = node.ask("GETJOB", "COUNT", 2, "FROM", "q")
     assert isinstance(taken, list)
     node.ask("ACKJOB", *[job[1] for job in taken])
-    sink(node).write(iter([rows("a", "b", "c")]))
+    writer.write(iter([rows("a", "b", "c")]))
     assert bodies(node) == {"c": 1}
 
 
-def test_writes_are_told_apart(node: LiveNode) -> None:
-    for name in "one", "other":
-        sink(node, writeId=name).write(iter([rows("a")]))
+def test_each_write_is_one_of_its_own_unless_it_has_a_name(node: LiveNode) -> None:
+    for options in {}, {}, {"writeId": "w"}, {"writeId": "w"}, {"writeId": "v"}:
+        sink(node, **options).write(iter([rows("a", "a")]))
+    assert bodies(node) == {"a": 8}
+
+
+def test_at_least_once_adds_again_what_is_repeated(node: LiveNode) -> None:
+    writer = sink(node, mode="at-least-once")
+    for _ in range(2):
+        writer.write(iter([rows("a")]))
     assert bodies(node) == {"a": 2}
-
-
-def test_each_write_without_a_name_is_one_of_its_own(spark: SparkSession, node: LiveNode) -> None:
-    frame = spark.range(50).selectExpr("concat('body ', id % 40) as body").repartition(3)
-    options = {"nodes": f"127.0.0.1:{node.port}", "queue": "q", "mode": "exactly-once"}
-    for _ in range(2):
-        frame.write.format("disque").mode("append").options(**options).save()
-    assert bodies(node).total() == 100
-    for _ in range(2):
-        frame.write.format("disque").mode("append").options(**options, writeId="w").save()
-    assert bodies(node).total() == 150
 
 
 def test_a_repeated_batch_of_a_stream_adds_nothing_twice(
@@ -94,7 +92,7 @@ def test_a_repeated_batch_of_a_stream_adds_nothing_twice(
         stream = spark.readStream.schema("body string").json(str(source))
         query = (
             stream.writeStream.format("disque")
-            .options(nodes=f"127.0.0.1:{node.port}", queue="q", mode="exactly-once")
+            .options(nodes=f"127.0.0.1:{node.port}", queue="q")
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -127,19 +125,45 @@ def test_a_node_that_dies_with_answers_owed_leaves_each_row_once(cluster: Cluste
     assert bodies(nodes[1], nodes[2]) - Counter(["x"]) == {f"body {n}": 1 for n in range(600)}
 
 
-@pytest.mark.parametrize("error", [b"-ERR syntax error\r\n", b"-NOEXT a node does not\r\n"])
-def test_nodes_without_unique_are_refused_whatever_becomes_of_rows(error: bytes) -> None:
-    with ScriptedNode(lambda request: error) as node:
+OLD = pytest.mark.parametrize("error", [b"-ERR syntax error\r\n", b"-NOEXT a node does not\r\n"])
+
+
+def without_unique(error: bytes) -> ScriptedNode:
+    return ScriptedNode(lambda request: error if b"UNIQUE" in request else b"+id\r\n")
+
+
+@OLD
+@pytest.mark.parametrize("strict", [{"mode": "exactly-once"}, {"writeId": "w"}])
+def test_nodes_without_unique_are_refused_whatever_becomes_of_rows(
+    error: bytes, strict: dict[str, str]
+) -> None:
+    with without_unique(error) as node:
         options = {"nodes": node.address, "queue": "q", "discover": "false", "onRefused": "drop"}
         with pytest.raises(ModeError, match="mode=at-least-once"):
-            Sink(BODY, {**options, "mode": "exactly-once"}, False).write(iter([rows("a")]))
+            Sink(BODY, {**options, **strict}, False).write(iter([rows("a")]))
+    assert len(node.requests) == 1
+
+
+@OLD
+def test_nodes_without_unique_get_rows_without_keys_but_for_those_of_rows(error: bytes) -> None:
+    with without_unique(error) as node:
+        options = {"nodes": node.address, "queue": "q", "discover": "false", "onRefused": "drop"}
+        own = pa.RecordBatch.from_pydict({"body": ["a", "b"], "unique": [None, "own"]})
+        schema = StructType().add("body", StringType()).add("unique", StringType())
+        written = Sink(schema, options, False).write(iter([own, rows("c")]))
+    assert (written.added, written.refused.total(), written.once) == (2, 1, False)
+    assert [(job[2], b"UNIQUE" in job) for job in node.requests] == [
+        *[(b"a", True), (b"b", True)],
+        *[(b"a", False), (b"b", True)],
+        (b"c", False),
+    ]
 
 
 def test_a_missing_majority_is_waited_for() -> None:
     answers = [b"-NOUNIQ no majority\r\n", b"+id\r\n"]
     with ScriptedNode(lambda request: answers.pop(0)) as node:
         options = {"nodes": node.address, "queue": "q", "discover": "false", "retryPause": "1"}
-        written = Sink(BODY, {**options, "mode": "exactly-once"}, False).write(iter([rows("a")]))
+        written = Sink(BODY, options, False).write(iter([rows("a")]))
     assert written.added == 1
     assert node.requests[0] == node.requests[1]
 
@@ -148,8 +172,8 @@ def test_a_missing_majority_is_waited_for() -> None:
     ("options", "reason"),
     [
         ({"mode": "twice"}, "mode"),
-        ({"writeId": "w"}, "writeId"),
-        ({"mode": "exactly-once", "writeId": ""}, "writeId"),
+        ({"mode": "at-least-once", "writeId": "w"}, "writeId"),
+        ({"writeId": ""}, "writeId"),
         ({"uniqueFor": "-1"}, "uniqueFor"),
     ],
 )
@@ -160,21 +184,25 @@ def test_options_without_meaning_are_refused(options: dict[str, str], reason: st
 
 def test_a_stream_names_its_writes_itself() -> None:
     with pytest.raises(OptionError, match="writeId"):
-        StreamWriter(BODY, {"queue": "q", "mode": "exactly-once", "writeId": "w"}, False)
+        StreamWriter(BODY, {"queue": "q", "writeId": "w"}, False)
 
 
-def test_rows_bring_keys_groups_headers_and_times(spark: SparkSession, node: LiveNode) -> None:
+def test_rows_bring_keys_groups_headers_and_times(node: LiveNode) -> None:
+    pair = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [{"key": "type", "value": b"\xff"}, {"key": "type", "value": b"b"}]
     later = datetime(2100, 1, 1, tzinfo=UTC)
-    schema = (
-        "body string, unique string, group string, at timestamp,"
-        " headers array<struct<key string, value binary>>"
+    made = pa.RecordBatch.from_pydict(
+        {
+            "body": ["a", "again", "late"],
+            "unique": ["k", "k", None],
+            "group": ["g", None, None],
+            "at": pa.array([None, None, later], pa.timestamp("us", "UTC")),
+            "headers": pa.array([headers, None, []], pa.list_(pair)),
+        }
     )
-    headers = [("type", bytearray(b"\xff")), ("type", bytearray(b"b"))]
-    made = [("a", "k", "g", None, headers), ("again", "k", None, None, None)]
-    frame = spark.createDataFrame([*made, ("late", None, None, later, [])], schema)
-    frame.coalesce(1).write.format("disque").mode("append").options(
-        nodes=f"127.0.0.1:{node.port}", queue="q", group="all", ttl=4_000_000_000
-    ).save()
+    schema = from_arrow_schema(made.schema)
+    options = {"nodes": f"127.0.0.1:{node.port}", "group": "all", "ttl": "4000000000"}
+    Sink(schema, {"queue": "q", **options}, False).write(iter([made]))
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "REPLY", "all")
     assert isinstance(reply, list)
     found = {job[at + 1]: job for job in reply[1] for at in [job.index(b"body")]}

@@ -37,6 +37,23 @@ def test_a_refusal_that_may_pass_is_tried_again_after_longer_and_longer_pauses()
     assert pauses == [1, 2, 2]
 
 
+def test_a_majority_that_knows_about_keys_is_waited_for_as_long_as_for_a_node() -> None:
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    with ScriptedNode(lambda request: b"-NOUNIQ no majority\r\n") as node:
+        adder = Adder(
+            [node.address], discover=False, retries=1, pause=1, sleep=sleep, clock=lambda: now
+        )
+        assert adder.add(JOBS[:1]) == [Refusal(0, "NOUNIQ no majority")]
+        adder.close()
+    assert 30 <= now < 34
+    assert len(added(node)) > 10
+
+
 def test_retries_go_to_the_next_node() -> None:
     def full(request: list[bytes]) -> bytes:
         return b"-NOREPL leaving\r\n"

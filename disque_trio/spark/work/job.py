@@ -4,6 +4,7 @@ import json
 from typing import NamedTuple
 
 MAX_REASON = 4096  # bytes that NACK takes
+MAX_DELAY = 2**31 - 1  # s
 
 
 class Job(NamedTuple):
@@ -38,11 +39,18 @@ class Failed(Exception):
         reason: goes with the job to its dead letters.
         delay: seconds until it comes again; None: as ``process`` says.
         dead: it shall not come again, but become a dead letter now.
+
+    Raises:
+        ValueError: there is no such delay.
     """
 
-    def __init__(self, reason: str, delay: float | None = None, dead: bool = False) -> None:
+    def __init__(
+        self, reason: str | Exception, delay: float | None = None, dead: bool = False
+    ) -> None:
         super().__init__(reason, delay, dead)
-        self.reason = reason
+        if delay is not None and not 0 <= delay <= MAX_DELAY:
+            raise ValueError(f"delay: expected 0 to {MAX_DELAY} s, got {delay}")
+        self.reason = str(reason)
         self.delay = delay
         self.dead = dead
 

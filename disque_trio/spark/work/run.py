@@ -17,6 +17,7 @@ from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import OptionError, nodes_of
 from disque_trio.spark.restarts import Restarts
+from disque_trio.spark.work.job import MAX_DELAY
 from disque_trio.spark.work.options import WorkOptions
 from disque_trio.spark.work.progress import Progress, told_of
 from disque_trio.spark.work.task import Task
@@ -128,19 +129,17 @@ def process(
         WireError: no node can be reached.
         Exception: tasks have failed, as Spark says, for a reason that does not pass.
     """
-    queues: tuple[str, ...] = ()
-    if isinstance(jobs, str):
-        queues = (jobs,)
-    elif isinstance(jobs, Sequence):
-        queues = tuple(jobs)
-    elif not {"id", "body"} <= set(jobs.columns):
-        raise OptionError("jobs: expected a frame with the columns id and body")
-    if isinstance(jobs, str | Sequence) and not (queues and all(queues)):
-        raise OptionError(f"jobs: expected a queue, queues or a frame, got {jobs!r}")
+    queues = _queues_of(jobs)
+    if not callable(function):
+        raise OptionError(f"function: expected one, got {function!r}")
     seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
     for name, value in (("size", size), ("partitions", partitions), ("attempts", attempts)):
         if value is not None and value < 1:
             raise OptionError(f"{name}: expected a number of at least 1, got {value}")
+    times = {"wait": wait, "seconds": seconds, "delay": delay, "unique_for": unique_for}
+    for name, given in times.items():
+        if given is not None and not 0 <= given <= MAX_DELAY:
+            raise OptionError(f"{name}: expected seconds, got {given}")
     login = Login(username, password, tls)
     with closing(Nodes(seeds, login, discover, timeout)) as found:
         reached = list(found.ask([("PING",)]))
@@ -163,14 +162,32 @@ def process(
         timeout=timeout,
         failover=failover,
     )
-    if isinstance(jobs, str | Sequence):
-        frame = (spark or SparkSession.active()).range(0, TASK_SEEDS, 1, partitions)
-    else:
+    if isinstance(jobs, DataFrame):
         frame = jobs.select(*[name for name in ROWS if name in jobs.columns])
         if partitions is not None:
             frame = frame.repartition(partitions)
+    else:
+        frame = (spark or SparkSession.active()).range(0, TASK_SEEDS, 1, partitions)
     with told_of(progress, options):
         return _run(frame.mapInArrow(_task(options), SUMMARY), restarts)
+
+
+def _queues_of(jobs: DataFrame | str | Sequence[str]) -> tuple[str, ...]:
+    """Those to take from; none if jobs are rows.
+
+    Raises:
+        OptionError: it is neither queues nor rows that have what jobs need.
+    """
+    if isinstance(jobs, DataFrame):
+        if not {"id", "body"} <= set(jobs.columns):
+            raise OptionError("jobs: expected a frame with the columns id and body")
+        if jobs.isStreaming:
+            raise OptionError("jobs: expected rows, got a stream; process works in foreachBatch")
+        return ()
+    queues = (jobs,) if isinstance(jobs, str) else tuple(jobs)
+    if not queues or not all(isinstance(queue, str) and queue for queue in queues):
+        raise OptionError(f"jobs: expected a queue, queues or a frame, got {jobs!r}")
+    return queues
 
 
 def _run(frame: DataFrame, most: int | None) -> Summary:

@@ -71,23 +71,6 @@ def test_jobs_are_done_and_failed_and_each_has_one_result(
     assert node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q") == [b"0", []]
 
 
-def test_frames_of_jobs(spark: SparkSession, node: LiveNode) -> None:
-    add(node, [str(n) for n in range(250)])
-
-    def function(frame):  # type: ignore[no-untyped-def]
-        if (frame["body"] == b"77").any():
-            raise ValueError("seventy-seven")
-        return frame["body"].astype(int) * 2
-
-    summary = process(
-        "q", function, nodes=addresses(node), results="r", batches=True, size=60, wait=0.3
-    )
-    assert (summary.done, summary.failed, summary.results) == (249, 1, 249)
-    numbers = sorted(int(str(job["body"])) for job in taken(node, "r"))
-    assert numbers == [2 * n for n in range(250) if n != 77]
-    assert node.ask("QLEN", "q") == 0  # it comes again in 30 s
-
-
 def test_rows_are_acknowledged_by_their_ids(spark: SparkSession, node: LiveNode) -> None:
     add(node, ["a", "b", "c"])
     jobs = spark.read.format("disque-jobs").option("nodes", addresses(node)[0]).load()
@@ -136,6 +119,21 @@ def task(function: object, *nodes: LiveNode, **changes: object) -> Task:
     return Task(WorkOptions(**wanted), 0)  # type: ignore[arg-type]
 
 
+def test_frames_of_jobs(node: LiveNode) -> None:
+    add(node, [str(n) for n in range(250)])
+
+    def function(frame):  # type: ignore[no-untyped-def]
+        if (frame["body"] == b"77").any():
+            raise ValueError("seventy-seven")
+        return frame["body"].astype(int) * 2
+
+    settled = task(function, node, frames=True, results="r", size=60, delay=30.0).take()
+    assert (settled.done, settled.failed, settled.results) == (249, 1, 249)
+    numbers = sorted(int(str(job["body"])) for job in taken(node, "r"))
+    assert numbers == [2 * n for n in range(250) if n != 77]
+    assert node.ask("QLEN", "q") == 0  # it comes again in 30 s
+
+
 def test_a_job_that_takes_longer_than_its_retry_time_is_done_once(node: LiveNode) -> None:
     [id] = add(node, ["long"], "RETRY", 2)
     done = []
@@ -181,8 +179,13 @@ def test_what_cannot_be_is_refused_before_spark_is_asked(node: LiveNode) -> None
         ("q", {"size": 0}),
         ("q", {"partitions": 0}),
         ("q", {"result_options": {"unique": 3}}),
+        (b"q", {}),
+        ("q", {"wait": -1}),
+        ("q", {"delay": float("nan")}),
     ]:
         with pytest.raises(OptionError):
             process(jobs, len, nodes=addresses(node), **changes)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="function"):
+        process("q", None, nodes=addresses(node))  # type: ignore[arg-type]
     with pytest.raises(WireError):
         process("q", len, nodes=f"127.0.0.1:{free_port()}")

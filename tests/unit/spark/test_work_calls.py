@@ -35,6 +35,20 @@ def test_a_job_that_raises_leaves_the_others_alone() -> None:
     assert (failed.reason, failed.delay) == ("ZeroDivisionError: division by zero", None)
 
 
+@pytest.mark.parametrize("delay", [-1, float("nan"), 1e300])
+def test_a_delay_that_no_node_takes_is_an_error_of_the_function(delay: float) -> None:
+    def function(job: Job) -> object:
+        raise Failed(KeyError("x"), delay)
+
+    [outcome] = Singly(function)(JOBS[:1])
+    assert outcome.failed is not None
+    assert outcome.failed.text().startswith(b"ValueError: delay: expected 0 to")
+
+
+def test_a_reason_may_be_an_exception() -> None:
+    assert Failed(KeyError("x")).text() == b"'x'"
+
+
 def test_a_job_that_somebody_has_done_is_left_out() -> None:
     gone = {"id1"}
     outcomes = Singly(lambda job: gone.add("id3"), lambda job: job.id in gone)(JOBS)

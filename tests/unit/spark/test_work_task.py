@@ -134,6 +134,28 @@ def test_when_the_time_is_over_the_rest_goes_back() -> None:
     assert said(node, b"ENQUEUE") == [[b"ENQUEUE", b"id3"]]
 
 
+def test_without_an_end_it_waits_for_jobs_until_its_time_is_over() -> None:
+    now = 0.0
+    queue = Queue()
+
+    def answer(request: list[bytes]) -> bytes:
+        nonlocal now
+        if request[0] == b"GETJOB":
+            now += 1
+            if now == 20:
+                queue.jobs = [b"1"]
+        return queue(request)
+
+    with ScriptedNode(answer) as node:
+        task = Task(
+            options(node, lambda job: None, until_empty=False, seconds=30, wait=2),
+            0,
+            clock=lambda: now,
+        )
+        assert task.take() == Settled(done=1)
+    assert now == 30
+
+
 def test_who_takes_long_has_fewer_jobs_in_hand() -> None:
     now = 0.0
     jobs = [bytes([n]) for n in range(34, 124)]

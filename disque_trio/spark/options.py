@@ -33,6 +33,11 @@ _SPARKS = {
 _SPARKS_BEGIN = ("option.", "spark.", "serialization.", "__")
 
 
+# What an option may be at most: s, or ms, that sockets and threads can wait; tasks of a job.
+MOST_TIME = 10**9
+MOST_TASKS = 100_000
+
+
 class OptionError(ValueError):
     """An option of a data source is invalid; the text says which and why."""
 
@@ -142,12 +147,17 @@ def directory(path: str) -> Path:
     return Path(local(path)).absolute()
 
 
-def number(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """An integer of at least ``least``."""
+def number(
+    options: Mapping[str, str], name: str, default: int, least: int = 1, most: int = 2**63 - 1
+) -> int:
+    """An integer from ``least`` to ``most``."""
     text = options.get(name, str(default)).strip()
-    if not text.isdecimal() or int(text) < least:
-        raise OptionError(f"{name}: expected a number of at least {least}, got {text!r}")
-    return int(text)
+    # Python itself refuses to convert thousands of digits.
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 100 else -1
+    if not least <= value <= most:
+        limit = f"from {least} to {most}" if value > most else f"of at least {least}"
+        raise OptionError(f"{name}: expected a number {limit}, got {text[:100]!r}")
+    return value
 
 
 def choice(options: Mapping[str, str], name: str, *values: str) -> str:

@@ -19,6 +19,7 @@ from disque_trio.spark.datasources.pushdown import STATES, JobFilters, QueueFilt
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import (
     CONNECTION,
+    MOST_TIME,
     arrow_schema,
     check_names,
     choice,
@@ -101,7 +102,7 @@ class NodesReader(DataSourceReader):
         self._discover = flag(options, "discover", True)
         self._skip = choice(options, "unreachable", "fail", "skip") == "skip"
         self._count = number(options, "batchSize", 1000)
-        self._timeout = number(options, "timeout", 60)
+        self._timeout = number(options, "timeout", 60, most=MOST_TIME)
 
     def partitions(self) -> list[InputPartition]:
         """A partition for each node; its value is the address."""

@@ -7,6 +7,7 @@ from disque_trio.spark.leases.directory import DirectoryPlace
 from disque_trio.spark.leases.queue import QueuePlace
 from disque_trio.spark.leases.store import LeasePlace
 from disque_trio.spark.options import (
+    MOST_TIME,
     OptionError,
     choice,
     directory,
@@ -39,7 +40,10 @@ def place_of(options: Mapping[str, str]) -> LeasePlace:
         if queue.startswith(LEASE_QUEUES):
             raise OptionError(f"leaseQueue: expected a name without {LEASE_QUEUES}")
         return QueuePlace(
-            queue, tuple(nodes_of(options)), login_of(options), number(options, "timeout", 60)
+            queue,
+            tuple(nodes_of(options)),
+            login_of(options),
+            number(options, "timeout", 60, most=MOST_TIME),
         )
     if queue:
         raise OptionError("leaseQueue: expected none beside leases=directory")

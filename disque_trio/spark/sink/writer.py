@@ -26,6 +26,7 @@ from disque_trio.spark.files import location
 from disque_trio.spark.notes import note
 from disque_trio.spark.options import (
     CONNECTION,
+    MOST_TIME,
     OptionError,
     choice,
     flag,
@@ -96,7 +97,7 @@ class Sink:
         self._login = login_of(options)
         self._discover = flag(options, "discover", True)
         self._queue = options.get("queue")
-        self._timeout = number(options, "timeout", TIMEOUT)
+        self._timeout = number(options, "timeout", TIMEOUT, most=MOST_TIME)
         mode = choice(options, "mode", "auto", "exactly-once", "at-least-once")
         self._once = mode != "at-least-once"
         # Who names a write wants to write it again.
@@ -110,8 +111,8 @@ class Sink:
         self._write_id = self._named(options.get("writeId"))
         self._pipeline = number(options, "pipeline", PIPELINE)
         self._retries = number(options, "retries", 5, 0)
-        self._retry_pause = number(options, "retryPause", 100)
-        self._failover = number(options, "failover", 30)
+        self._retry_pause = number(options, "retryPause", 100, most=MOST_TIME)
+        self._failover = number(options, "failover", 30, most=MOST_TIME)
         self._on_refused = choice(options, "onRefused", "fail", "drop", "deadletter")
         letters = options.get("deadLetterPath")
         if (self._on_refused == "deadletter") != bool(letters):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import StructType
 
 from disque_trio.spark.datasources.aof import AOF_OPTIONS
 from disque_trio.spark.datasources.queues import READ_OPTIONS, DisqueSource
@@ -93,3 +94,21 @@ def test_an_option_for_reading_is_none_for_writing() -> None:
     source = DisqueSource(CaseInsensitiveDict({"queue": "q", "leaseDirectory": "/x"}))
     with pytest.raises(OptionError, match=r"leaseDirectory: .* when it writes"):
         source.writer(None, False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("partitionsPerNode", "1000000000000"),
+        ("minPartitions", "100001"),
+        ("heartbeat", "9" * 30),
+        ("timeout", "9" * 5000),
+        ("idleWait", "-1"),
+        ("fetch", "٣"),
+        ("maxBytesPerBatch", str(2**63)),
+    ],
+)
+def test_numbers_that_would_break_what_uses_them_are_refused(name: str, value: str) -> None:
+    options = CaseInsensitiveDict({"queue": "q", "leaseDirectory": "/x", name: value})
+    with pytest.raises(OptionError, match=f"{name}: expected a number"):
+        DisqueSource(options).streamReader(StructType())

@@ -7,6 +7,7 @@ curl -s http://127.0.0.1:9103/metrics | grep disque_spark_queue_behind
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,9 @@ def main(nodes: str, queue: str) -> None:
         nodes=nodes, queuePattern=queue, leaseDirectory=str(place / "leases"), maxJobsPerBatch=1000
     )
     writer = jobs.load().writeStream.foreachBatch(work).queryName("backlog")
-    writer.option("checkpointLocation", str(place / "checkpoint")).start().awaitTermination()
+    query = writer.option("checkpointLocation", str(place / "checkpoint")).start()
+    with suppress(KeyboardInterrupt):
+        query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ table, in the way of its format (``lakehouse``), which knows a batch that is rep
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
@@ -30,8 +30,8 @@ from disque_trio.spark.health import HealthFile
 from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.reading import read_table
-from disque_trio.spark.lakehouse.settings import TableSettings
+from disque_trio.spark.lakehouse.reading import more_columns, read_table
+from disque_trio.spark.lakehouse.settings import TableFailedError, TableSettings, failures_told
 from disque_trio.spark.lakehouse.table import Batch, Table
 from disque_trio.spark.leases.keeper import LeaseKeeper
 from disque_trio.spark.leases.places import place_of
@@ -146,15 +146,17 @@ class Archive:
 
         Raises:
             TableError: the table is another one, or its format needs what is not installed.
+            TableFailedError: it cannot be reached, or written to, now.
         """
         self._state.added = -1
         jobs = self.jobs(spark)
         place, checkpoint = self.place, self._checkpoint
         table = table_of(place, self.settings)
-        if place.local is not None:
-            make_directory(place.local / LEASES)
-        self.settings.keep(place)
-        table.create(arrow_schema(jobs.schema))
+        with failures_told(str(place)):
+            if place.local is not None:
+                make_directory(place.local / LEASES)
+            replace(self.settings, columns=more_columns(jobs.schema)).keep(place)
+            table.create(arrow_schema(jobs.schema))
         writer = jobs.writeStream.option("checkpointLocation", str(checkpoint)).queryName(
             f"archive {','.join(self.queues)}"
         )
@@ -203,7 +205,8 @@ class Archive:
 
         Raises:
             TableError: the table is another one, or needs what is not installed.
-            PySparkException, Py4JJavaError: it failed, and starting it again does not help.
+            PySparkException, Py4JJavaError, TableFailedError: it failed, and starting it again
+                does not help.
         """
         restarts = restarts or Restarts()
         health = health or HealthFile()
@@ -224,7 +227,7 @@ class Archive:
                 query = self.start(spark)
                 self.follow(query, went_on, stop)
                 break
-            except (PySparkException, Py4JJavaError) as failure:
+            except (PySparkException, Py4JJavaError, TableFailedError) as failure:
                 line = told(failure)
                 pause = restarts.pause(text_of(failure), line)
                 if query is not None and query.isActive:  # it was the call that failed
@@ -307,7 +310,9 @@ class Archive:
             state.undecoded += sum(file.undecoded for file in found)
         except Exception as failure:
             # In short: Spark looks through the text with an expression that long ones break.
-            raise ArchiveError(told(failure)) from None
+            known = isinstance(failure, PySparkException | ArchiveError | OSError)
+            kind = "" if known else f"{type(failure).__name__}: "
+            raise ArchiveError(f"{kind}{told(failure)}") from None
         finally:
             state.added = number
             state.adding = False

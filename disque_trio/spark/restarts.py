@@ -12,18 +12,21 @@ SAME = 5  # failures in a row that say the same, without a batch in between: it 
 MANY = 50  # failures in a row, whatever they say: likewise
 _LOOK = 0.1
 # What passes by itself, however often it comes: processes that Spark has started and that were
-# killed or too slow, nodes that are away or that refuse for a while, a disk that somebody makes
-# room on.
+# killed or too slow, nodes and catalogs that are away or that refuse for a while, other writers of
+# a table, a disk that somebody makes room on.
 _PASSES = re.compile(
     r"failed to connect back|Python worker (?:exited|crashed|process)|WireError|ConnectionError"
     r"|Connection (?:reset|refused)|Broken pipe|SocketException|SocketTimeoutException|EOFException"
     r"|No space left on device|Disk quota exceeded"
+    r"|CommitFailed|CommitStateUnknown|ServiceUnavailableError|ServerError|TooManyRequestsError"
+    r"|AuthorizationExpiredError|database is locked"
     rf"|RefusedError: (?:{'|'.join(sorted(RETRIED))})\b"
 )
 # What needs fixing by hand: options, passwords, a checkpoint that went back, what Spark cannot do,
 # what is not installed.
 _STAYS = re.compile(
-    r"\b(?:OptionError|AnalysisException|ModuleNotFoundError)\b"
+    r"\b(?:OptionError|AnalysisException|ModuleNotFoundError|NotInstalledError|UnauthorizedError"
+    r"|ForbiddenError|OAuthError)\b"
     r"|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
     r"|LeaseError: .*checkpoint is an old one|\[PARSE_SYNTAX_ERROR\]|\[UNSUPPORTED_DATATYPE\]"
 )

@@ -330,4 +330,11 @@ def _compact(command: argparse.ArgumentParser) -> None:
         help="versions of Delta and Iceberg tables stay so long (default: %(default)s)",
     )
     command.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    command.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of a file system, as spark.hadoop.fs.s3a.endpoint=URL",
+    )
     _iceberg(command)

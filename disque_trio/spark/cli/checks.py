@@ -95,14 +95,14 @@ def check_report(options: argparse.Namespace) -> None:
 def check_archive(options: argparse.Namespace) -> str | None:
     """The table has a place where nobody else is writing, and a node answers. An archive without
     end waits for one. Returns a line about that."""
-    _check_settings(options)
+    spark_settings = _check_settings(options)
     nodes = addresses(options)
     for option in options.option:
         if "=" not in option:
             raise UsageError(f"--option {option}: expected NAME=VALUE")
         if option.partition("=")[0].lower() in _OWN:
             raise UsageError(f"--option {option}: an archive sets it itself")
-    place = location(options.output)
+    place = location(options.output, spark_settings)
     table_of(place, table_settings(options))
     check_queues(options.queue)
     if place.local is not None:
@@ -168,7 +168,7 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
         FileNotFoundError: there is none. TableError: its settings are damaged.
     """
     catalog_of(options)
-    place = location(options.table)
+    place = location(options.table, settings_named(options.conf))
     settings = TableSettings.read(place)
     if settings is None:
         if not (place / "queue=*" / "day=*").glob():
@@ -353,8 +353,13 @@ def _check_settings(options: argparse.Namespace) -> dict[str, str]:
         raise UsageError(f"--master {options.master}: expected one of {', '.join(_MASTERS)}")
     if options.remote is not None:
         check_remote(options.remote)
+    return settings_named(options.conf)
+
+
+def settings_named(conf: Sequence[str]) -> dict[str, str]:
+    """Settings of Spark, each as ``NAME=VALUE``. Raises UsageError: one is not."""
     settings = {}
-    for setting in options.conf:
+    for setting in conf:
         name, equals, value = setting.partition("=")
         if not name or not equals:
             raise UsageError(f"--conf {setting}: expected NAME=VALUE")

@@ -3,10 +3,10 @@
 import argparse
 import sys
 
-from disque_trio.spark.cli.checks import UsageError, catalog_of, check_compact
+from disque_trio.spark.cli.checks import UsageError, catalog_of, check_compact, settings_named
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import TableError
+from disque_trio.spark.lakehouse.settings import TableError, failures_told
 from disque_trio.spark.lakehouse.table import Outcome, Upkeep
 from disque_trio.spark.session import Signals, Stopped
 from disque_trio.spark.terminal import Progress
@@ -21,7 +21,8 @@ def run(options: argparse.Namespace) -> int:
     signals.catch()
     try:
         settings = check_compact(options)
-        table = table_of(location(options.table), settings, catalog_of(options))
+        place = location(options.table, settings_named(options.conf))
+        table = table_of(place, settings, catalog_of(options))
         upkeep = Upkeep(
             target=options.target_size,
             older=options.older_than,
@@ -31,7 +32,8 @@ def run(options: argparse.Namespace) -> int:
             deduplicate=options.deduplicate,
             dry_run=options.dry_run,
         )
-        outcome = table.keep_up(upkeep, progress)
+        with failures_told(options.table):
+            outcome = table.keep_up(upkeep, progress)
     except Stopped as stopped:
         return _ended(progress, str(stopped), STOPPED + stopped.signal)
     except UsageError as problem:

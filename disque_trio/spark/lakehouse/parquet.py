@@ -15,7 +15,6 @@ twice. Who died after the second step left the rest to the next compaction; befo
 a record of a file that is not there.
 """
 
-import fcntl
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from disque_trio.spark.files import Location, location
+from disque_trio.spark.lakehouse.alone import alone
 from disque_trio.spark.lakehouse.columns import partition_of, partition_path
 from disque_trio.spark.lakehouse.files import DataFile, merged
 from disque_trio.spark.lakehouse.planning import (
@@ -38,7 +38,6 @@ from disque_trio.spark.lakehouse.planning import (
     part_name,
     part_prefix,
 )
-from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
 
 RECORDS = "_compactions"
@@ -125,19 +124,13 @@ class ParquetFiles:
 
     @contextmanager
     def _alone(self, only_looks: bool) -> Iterator[None]:
-        here = self._directory.local
-        if only_looks or here is None:
+        if only_looks:
             yield
             return
-        path = here / RECORDS
-        path.mkdir(exist_ok=True)
-        with (path / "lock").open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise TableError(f"{self._directory}: another compaction is at work") from None
-            for torn in path.glob("*.new"):
-                torn.unlink()
+        records = self._directory / RECORDS
+        with alone(records, self._clock):
+            for torn in (records / "*.new").glob():
+                torn.delete()
             yield
 
     def _days(self) -> list[Location]:

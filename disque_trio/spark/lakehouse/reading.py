@@ -5,20 +5,21 @@ from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from disque_trio.spark.defaults import PARQUET
 from disque_trio.spark.files import Location
-from disque_trio.spark.lakehouse.columns import DAY, QUEUE, VALUE, fitted
+from disque_trio.spark.lakehouse.columns import BASE, DAY, QUEUE, VALUE, fitted
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import TableSettings
+from disque_trio.spark.lakehouse.settings import TableSettings, failures_told
 from disque_trio.spark.lakehouse.table import TableFile
 from disque_trio.spark.options import arrow_schema
 
 # Spark would take a queue that is called 007 for the number 7.
 _SCHEMA = """
     id STRING, body BINARY, nacks INT, additional_deliveries INT, node STRING, ctime TIMESTAMP,
-    archived_at TIMESTAMP, {value} queue STRING, day DATE
+    archived_at TIMESTAMP, {more} queue STRING, day DATE
 """
 _FILES_A_TASK = 16
 
@@ -31,15 +32,26 @@ def read_table(
     Raises:
         TableError: what its format needs is not installed, or it has what cannot be read.
     """
-    value = f"{VALUE} {value_type(settings.body)}," if settings.body is not None else ""
-    columns = _SCHEMA.format(value=value)
+    more = {**settings.columns}
+    if settings.body is not None:
+        more[VALUE] = value_type(settings.body)
+    columns = _SCHEMA.format(more="".join(f"`{name}` {kind}, " for name, kind in more.items()))
     if settings.format == PARQUET and directory.local is not None:
         return spark.read.schema(columns).parquet(str(directory))
     schema = spark.createDataFrame([], columns).schema
-    files = table_of(directory, settings, catalog).files()
+    with failures_told(str(directory)):
+        files = table_of(directory, settings, catalog).files()
     parts = max(1, -(-len(files) // _FILES_A_TASK))
     numbers = spark.range(0, len(files), 1, parts)
     return numbers.mapInArrow(FileReader(files, arrow_schema(schema)), schema)
+
+
+def more_columns(schema: StructType) -> dict[str, str]:
+    """Columns that not all archives have, but for the decoded bodies, and their types in SQL."""
+    known = {*BASE.names, QUEUE, DAY, VALUE}
+    return {
+        column.name: column.dataType.simpleString() for column in schema if column.name not in known
+    }
 
 
 class FileReader:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
@@ -17,6 +18,27 @@ class TableError(Exception):
     """A table cannot be used as it is asked for; the text says which and why."""
 
 
+class TableFailedError(TableError):
+    """A file system, a catalog, or the library of a table's format has failed; it may pass."""
+
+
+@contextmanager
+def failures_told(name: str) -> Iterator[None]:
+    """What goes wrong in the block, whatever library raises it, is a ``TableFailedError``. What
+    is wrong with arguments (``ValueError``) or with the table stays as it is.
+
+    Args:
+        name: of the table.
+    """
+    try:
+        yield
+    except (TableError, ValueError):
+        raise
+    except Exception as problem:
+        line = next(iter(str(problem).strip().splitlines()), "")
+        raise TableFailedError(f"{name}: {type(problem).__name__}: {line}") from problem
+
+
 @dataclass(frozen=True)
 class TableSettings:
     """How a table is written.
@@ -28,6 +50,7 @@ class TableSettings:
         catalog: properties of the catalog of an Iceberg table; without any it is a file in the
             directory.
         table: the name of an Iceberg table, with its namespace.
+        columns: more than all archives have, and their types in Spark's SQL.
     """
 
     format: str = PARQUET
@@ -35,6 +58,7 @@ class TableSettings:
     drop_body: bool = False
     catalog: Mapping[str, str] = field(default_factory=dict)
     table: str = "disque.archive"
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Location) -> Self | None:
@@ -63,7 +87,8 @@ class TableSettings:
             before = TableSettings()  # of an older version
         if before is not None:
             self._check(before, directory)
-        kept = asdict(self) | {"catalog": public(self.catalog)}
+        columns = {**(before.columns if before is not None else {}), **self.columns}
+        kept = asdict(self) | {"catalog": public(self.catalog), "columns": columns}
         if before is None or asdict(before) != kept:
             (directory / FILE).write_bytes((json.dumps(kept) + "\n").encode())
             (directory / FILE).sync()

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from disque_trio.spark.archive import Archive
 from disque_trio.spark.health import HealthFile
+from disque_trio.spark.lakehouse.settings import TableFailedError
 from disque_trio.spark.restarts import Restarts
 
 SPARK = cast("SparkSession", None)
@@ -112,6 +113,24 @@ def test_a_batch_without_jobs_does_not_say_that_all_is_well(
     streams(monkeypatch, Query(0, 0, 5, 0))
     assert run(archive, restarts) == 5
     assert restarts.batches == 1
+
+
+def test_a_catalog_that_fails_at_a_start_is_asked_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [TableFailedError("shop: ServiceUnavailableError: later")] * 2
+    streams(monkeypatch, Query(3))
+    start = Archive.start
+
+    def fails(self: Archive, spark: SparkSession) -> object:
+        if failures:
+            raise failures.pop()
+        return start(self, spark)
+
+    monkeypatch.setattr(Archive, "start", fails)
+    restarts = Asked()
+    assert run(archive, restarts) == 3
+    assert len(restarts.failures) == 2
 
 
 class Noted(HealthFile):

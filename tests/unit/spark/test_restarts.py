@@ -39,6 +39,17 @@ def test_a_node_that_refuses_for_a_while_is_waited_for_without_end(code: str) ->
     assert None not in [restarts.pause(*failure) for _ in range(20 * SAME)]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    ["ServiceUnavailableError", "ServerError", "CommitFailedException", "CommitFailedError",
+     "CommitStateUnknownException", "ConnectionError", "TooManyRequestsError"],
+)  # fmt: skip
+def test_a_catalog_that_is_away_is_waited_for_without_end(kind: str) -> None:
+    restarts = Restarts()
+    text = f"shop.orders: {kind}: for a while"
+    assert None not in [restarts.pause(text, text) for _ in range(20 * SAME)]
+
+
 def test_pauses_are_short_again_when_a_batch_was_done() -> None:
     restarts = Restarts()
     for _ in range(8):
@@ -54,6 +65,7 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
         "disque_trio.spark.leases.directory.LeaseError: /x: batch 3 is acknowledged, and the"
         " checkpoint is an old one that knows batches up to 2",
         "disque_trio.spark.client.RefusedError: NOAUTH Authentication required",
+        "shop.orders: UnauthorizedError: who are you",
         "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND]",
         "[PARSE_SYNTAX_ERROR] Syntax error at or near FOO",
     ],

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from disque_trio.spark import pipeline
 from disque_trio.spark.cli.arguments import parser
@@ -11,7 +12,14 @@ from disque_trio.spark.cli.checks import UsageError, table_settings
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.parquet import ParquetFiles
-from disque_trio.spark.lakehouse.settings import FILE, TableError, TableSettings
+from disque_trio.spark.lakehouse.reading import more_columns
+from disque_trio.spark.lakehouse.settings import (
+    FILE,
+    TableError,
+    TableFailedError,
+    TableSettings,
+    failures_told,
+)
 from tests.support.jobs_files import add
 
 
@@ -50,6 +58,39 @@ def test_an_old_archive_is_one_of_parquet_files(tmp_path: Path) -> None:
     TableSettings(body="text").keep(location(tmp_path))
     with pytest.raises(TableError, match="needs a table of its own"):
         TableSettings(body="json:a INT").keep(location(tmp_path))
+
+
+def test_columns_of_the_source_stay_known(tmp_path: Path) -> None:
+    """Also when later runs do not ask for them."""
+    for columns in ({"headers": "array<binary>"}, {}, {"size": "int"}):
+        TableSettings(columns=columns).keep(location(tmp_path))
+    found = TableSettings.read(location(tmp_path))
+    assert found is not None
+    assert found.columns == {"headers": "array<binary>", "size": "int"}
+
+
+def test_more_columns_are_those_that_not_all_archives_have() -> None:
+    schema = StructType(
+        [
+            *(StructField(name, StringType()) for name in ("id", "body", "queue", "day", "value")),
+            StructField("headers", ArrayType(StructType([StructField("key", StringType())]))),
+        ]
+    )
+    assert more_columns(schema) == {"headers": "array<struct<key:string>>"}
+
+
+@pytest.mark.parametrize("kind", [OSError, KeyError, RuntimeError])
+def test_what_a_library_fails_with_is_told_with_the_name_of_the_table(
+    kind: type[Exception],
+) -> None:
+    with (
+        pytest.raises(TableFailedError, match=f"^/x: {kind.__name__}: .*late"),
+        failures_told("/x"),
+    ):
+        raise kind("late\nand more")
+    for known in (TableError, ValueError):
+        with pytest.raises(known, match="it"), failures_told("/x"):
+            raise known("it")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"what": 1}', "{"])

@@ -276,6 +276,7 @@ def _iceberg(command: argparse.ArgumentParser) -> None:
 _SIZE = re.compile(r"([0-9]+)(?:([KMG])I?)?B?", re.IGNORECASE)
 _PERIOD = re.compile(r"([0-9]+)([smhd]?)")
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LONGEST = 36500 * 86400  # s: clocks and dates have an end
 _PERIODS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -290,7 +291,10 @@ def _period(text: str) -> int:
     found = _PERIOD.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text}: expected a time, as 90s, 30m, 1h, 7d")
-    return int(found[1]) * _PERIODS[found[2]]
+    seconds = int(found[1]) * _PERIODS[found[2]]
+    if seconds > _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text}: expected at most 36500d")
+    return seconds
 
 
 def _compact(command: argparse.ArgumentParser) -> None:

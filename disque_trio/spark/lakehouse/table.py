@@ -52,7 +52,8 @@ class Upkeep:
         """The first day that is kept; None: all are. ``now``: seconds since 1970."""
         if self.days is None:
             return None
-        return datetime.fromtimestamp(now, UTC).date() - timedelta(self.days - 1)
+        today = datetime.fromtimestamp(now, UTC).date()
+        return today - timedelta(min(self.days - 1, (today - date.min).days))
 
 
 @dataclass

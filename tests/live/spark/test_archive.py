@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.dataset
@@ -10,7 +11,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from disque_trio.spark.archive import (
-    CHECKPOINT,
     LEASES,
     Archive,
     ArchiveError,
@@ -20,7 +20,7 @@ from disque_trio.spark.archive import (
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.bodies import decoded
 from disque_trio.spark.lakehouse.formats import table_of
-from disque_trio.spark.lakehouse.settings import TableError, TableSettings
+from disque_trio.spark.lakehouse.settings import TableSettings
 from disque_trio.spark.lakehouse.table import Table, Upkeep
 from tests.support.harness import LiveNode, NodeFactory, wait_until
 
@@ -63,7 +63,10 @@ def test_all_that_is_queued_is_archived_once_and_acknowledged(
     add(node, "007", [f"order {n}" for n in range(120)])
     add(node, "mail/in", ["letter"])
     assert run(spark, archive) == 121
-    add(node, "007", ["late"])
+    headers = ("HEADERS", 1, "kind", "late")
+    assert isinstance(node.ask("ADDJOB", "007", "late", 0, "RETRY", 600, *headers), bytes)
+    # What the source gives more is in the table and read, and null in older files.
+    archive = replace(archive, options={"withHeaders": "true"})
     # The run after it acknowledges what the last batch of the one before had, too.
     assert run(spark, archive) == 1
     assert run(spark, archive) == 0
@@ -71,6 +74,9 @@ def test_all_that_is_queued_is_archived_once_and_acknowledged(
     bodies = sorted(bytes(row["body"]).decode() for row in rows)
     assert bodies == sorted([f"order {n}" for n in range(120)] + ["letter", "late"])
     assert {row["queue"] for row in rows} == {"007", "mail/in"}
+    found = [row["headers"] for row in rows if row["headers"]]
+    assert [(header.key, bytes(header.value)) for header in found[0]] == [("kind", b"late")]
+    assert len(found) == 1
     assert all(row["archived_at"].date() == row["day"] for row in rows)
     assert left_at(node) == NOTHING
     parts = {path.parent.name for path in (tmp_path / "table").glob("queue=*/day=*")}
@@ -108,18 +114,6 @@ _add = Archive._add
 def adds_and_fails(archive: Archive, table: Table, batch: DataFrame, number: int) -> None:
     _add(archive, table, batch, number)
     raise ArchiveError("it died here")
-
-
-def test_a_second_checkpoint_replaces_nothing_of_the_first(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
-) -> None:
-    node = disque_server()
-    table = tmp_path / "table"
-    for body in ("1", "2"):
-        add(node, "q", [body])
-        assert run(spark, archive_of(node, table, "q")) == 1
-        (table / CHECKPOINT).rename(tmp_path / f"checkpoint {body}")
-    assert bodies_of(read_archive(spark, table)) == ["1", "2"]
 
 
 def test_a_stream_that_is_told_to_stop_finishes_its_batch_and_acknowledges_it(
@@ -189,34 +183,6 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
     assert len(told) == 1
     archive.acknowledge()
     assert bodies_of(read_archive(spark, table)) == ["1", "2"]
-    # What needs fixing by hand is not tried endlessly.
-    archive = archive_of(node, table, "q")
-    (table / "queue=q").rename(tmp_path / "away")
-    (table / "queue=q").touch()
-    add(node, "q", ["3"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("disque_trio.spark.restarts.FIRST_PAUSE", 0.0)
-        told.clear()
-        with pytest.raises(StreamingQueryException, match="queue=q"):
-            archive.run(spark, lambda text: None, told.append)
-    assert 1 <= len(told) < 5
-
-
-def test_rows_are_counted_also_when_the_stream_was_idle_before(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
-) -> None:
-    """What Spark tells of an idle stream has the number of the batch that comes next."""
-    node = disque_server()
-    archive = Archive([f"127.0.0.1:{node.port}"], ["q"], tmp_path / "table", seconds=0)
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "10")
-    try:
-        query = archive.start(spark)
-        wait_until(lambda: len(query.recentProgress) > 1)
-        add(node, "q", ["1", "2"])
-        wait_until(lambda: (tmp_path / "table" / "queue=q").exists())
-        assert archive.follow(query, lambda text: None, lambda: True) == 2
-    finally:
-        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 def test_why_a_batch_cannot_be_written_is_told_in_short(
@@ -264,7 +230,7 @@ def test_a_job_that_was_delivered_twice_is_read_once(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_a_table_with_versions_has_each_batch_once_and_bodies_decoded(
+def test_a_table_with_versions_has_the_jobs_and_their_decoded_bodies(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path, format: str
 ) -> None:
     node = disque_server()
@@ -272,53 +238,27 @@ def test_a_table_with_versions_has_each_batch_once_and_bodies_decoded(
     settings = TableSettings(format, "json:n INT, tags ARRAY<STRING>", drop_body=True)
     nodes = [f"127.0.0.1:{node.port}"]
     archive = Archive(nodes, ["a/b"], table, settings=settings, available_now=True)
-    add(node, "a/b", ['{"n": 1, "tags": ["x"]}', '{"n": 2} and more'])
-    assert run(spark, archive) == 2
+    add(node, "a/b", ['{"n": 1, "tags": ["x"]}', '{"n": 2} and more', '{"n": 3}'])
+    assert run(spark, archive) == 3
     assert archive.undecoded == 1
-    add(node, "a/b", ['{"n": 3}'])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Archive, "_add", adds_and_fails)
-        with pytest.raises(StreamingQueryException):
-            run(spark, archive)
-    assert run(spark, archive) == 1
-    upkeep = Upkeep(days=2)
-    made = table_of(location(table), settings)
-    for _ in range(2):
-        rows = read_archive(spark, table).orderBy("value.n").collect()
-        assert [row["queue"] for row in rows] == ["a/b"] * 3
-        assert [row["body"] for row in rows] == [b'{"n": 2} and more', None, None]
-        assert [row["value"] and row["value"].asDict() for row in rows] == [
-            None,
-            {"n": 1, "tags": ["x"]},
-            {"n": 3, "tags": None},
-        ]
-        assert all(row["archived_at"].date() == row["day"] for row in rows)
-        made.keep_up(upkeep, lambda text: None)
-    assert len(made.files()) == 1
+    table_of(location(table), settings).keep_up(Upkeep(days=2), lambda text: None)
+    rows = read_archive(spark, table).orderBy("value.n").collect()
+    assert [row["queue"] for row in rows] == ["a/b"] * 3
+    assert [row["body"] for row in rows] == [b'{"n": 2} and more', None, None]
+    assert [row["value"] and row["value"].asDict() for row in rows] == [
+        None,
+        {"n": 1, "tags": ["x"]},
+        {"n": 3, "tags": None},
+    ]
+    assert all(row["archived_at"].date() == row["day"] for row in rows)
     assert left_at(node) == NOTHING
 
 
-def test_texts_are_bodies_in_utf8(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
-) -> None:
-    node = disque_server()
-    table = tmp_path / "table"
-    add(node, "q", ["before"])
-    run(spark, archive_of(node, table, "q"))
-    add(node, "q", ["\u00fc"])
-    assert isinstance(node.ask("ADDJOB", "q", b"\xff", 0), bytes)
-    nodes = [f"127.0.0.1:{node.port}"]
-    archive = Archive(nodes, ["q"], table, settings=TableSettings(body="text"), available_now=True)
-    assert run(spark, archive) == 2
-    assert archive.undecoded == 1
-    rows = read_archive(spark, table).collect()
-    found = {(row["body"], row["value"]) for row in rows}
-    assert found == {(b"before", None), ("\u00fc".encode(), "\u00fc"), (b"\xff", None)}
-    # What is decoded in another way needs a table of its own.
-    for other in (TableSettings(), TableSettings(body="json:a INT"), TableSettings("delta")):
-        archive = Archive(nodes, ["q"], table, settings=other, available_now=True)
-        with pytest.raises(TableError):
-            archive.start(spark)
+def test_texts_are_bodies_in_utf8(spark: SparkSession) -> None:
+    bodies = ["\u00fc".encode(), b"\xff"]
+    rows = spark.createDataFrame([(body,) for body in bodies], "body binary")
+    found = {(row["body"], row["value"]) for row in decoded(rows, "text").collect()}
+    assert found == {(bodies[0], "\u00fc"), (bodies[1], None)}
 
 
 def test_bodies_that_are_not_just_one_json_value_stay(spark: SparkSession) -> None:

@@ -115,6 +115,16 @@ def test_a_batch_without_jobs_does_not_say_that_all_is_well(
     assert restarts.batches == 1
 
 
+def test_rows_are_counted_also_when_the_stream_was_idle_before(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Spark tells of an idle stream has the number of the batch that comes next."""
+    query = Query(0, 2)
+    query.recentProgress[1]["batchId"] = 1
+    streams(monkeypatch, query)
+    assert run(archive, Asked()) == 2
+
+
 def test_a_catalog_that_fails_at_a_start_is_asked_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:

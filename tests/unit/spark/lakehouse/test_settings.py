@@ -1,6 +1,7 @@
 """What an archive's directory says of its table, and the command that keeps it up."""
 
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from disque_trio.spark.lakehouse.settings import (
     TableSettings,
     failures_told,
 )
+from disque_trio.spark.lakehouse.table import Upkeep
 from tests.support.jobs_files import add
 
 
@@ -77,6 +79,21 @@ def test_more_columns_are_those_that_not_all_archives_have() -> None:
         ]
     )
     assert more_columns(schema) == {"headers": "array<struct<key:string>>"}
+
+
+def test_days_begin_in_utc_and_all_of_them_may_be_kept() -> None:
+    midnight = datetime(2026, 11, 24, tzinfo=UTC).timestamp()
+    assert Upkeep(days=1).first_day(midnight) == date(2026, 11, 24)
+    assert Upkeep(days=1).first_day(midnight - 0.001) == date(2026, 11, 23)
+    assert Upkeep(days=2).first_day(midnight) == date(2026, 11, 23)
+    assert Upkeep(days=2_000_000_000).first_day(midnight) == date.min
+    assert Upkeep().first_day(midnight) is None
+
+
+def test_periods_that_clocks_do_not_have_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main(["compact", "/nowhere", "--keep-history", "36501d"])
+    assert ended.value.code == 2
 
 
 @pytest.mark.parametrize("kind", [OSError, KeyError, RuntimeError])

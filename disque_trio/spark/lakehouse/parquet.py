@@ -95,13 +95,18 @@ class ParquetFiles:
         staging.delete_tree()
 
     def files(self) -> list[TableFile]:
-        """Also those that are replaced, and are still there."""
+        """Those of the table, without the ones that others have replaced, and that go soon."""
+        replaced = self.replaced()  # before the list: what is replaced later stays for the grace
         return [
             TableFile(path, *_partition(place))
             for place in self._days()
             for path in place.files(recursive=False)
-            if path.name.endswith(".parquet")
+            if path.name.endswith(".parquet") and self._below(path) not in replaced
         ]
+
+    def replaced(self) -> set[str]:
+        """Paths, below the table, of files that a new one has replaced, and that may be there."""
+        return {name for record in self._open_records() for name in record.inputs}
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
         """Merge small files and remove old days.
@@ -142,9 +147,16 @@ class ParquetFiles:
     def _records(self) -> list[Record]:
         found = []
         for path in (self._directory / RECORDS / "*.json").glob():
-            record = json.loads(path.read_bytes())
+            try:
+                record = json.loads(path.read_bytes())
+            except FileNotFoundError:
+                continue  # a compaction has finished meanwhile
             found.append(Record(path, record["output"], record["inputs"]))
         return found
+
+    def _open_records(self) -> list[Record]:
+        """Those whose new file has its place."""
+        return [one for one in self._records() if (self._directory / one.output).exists()]
 
     def _finish(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """The third step, where it is due."""
@@ -169,8 +181,7 @@ class ParquetFiles:
 
     def _work(self, upkeep: Upkeep) -> Iterator[tuple[Location, list[Location]]]:
         """What is to be merged: where, and which files."""
-        open_ones = [one for one in self._records() if (self._directory / one.output).exists()]
-        replaced = {name for one in open_ones for name in (one.output, *one.inputs)}
+        replaced = {name for one in self._open_records() for name in (one.output, *one.inputs)}
         found: dict[Location, list[Candidate]] = {}
         for place in self._days():
             found[place] = [

@@ -12,6 +12,7 @@ from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import BASE, DAY, QUEUE, VALUE, fitted
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
+from disque_trio.spark.lakehouse.parquet import ParquetFiles
 from disque_trio.spark.lakehouse.settings import TableSettings, failures_told
 from disque_trio.spark.lakehouse.table import TableFile
 from disque_trio.spark.options import arrow_schema
@@ -36,7 +37,9 @@ def read_table(
     if settings.body is not None:
         more[VALUE] = value_type(settings.body)
     columns = _SCHEMA.format(more="".join(f"`{name}` {kind}, " for name, kind in more.items()))
-    if settings.format == PARQUET and directory.local is not None:
+    # Spark itself does not know which files a compaction has replaced, and is about to remove.
+    is_plain = settings.format == PARQUET and directory.local is not None
+    if is_plain and not ParquetFiles(directory).replaced():
         return spark.read.schema(columns).parquet(str(directory))
     schema = spark.createDataFrame([], columns).schema
     with failures_told(str(directory)):

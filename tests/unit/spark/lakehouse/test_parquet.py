@@ -205,6 +205,18 @@ def test_who_dies_in_the_removal_is_no_reason_to_merge_half(tmp_path: Path) -> N
     assert ids_of(tmp_path) == ids
 
 
+def test_files_that_were_replaced_are_none_of_the_table_any_more(tmp_path: Path) -> None:
+    """Though they stay for a while, for those who have listed them before."""
+    table = ParquetFiles(tmp_path, sleep=dies)
+    ids = fill(table, tmp_path, 4)
+    with pytest.raises(Died):
+        table.keep_up(Upkeep(older=-3600, grace=60), quiet)
+    assert len(files_of(tmp_path)) == 5
+    assert len(table.replaced()) == 3
+    found = [one.as_py() for file in table.files() for part in read(file.path) for one in part[0]]
+    assert sorted(found) == ids
+
+
 def test_two_at_once_are_refused(table: ParquetFiles, tmp_path: Path) -> None:
     fill(table, tmp_path, 3)
     table.keep_up(NOW, quiet)

@@ -256,7 +256,7 @@ class Archive:
             StreamingQueryException: it failed.
         """
         seen = ""
-        over = -1
+        over = last = -1
         ended = False
         state = self._state
         before = state.total
@@ -280,15 +280,22 @@ class Archive:
             if failure is not None and not state.closing:
                 raise failure
             if not ended and stop():
-                state.closing = True
-                if self._rests(query, over):
+                if not state.closing:
+                    state.closing = True
+                    last = over
+                if self._rests(query, over, last):
                     query.stop()
         return state.total - before
 
-    def _rests(self, query: StreamingQuery, over: int) -> bool:
-        """Whether the stream is between two batches, of which ``over`` is the last one told of."""
+    def _rests(self, query: StreamingQuery, over: int, last: int) -> bool:
+        """Whether the stream is between two batches, or as near to that as it gets.
+
+        Args:
+            over: the last batch that was told of. last: the same, when it was to stop.
+        """
         if is_remote(query):  # a process of the server's adds its batches, which shares no state
-            return not query.status["isTriggerActive"]
+            # One that is never idle has just begun the next batch: the next run repeats that.
+            return over > last or not query.status["isTriggerActive"]
         return not self._state.adding and self._state.added <= over
 
     def _add(self, table: Table, rows: DataFrame, number: int) -> None:

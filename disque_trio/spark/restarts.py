@@ -15,7 +15,8 @@ _LOOK = 0.1
 # killed or too slow, nodes and catalogs that are away or that refuse for a while, other writers of
 # a table, a disk that somebody makes room on.
 _PASSES = re.compile(
-    r"failed to connect back|Python worker (?:exited|crashed|process)|WireError|ConnectionError"
+    r"failed to connect back|Python worker (?:to connect back|exited|crashed|process)"
+    r"|WireError|ConnectionError"
     r"|Connection (?:reset|refused)|Broken pipe|SocketException|SocketTimeoutException|EOFException"
     r"|No space left on device|Disk quota exceeded"
     r"|CommitFailed|CommitStateUnknown|ServiceUnavailableError|ServerError|TooManyRequestsError"

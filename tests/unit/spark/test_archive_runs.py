@@ -1,7 +1,7 @@
 """How an archive goes on after a failure; its streams are made up."""
 
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -46,6 +46,22 @@ class Query:
 
     def stop(self) -> None:
         self.isActive = False
+
+
+class Busy(Query):
+    """A stream of Spark Connect that is never between two batches."""
+
+    __module__ = "pyspark.sql.connect.streaming.query"
+    status: ClassVar = {"isTriggerActive": True}
+
+    def awaitTermination(self, seconds: float) -> bool:
+        self._asked += 1
+        if self._asked % 3 == 0:
+            number = len(self.recentProgress) + 1
+            self.recentProgress.append(
+                {"batchId": number, "timestamp": f"{number}", "numInputRows": 10}
+            )
+        return not self.isActive
 
 
 class Asked(Restarts):
@@ -123,6 +139,15 @@ def test_rows_are_counted_also_when_the_stream_was_idle_before(
     query.recentProgress[1]["batchId"] = 1
     streams(monkeypatch, query)
     assert run(archive, Asked()) == 2
+
+
+def test_a_stream_elsewhere_that_is_never_idle_ends_after_a_batch(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Busy(10)
+    streams(monkeypatch, query)
+    assert archive.run(SPARK, lambda text: None, lambda text: None, lambda: query._asked > 1) == 20
+    assert not query.isActive
 
 
 def test_a_catalog_that_fails_at_a_start_is_asked_again(

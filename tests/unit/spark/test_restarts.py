@@ -39,6 +39,12 @@ def test_a_node_that_refuses_for_a_while_is_waited_for_without_end(code: str) ->
     assert None not in [restarts.pause(*failure) for _ in range(20 * SAME)]
 
 
+def test_a_server_of_connect_that_waits_too_long_for_its_worker_is_tried_again() -> None:
+    restarts = Restarts()
+    text = "Timed out while waiting for the Python worker to connect back"
+    assert None not in [restarts.pause(text, text) for _ in range(2 * SAME)]
+
+
 @pytest.mark.parametrize(
     "kind",
     ["ServiceUnavailableError", "ServerError", "CommitFailedException", "CommitFailedError",

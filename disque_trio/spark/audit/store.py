@@ -122,6 +122,8 @@ class Store:
             os.close(descriptor)
             raise StoreError(f"another audit is writing to {self.directory}") from None
         try:
+            if self._pointer.exists() and not self._pointer.is_symlink():
+                raise StoreError(f"{self._pointer} is in the way: it is no link of an audit")
             self.load()
             if isinstance(self.current, Path) and self._shown() != self.current:
                 self._show(self.manifest)  # the run before died in between

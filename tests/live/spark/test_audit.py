@@ -315,7 +315,7 @@ def test_a_run_that_dies_leaves_the_tables_of_the_one_before(
 
     with monkeypatch.context() as patch:
         if moment == "before the findings":
-            patch.setattr("disque_trio.spark.audit.judging.clocks_of", die)
+            patch.setattr("disque_trio.spark.audit.judging.clocks_by_id", die)
         else:
             patch.setattr(Path, "symlink_to", die)
         with pytest.raises(Died):

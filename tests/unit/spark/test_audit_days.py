@@ -276,3 +276,12 @@ def test_who_comes_too_late_leaves_the_version_of_another_as_it_is(tmp_path: Pat
     (path,) = (tmp_path / "current" / "jobs" / f"day={day}").iterdir()
     assert [path.name] == Store(tmp_path).manifest.files("jobs")[day]
     assert path.exists()
+
+
+def test_what_is_in_the_way_is_named_before_the_work_is_done(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
+    with pytest.raises(StoreError, match="current is in the way"), Store(tmp_path).locked():
+        pass
+    (tmp_path / "current").rmdir()
+    with Store(tmp_path).locked():
+        pass

@@ -1,5 +1,6 @@
 """Looks at growing logs again and again: an audit each time, what is new in it told, a page."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
@@ -22,7 +23,7 @@ from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import rows_of
 from disque_trio.spark.report import make_report, write_report
 from disque_trio.spark.restarts import Restarts, wait
-from disque_trio.spark.watch.notices import MINUTE, Notice, Row, Told, compare
+from disque_trio.spark.watch.notices import MINUTE, Row, Told, compare
 from disque_trio.spark.watch.receivers import Receiver, ReceiverError
 
 EVERY = 15.0  # s
@@ -116,43 +117,37 @@ class Watch:
             progress=progress,
         )
         output = location(self.output, settings_of(spark))
-        notice, after = self._compare(result, output)
-        if not notice.is_empty:
-            progress("telling")
-        if notice.is_empty or self._told(notice, tell):
-            (output / STATE).write_bytes(after.text().encode())
+        self._tell(result, output, tell)
         if self.page is not None:
             progress("page")
             page = location(self.page, settings_of(spark))
             write_report(make_report(spark, output), page, None)
         return result
 
-    def _told(self, notice: Notice, tell: Callable[[str], None]) -> bool:
-        """Whether all receivers know. Otherwise all are told again, with the next look."""
-        complete = True
-        for receiver in self.receivers:
-            try:
-                receiver.tell(notice)
-            except ReceiverError as problem:
-                tell(f"{problem}: tells again with the next look")
-                complete = False
-        return complete
-
-    def _compare(self, result: Result, output: Location) -> tuple[Notice, Told]:
+    def _tell(self, result: Result, output: Location, tell: Callable[[str], None]) -> None:
+        """Tell each receiver what is new to it. Who cannot be told is told with the next look."""
         store = Store(output)
         last = store.manifest.last
-        try:
-            known = Told.of((output / STATE).read_bytes().decode())
-        except FileNotFoundError:
-            known = Told(until=max(last - _FIGURES, 0))
-        return compare(
-            known,
-            self._findings(store.paths(FINDINGS)),
-            self._minutes(store, known.until),
-            last,
-            result.missing_nodes,
-            sorted(result.missing_segments),
-        )
+        known = _read_state(output)
+        findings = list(self._findings(store.paths(FINDINGS)))
+        for receiver in self.receivers:
+            before = known.get(receiver.name, Told(until=max(last - _FIGURES, 0)))
+            notice, after = compare(
+                before,
+                findings,
+                self._minutes(store, before.until),
+                last,
+                result.missing_nodes,
+                sorted(result.missing_segments),
+            )
+            try:
+                if not notice.is_empty:
+                    receiver.tell(notice)
+                known[receiver.name] = after
+            except ReceiverError as problem:
+                tell(f"{problem}: tells again with the next look")
+        state = {name: told.as_json() for name, told in known.items()}
+        (output / STATE).write_bytes(json.dumps(state, separators=(",", ":")).encode())
 
     def _findings(self, files: Sequence[Location]) -> Iterator[Row]:
         """Those that are told. Files never change, so each is read once."""
@@ -168,6 +163,17 @@ class Watch:
         for day, names in store.manifest.files(MINUTES).items():
             for name in names if day >= first else ():
                 yield from minutes_in(store.place(MINUTES, day) / name, since)
+
+
+def _read_state(output: Location) -> dict[str, Told]:
+    """What each receiver knows, by name. Raises ValueError: the file is not that of a watch."""
+    try:
+        state = json.loads((output / STATE).read_bytes())
+        return {name: Told.of(told) for name, told in state.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as problem:
+        raise ValueError(f"{output / STATE}: {problem}") from None
 
 
 def findings_in(file: Location, kinds: Sequence[str]) -> list[Row]:

@@ -20,7 +20,7 @@ _SHORT = ("kind", "reason", "job", "queue")
 
 @dataclass
 class Told:
-    """What receivers know.
+    """What a receiver knows.
 
     Attributes:
         findings: those that stand, by their keys, in short.
@@ -30,23 +30,22 @@ class Told:
     findings: dict[str, Row] = field(default_factory=dict)
     until: int = 0
 
-    def text(self) -> str:
+    def as_json(self) -> list[object]:
         """As it is kept between two runs."""
-        return json.dumps([self.findings, self.until], separators=(",", ":"))
+        return [self.findings, self.until]
 
     @classmethod
-    def of(cls, text: str) -> Self:
+    def of(cls, kept: object) -> Self:
         """What was kept. Raises ValueError: it is not that."""
-        try:
-            findings, until = json.loads(text)
-            return cls(dict(findings), int(until))
-        except (TypeError, ValueError) as problem:
-            raise ValueError(f"not what a watch keeps: {problem}") from None
+        match kept:
+            case [dict(findings), int(until)]:
+                return cls(findings, until)
+        raise ValueError("not what a watch keeps")
 
 
 @dataclass(frozen=True)
 class Notice:
-    """What receivers are told at once.
+    """What a receiver is told at once.
 
     Attributes:
         time: of the last event that was looked at, ms.
@@ -103,7 +102,7 @@ def compare(
     missing_nodes: Sequence[str] = (),
     missing_segments: Sequence[str] = (),
 ) -> tuple[Notice, Told]:
-    """What is to be told, and what receivers know after that.
+    """What is to be told, and what the receiver knows after that.
 
     Args:
         findings: all that are to be told and stand now, rows of ``findings``.

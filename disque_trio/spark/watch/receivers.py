@@ -21,7 +21,13 @@ class ReceiverError(Exception):
 
 
 class Receiver(Protocol):
-    """Who is told."""
+    """Who is told.
+
+    Attributes:
+        name: by which it is known in the next run what it was told.
+    """
+
+    name: str
 
     def tell(self, notice: Notice) -> None:
         """Raises ReceiverError: it has not got it, or it is not known whether it has."""
@@ -44,6 +50,8 @@ class Webhook:
     Raises:
         ValueError: it is no such address.
     """
+
+    name = "webhook"
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         if not url.startswith(("http://", "https://")):
@@ -74,6 +82,8 @@ class QueueOfNotices:
         nodes: ``host:port`` each.
     """
 
+    name = "queue"
+
     def __init__(self, queue: str, nodes: Sequence[str], login: Login | None = None) -> None:
         self._queue = queue
         self._nodes = list(nodes)
@@ -99,6 +109,8 @@ class Lines:
     Args:
         before: is called before lines are written, to clear what else is shown there.
     """
+
+    name = "lines"
 
     def __init__(self, file: IO[str], before: Callable[[], None] = lambda: None) -> None:
         self._file = file

@@ -1,18 +1,24 @@
 """Looking again and again: what ends a watch, and what does not."""
 
 import argparse
+from collections import Counter
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from disque_trio.spark.audit.manifest import Manifest
 from disque_trio.spark.audit.run import Result
 from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.cli.checks import UsageError
 from disque_trio.spark.cli.watching import headers_of
+from disque_trio.spark.files import location
 from disque_trio.spark.restarts import Restarts
 from disque_trio.spark.watch import loop
 from disque_trio.spark.watch.loop import Watch
+from disque_trio.spark.watch.notices import Notice
+from disque_trio.spark.watch.receivers import ReceiverError
 
 SPARK = cast(SparkSession, None)
 
@@ -64,6 +70,44 @@ def test_what_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         Looks(monkeypatch, AuditError("two segments"), None).run()
     with pytest.raises(OSError, match="gone"):
         Looks(monkeypatch, OSError("gone"), None).run(restarts=Restarts(0))
+
+
+class Hears:
+    """A receiver, which refuses as often as it is told to."""
+
+    def __init__(self, name: str, refuses: int) -> None:
+        self.name = name
+        self._refuses = refuses
+        self.heard: list[list[str]] = []
+
+    def tell(self, notice: Notice) -> None:
+        if self._refuses:
+            self._refuses -= 1
+            raise ReceiverError(f"{self.name}: no")
+        self.heard.append([row["job"] for row in notice.found])
+
+
+def test_each_receiver_is_told_once_and_who_was_not_there_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "000001.json").write_text(Manifest(version=1).text())
+    row = {"kind": "poison", "reason": None, "queue": "q", "time": 5, "nodes": [], "detail": ""}
+    jobs = ["D-1"]
+    monkeypatch.setattr(Watch, "_findings", lambda *_: [{**row, "job": job} for job in jobs])
+    result = Result(tmp_path, 0, 0, 0, 0, 0, 0, Counter())
+    one, other = Hears("one", 0), Hears("other", 1)
+    told: list[str] = []
+    for more in ([], ["D-2"], []):
+        jobs += more
+        watch = Watch(["log"], tmp_path, [one, other])  # as after a kill
+        watch._tell(result, location(tmp_path), told.append)
+    assert one.heard == [["D-1"], ["D-2"]]
+    assert other.heard == [["D-1", "D-2"]]
+    assert told == ["other: no: tells again with the next look"]
+    (tmp_path / loop.STATE).write_text("[]")
+    with pytest.raises(ValueError, match=loop.STATE):
+        watch._tell(result, location(tmp_path), told.append)
 
 
 def test_headers_of_a_webhook() -> None:

@@ -42,7 +42,7 @@ from disque_trio.spark.datasources.queues import (
 from disque_trio.spark.leases import fetch, keeper
 from disque_trio.spark.leases.directory import LeaseFile
 from disque_trio.spark.leases.planner import Planner
-from disque_trio.spark.leases.queue import QueueDraft
+from disque_trio.spark.leases.queue_batch import QueueDraft
 from disque_trio.spark.sink import writer
 from disque_trio.spark.sink.adder import Adder, Refusal
 from disque_trio.spark.sink.writer import Added, BatchWriter, StreamWriter

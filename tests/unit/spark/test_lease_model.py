@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from disque_trio.spark.client import WireError
-from disque_trio.spark.leases.queue import QueueBatch, QueueStore
+from disque_trio.spark.leases.queue import QueueStore
+from disque_trio.spark.leases.queue_batch import QueueBatch
 from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from tests.support.lease_model import Killed, ModelCells, Nodes, body_of
 

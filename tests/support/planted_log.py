@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.planted_gaps import plant_gaps
 from tests.support.planted_lines import NODES, QUEUES, RETRY, START, Key, Lines
 
-__all__ = ["NODES", "QUEUES", "START", "Key", "generate"]
+__all__ = ["JOBS_A_SECOND", "NODES", "QUEUES", "START", "Key", "generate"]
 
 SKEW = 5_000  # ms that the clock of the last node is ahead
 CHUNK = 40_000  # jobs to a segment of each node
@@ -251,11 +251,13 @@ def generate(
     skew: int = SKEW,
     chunk: int = CHUNK,
     torn: bool = False,
+    rate: float = JOBS_A_SECOND,
 ) -> dict[Key, set[str]]:
     """Write a log of about ``events`` events, with ``anomalies`` jobs of each kind.
 
     Args:
         torn: also with jobs of which the log does not say all, on nodes of their own.
+        rate: jobs a second.
 
     Returns:
         The jobs that an audit has to find, by kind of finding and reason.
@@ -299,7 +301,7 @@ def generate(
     if torn:
         plant_gaps(log, at, anomalies)
     for number in range(1, jobs + 1):
-        at = START + number * 1000 // JOBS_A_SECOND
+        at = START + int(number * 1000 / rate)
         log.healthy(at)
         if odd and number % every == 0:
             odd.pop()(at)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from disque_trio.spark.audit.run import audit
 from disque_trio.spark.session import session
-from tests.support.planted_log import Key, generate
+from tests.support.planted_log import JOBS_A_SECOND, Key, generate
 from tools.bench.cli import option, say
 from tools.bench.servers import family, family_cpu_seconds, highest
 
@@ -26,6 +26,7 @@ class Plan:
 
     events: int = option(1_000_000, "events of the log", quick=5_000)
     faults: int = option(0, "of each kind and reason (default: one in 20,000 events)")
+    hours: int = option(0, "that the log spans (default: as 400 jobs a second give it)")
     cores: int = option(2, "cores that Spark may use")
     directory: str = option("", "for the log and the tables, which stay (default: none stay)")
 
@@ -42,7 +43,8 @@ def run(plan: Plan) -> int:
             shutil.rmtree(old, ignore_errors=True)
         begun = time.monotonic()
         faults = plan.faults or max(20, plan.events // 20_000)
-        planted = generate(log, plan.events, anomalies=faults, torn=True)
+        rate = plan.events / 9 / (3600 * plan.hours) if plan.hours else JOBS_A_SECOND
+        planted = generate(log, plan.events, anomalies=faults, torn=True, rate=rate)
         size = sum(file.stat().st_size for file in log.iterdir())
         say(f"log: {size / 1e6:.0f} MB, written in {time.monotonic() - begun:.0f} s")
         most = stack.enter_context(highest(held_megabytes, LOOK_SECONDS))

@@ -15,8 +15,9 @@ from disque_trio.spark.audit.rules import (
     Rules,
 )
 from tests.support.audited_logs import Audited, audited
-from tests.support.planted_log import NODES, Key, generate
+from tests.support.planted_log import JOBS_A_SECOND, NODES, Key, generate
 
+DAY = 86_400  # s
 IN_WHOLE_LOGS = {
     *("", "attempts", "disconnect", "enqueue", "expired", "heard", "nack", "partition"),
     *("redrive", "refused", "restart", "retry"),
@@ -59,11 +60,11 @@ def test_all_that_is_planted_is_found_and_nothing_else(
     assert {kind for kind, _ in planted} == set(KINDS)
 
 
-@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize(("torn", "rate"), [(False, JOBS_A_SECOND), (True, 20_000 / DAY)])
 def test_five_of_each_kind_and_reason_among_20000_jobs_are_found_and_none_is_invented(
-    tmp_path: Path, torn: bool
+    tmp_path: Path, torn: bool, rate: float
 ) -> None:
-    planted = generate(tmp_path, 180_000, anomalies=5, chunk=5_000, seed=9, torn=torn)
+    planted = generate(tmp_path, 180_000, anomalies=5, chunk=5_000, seed=9, torn=torn, rate=rate)
     found = found_in(tmp_path)
     assert found.keys() == planted.keys()
     for key, jobs in planted.items():

@@ -97,6 +97,7 @@ def run(
     signals.catch()
     health = HealthFile(getattr(options, "health_file", None))
     spark = None
+    own = False  # whether this has begun a session
     try:
         note = check(options)
         if note is not None:
@@ -104,18 +105,19 @@ def run(
         health.starting(note)
         if spark_of is None:
             progress("Spark starts")
+            own = True
             spark = session(options.master, options.conf, options.remote)
             signals.catch()
         else:
             spark = spark_of(options)
         status = command(Run(spark, options, progress, signals, health))
         health.stopped()
-        if spark_of is None:
+        if own:
             spark.stop()
     except Stopped as stopped:
         health.stopped()
         _say(progress, str(stopped))
-        if spark_of is None:
+        if own:
             _end(spark)
         return STOPPED + stopped.signal
     except UsageError as problem:
@@ -124,7 +126,7 @@ def run(
         return USAGE
     except _TROUBLE as failure:
         text = told(failure)  # as long as the JVM can be asked for it
-        killed = _end(spark) if spark_of is None else 0
+        killed = _end(spark) if own else 0
         text = f"Spark's JVM was killed by signal {killed}" if killed else text
         health.stopped(text)
         _say(progress, text)

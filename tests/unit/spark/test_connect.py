@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import disque_trio.spark
 from disque_trio.spark import package, pipeline
+from disque_trio.spark.cli import commands
 from disque_trio.spark.package import is_remote, packed, send_package
 
 PACKAGE = Path(disque_trio.spark.__file__).parent
@@ -75,8 +76,15 @@ def test_other_packages_have_other_names_on_a_server(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_a_server_that_is_none_is_told_at_once(
-    remote: str, status: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    remote: str,
+    status: int,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A session that was there before, as that of other tests, is not ended.
+    monkeypatch.setattr(commands, "end_java", lambda: pytest.fail("ended a JVM of others"))
     assert pipeline.main(["report", str(tmp_path), "--remote", remote]) == status
     error = capsys.readouterr().err
     assert told in error

@@ -110,6 +110,15 @@ def _audit(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_restarts(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument(
+        "--max-restarts",
+        type=_number(0),
+        metavar="N",
+        help=f"end when {what} failed once more than this (default: go on)",
+    )
+
+
 def _add_judging(command: argparse.ArgumentParser) -> None:
     """What an audit goes by, and what it keeps."""
     command.add_argument(
@@ -164,12 +173,7 @@ def _watch(command: argparse.ArgumentParser) -> None:
         help="from one look to the next (default: %(default)s)",
     )
     command.add_argument("--looks", type=_number(1), metavar="N", help="end after so many")
-    command.add_argument(
-        "--max-restarts",
-        type=_number(0),
-        metavar="N",
-        help="end when looking has failed once more than this (default: go on)",
-    )
+    _add_restarts(command, "looking has")
     _add_judging(command)
 
 
@@ -211,12 +215,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--seconds", type=_number(0), default=10, help="between batches (default: %(default)s)"
     )
-    command.add_argument(
-        "--max-restarts",
-        type=_number(0),
-        metavar="N",
-        help="end when the stream has failed once more than this (default: go on)",
-    )
+    _add_restarts(command, "the stream has")
     command.add_argument("--max-jobs", type=_number(1), help="in a batch")
     command.add_argument(
         "--health-file", type=Path, metavar="FILE", help="keep there how it is, for health"

@@ -129,16 +129,15 @@ class Watch:
         store = Store(output)
         last = store.manifest.last
         known = _read_state(output)
+        fresh = Told(until=max(last - _FIGURES, 0))
+        before = {one.name: known.get(one.name, fresh) for one in self.receivers}
         findings = list(self._findings(store.paths(FINDINGS)))
+        since = min((told.until for told in before.values()), default=last)
+        minutes = list(self._minutes(store, since))
+        missing = sorted(result.missing_segments)
         for receiver in self.receivers:
-            before = known.get(receiver.name, Told(until=max(last - _FIGURES, 0)))
             notice, after = compare(
-                before,
-                findings,
-                self._minutes(store, before.until),
-                last,
-                result.missing_nodes,
-                sorted(result.missing_segments),
+                before[receiver.name], findings, minutes, last, result.missing_nodes, missing
             )
             try:
                 if not notice.is_empty:

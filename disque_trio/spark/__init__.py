@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from disque_trio.spark.catalog import views
     from disque_trio.spark.leases.keeper import ack, holding
-    from disque_trio.spark.work.job import Failed, Job
-    from disque_trio.spark.work.run import process
+    from disque_trio.spark.processing.job import Failed, Job
+    from disque_trio.spark.processing.run import process
 
 __all__ = [
     "DEFAULT_NODES",
@@ -34,9 +34,9 @@ __all__ = [
 _MODULES = {
     "ack": "leases.keeper",
     "holding": "leases.keeper",
-    "Failed": "work.job",
-    "Job": "work.job",
-    "process": "work.run",
+    "Failed": "processing.job",
+    "Job": "processing.job",
+    "process": "processing.run",
     "views": "catalog",
 }
 

@@ -14,9 +14,9 @@ from disque_trio.respclient.login import Login
 from disque_trio.spark import Failed, Job, process
 from disque_trio.spark.client import WireError
 from disque_trio.spark.options import OptionError
-from disque_trio.spark.work.options import WorkOptions
-from disque_trio.spark.work.progress import Progress
-from disque_trio.spark.work.task import Task
+from disque_trio.spark.processing.options import WorkOptions
+from disque_trio.spark.processing.progress import Progress
+from disque_trio.spark.processing.task import Task
 from tests.support.harness import ClusterFactory, LiveNode, free_port, wait_until
 
 

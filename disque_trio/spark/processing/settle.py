@@ -7,9 +7,9 @@ import hiredis
 
 from disque_trio.spark.client import Arg, RefusedError, Reply, accepted
 from disque_trio.spark.leases.fetch import ACK_IDS
+from disque_trio.spark.processing.job import Failed, Job, Outcome
+from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.sink.adder import Adder, code_of
-from disque_trio.spark.work.job import Failed, Job, Outcome
-from disque_trio.spark.work.options import WorkOptions
 
 ADD_TIMEOUT = 5000  # ms that a result waits for its copies
 AT_ONCE = 500

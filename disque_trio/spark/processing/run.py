@@ -16,11 +16,11 @@ from disque_trio.spark.client import Arg, WireError
 from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import OptionError, nodes_of
+from disque_trio.spark.processing.job import MAX_DELAY
+from disque_trio.spark.processing.options import WorkOptions
+from disque_trio.spark.processing.progress import Progress, told_of
+from disque_trio.spark.processing.task import Task
 from disque_trio.spark.restarts import Restarts
-from disque_trio.spark.work.job import MAX_DELAY
-from disque_trio.spark.work.options import WorkOptions
-from disque_trio.spark.work.progress import Progress, told_of
-from disque_trio.spark.work.task import Task
 
 RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
 SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"

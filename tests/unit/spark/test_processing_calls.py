@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from disque_trio.spark.work.calls import InFrames, Singly
-from disque_trio.spark.work.job import MAX_REASON, Failed, Job, Outcome, body_of
+from disque_trio.spark.processing.calls import InFrames, Singly
+from disque_trio.spark.processing.job import MAX_REASON, Failed, Job, Outcome, body_of
 
 JOBS = [Job(f"id{n}", "q", b"%d" % n) for n in range(5)]
 

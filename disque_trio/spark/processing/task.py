@@ -9,12 +9,12 @@ import pyarrow as pa
 from disque_trio.spark.client import RefusedError, Reply, accepted
 from disque_trio.spark.leases.fetch import ACK_IDS, FETCH_BYTES
 from disque_trio.spark.options import text
+from disque_trio.spark.processing.calls import Calls, InFrames, Singly
+from disque_trio.spark.processing.heart import Heart
+from disque_trio.spark.processing.job import Job, Outcome
+from disque_trio.spark.processing.options import WorkOptions
+from disque_trio.spark.processing.settle import Settled, settle
 from disque_trio.spark.sink.adder import Adder
-from disque_trio.spark.work.calls import Calls, InFrames, Singly
-from disque_trio.spark.work.heart import Heart
-from disque_trio.spark.work.job import Job, Outcome
-from disque_trio.spark.work.options import WorkOptions
-from disque_trio.spark.work.settle import Settled, settle
 
 ROUND = 2.0  # s that the jobs in hand of a function that takes single ones should take
 SETTLE = 1.0  # s after which what is done is told, though not all in hand is

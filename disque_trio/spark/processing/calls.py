@@ -5,7 +5,7 @@ from typing import Protocol, TypeGuard
 
 import pandas as pd
 
-from disque_trio.spark.work.job import Failed, Job, Outcome, body_of
+from disque_trio.spark.processing.job import Failed, Job, Outcome, body_of
 
 COLUMNS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from disque_trio.spark.client import Reply
 from disque_trio.spark.nodes import Nodes
-from disque_trio.spark.work.options import WorkOptions
+from disque_trio.spark.processing.options import WorkOptions
 
 PROGRESS = 1.0  # s
 

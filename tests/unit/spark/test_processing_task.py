@@ -8,11 +8,11 @@ import pytest
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.client import RefusedError
-from disque_trio.spark.work.heart import Heart
-from disque_trio.spark.work.job import Failed, Job
-from disque_trio.spark.work.options import WorkOptions
-from disque_trio.spark.work.settle import Settled
-from disque_trio.spark.work.task import Task, job_of
+from disque_trio.spark.processing.heart import Heart
+from disque_trio.spark.processing.job import Failed, Job
+from disque_trio.spark.processing.options import WorkOptions
+from disque_trio.spark.processing.settle import Settled
+from disque_trio.spark.processing.task import Task, job_of
 from tests.support.scripted_node import ScriptedNode
 
 

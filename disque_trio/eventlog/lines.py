@@ -21,7 +21,7 @@ _REASON = FIELDS.index("reason")
 _SIZE = len(FIELDS)
 _CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
 _FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime is another one a line
-_PRIORITY, _GROUP = (_CTIME + 1 + place for place in range(len(RARE_FIELDS)))
+_PRIORITY, _GROUP, _UNTIL = (_CTIME + 1 + place for place in range(len(RARE_FIELDS) + 1))
 _MOST_TEXTS = 10_000  # remembered; clients without a name come and go
 
 
@@ -109,6 +109,7 @@ class LineWriter:
                 facts += f',"priority":{what[_PRIORITY]}'
             if what[_GROUP]:
                 facts += ',"group":' + quote(what[_GROUP].decode("utf-8", "backslashreplace"))
+        facts += _numbers((',"until":',), what[_UNTIL:])
         if not _is_queued(what):
             return begin, _text(queue, reason, client, *others) + facts
         return (

@@ -28,6 +28,7 @@ Kind: TypeAlias = Literal[
     "dead",
     "cancelled",
     "updated",
+    "paused",
 ]
 ADDED: Final[Kind] = "added"
 REPLICATED: Final[Kind] = "replicated"
@@ -46,6 +47,7 @@ DELETED: Final[Kind] = "deleted"
 DEAD: Final[Kind] = "dead"
 CANCELLED: Final[Kind] = "cancelled"
 UPDATED: Final[Kind] = "updated"
+PAUSED: Final[Kind] = "paused"
 
 # Kinds of lines about the log itself; they have no job.
 LogKind: TypeAlias = Literal["dropped", "segment", "started", "stopped"]
@@ -77,6 +79,7 @@ Reason: TypeAlias = Literal[
     "death",
     "redrive",
     "disconnect",
+    "queue",
 ]
 NO_REASON: Final[Reason] = ""
 BY_ADD: Final[Reason] = "add"
@@ -97,6 +100,7 @@ BY_REFUSAL: Final[Reason] = "refused"
 BY_DEATH: Final[Reason] = "death"
 BY_REDRIVE: Final[Reason] = "redrive"
 BY_DISCONNECT: Final[Reason] = "disconnect"
+BY_QUEUE: Final[Reason] = "queue"
 
 # The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
 # at the end.
@@ -128,6 +132,7 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     DEAD: (BY_ATTEMPTS, BY_EXPIRY, BY_REFUSAL, BY_PEER),
     CANCELLED: (BY_CLIENT, BY_PEER),
     UPDATED: (BY_CLIENT, BY_PEER),
+    PAUSED: (BY_NACK, BY_RETRY, BY_CLIENT, BY_QUEUE),
 }
 
 # ---- the record -------------------------------------------------------------------------------
@@ -135,15 +140,17 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
 # The fields of an event of a job: time in ms since the epoch, kind, queue (bytes), reason, id of
 # the peer (bytes), NACKs and additional deliveries of the job.
 FIELDS: Final = ("time", "event", "queue", "reason", "peer", "nacks", "deliveries")
-# Further fields where the job is new to the node: bytes of the body, copies wanted, copies, retry,
-# time to live and delay in s, and the ctime in ns.
+# Further fields where the job is new to the node, or was changed: bytes of the body, copies wanted,
+# copies, retry, time to live and delay in s, and the ctime in ns.
 NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "ctime")
 # Behind them, of a job that has a priority or a group: its priority, and its group (bytes).
 RARE_FIELDS: Final = ("priority", "group")
+# Behind all of them, of a job that pauses: until when, ms since the epoch.
+PAUSE_FIELDS: Final = ("until",)
 # The keys of a line, in their order.
 KEYS: Final = (
     *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
-    *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "ctime"),
+    *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "until", "ctime"),
 )
 
 # What happens in a row is noted once for many jobs. So a list of events holds three types:

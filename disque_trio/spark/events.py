@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from disque_trio.eventlog.schema import KEYS, RARE_FIELDS
+from disque_trio.eventlog.schema import KEYS, PAUSE_FIELDS, RARE_FIELDS
 from disque_trio.spark.datasources.pushdown import bounds
 from disque_trio.spark.files import settings_of
 from disque_trio.spark.options import (
@@ -34,7 +34,8 @@ _TYPES = {
     "group": "STRING",
 }
 # What keys were added since stands at the end: programs may know columns by their places.
-_COLUMNS = (*(key for key in KEYS if key not in RARE_FIELDS), "count", *RARE_FIELDS)
+_LATER = (*RARE_FIELDS, *PAUSE_FIELDS)
+_COLUMNS = (*(key for key in KEYS if key not in _LATER), "count", *_LATER)
 LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS)
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.
 EVENT_SCHEMA = LINE_SCHEMA.replace("time BIGINT,", "time TIMESTAMP, time_ms BIGINT,", 1)

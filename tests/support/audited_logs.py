@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disque_trio.spark.audit.classify import Finding, Logs
+from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.clocks import Clocks, clocks_by_id, least_in, least_of, ranks_of
+from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.findings import clock_findings, found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, missing_between
 from disque_trio.spark.audit.jobs import jobs_of

@@ -62,6 +62,10 @@ class Lines:
     def delivered(self, at: int, node: int) -> None:
         self.say(at, node, "delivered", f',"client":"worker-{node}"{self._counters()}')
 
+    def paused(self, at: int, node: int, reason: str, until: int) -> None:
+        end = until + self.skew[node]
+        self.say(at, node, "paused", f',"reason":"{reason}"{self._counters()},"until":{end}')
+
     def nacked(self, at: int, node: int) -> None:
         self._nacks += 1
         self.say(at, node, "nacked", f',"client":"worker-{node}"{self._counters()}')

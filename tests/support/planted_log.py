@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.planted_gaps import plant_gaps
-from tests.support.planted_lines import NODES, QUEUES, RETRY, START, Key, Lines
+from tests.support.planted_lines import NODES, QUEUES, RETRY, START, TTL, Key, Lines
 
 __all__ = ["JOBS_A_SECOND", "NODES", "QUEUES", "START", "Key", "generate"]
 
@@ -235,6 +235,22 @@ class Log(Lines):
         for holder in holders:
             self.say(at + 210, holder, "deleted", ',"reason":"collected"')
 
+    def pauses(self, at: int) -> None:
+        """Handed back for longer than the log goes on; or its queue is paused."""
+        holders = self.add(at, ttl=30 * TTL)
+        if at % 2:
+            self.delivered(at + 100, holders[0])
+            self.nacked(at + 200, holders[0])
+        self.paused(at + 200, holders[0], "nack" if at % 2 else "queue", at + 20_000 * TTL)
+
+    def pause_forgotten(self, at: int) -> None:
+        """Its pause is over, and nobody queues it."""
+        holders = self.add(at)
+        self.delivered(at + 100, holders[0])
+        self.nacked(at + 200, holders[0])
+        self.paused(at + 200, holders[0], "nack", at + 30_000)
+        self.expect("not-requeued")
+
     def scheduled(self, at: int) -> None:
         """The tick of a schedule, done as it should be."""
         holders = self.add(at, client="cron:nightly")
@@ -290,6 +306,8 @@ def generate(
         log.refused,
         log.letter,
         log.cancelled,
+        log.pauses,
+        log.pause_forgotten,
         log.scheduled,
     ]
     jobs = max(events // 9, 1)

@@ -16,6 +16,8 @@ from disque_trio.protocol.trailer import CANCELLED, DEAD, Ending
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
+# The fields that do not apply where a job is not new.
+_NOT_NEW: Final[tuple[int | bytes, ...]] = (*[-1] * len(schema.NEW_JOB_FIELDS), 0, b"")
 _RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs of which there is more to say
 
 
@@ -156,6 +158,24 @@ class EventNotes:
             events.append(label)
         self._last = job
         events.append(job.id)
+
+    def note_pause(self, job: Job, reason: Reason) -> None:
+        """Note that ``job`` is not queued again before its ``qtime``."""
+        if not self._recording:
+            return
+        events = self.events
+        if not events:
+            self._label = ""
+        machine = self._machine
+        client = machine.client
+        label = "" if client is None else client.label or self._name(client)
+        if label is not self._label:
+            self._label = label
+            events.append(label)
+        about = (job.queue, reason, self.peer, job.nacks, job.deliveries)
+        events.append((machine.now, schema.PAUSED, *about, *_NOT_NEW, int(job.qtime)))
+        events.append(job.id)
+        self._event = ""  # the next one is noted at length
 
     def _is_another(self, job: Job) -> bool:
         """Whether priority or group of ``job`` is another one than was noted last."""

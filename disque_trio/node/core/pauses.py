@@ -7,6 +7,7 @@ deliveries. C nodes know no pauses: they are kept waiting by WORKING.
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
 from disque_trio.node.core.job import (
     FLAG_IN_HAND,
     FLAG_NACKED,
@@ -65,6 +66,9 @@ class Pauses:
         """Queue ``job`` again in ``delay`` ms. ``flags`` says why, as in ``Requeued``."""
         self.count(job, flags)
         self._hold_back(job, min(delay, MAX_PAUSE), flags)
+        if self._store.notes.noting:
+            reason = schema.BY_NACK if flags & bus.INCR_NACKS else schema.BY_RETRY
+            self._store.notes.note_pause(job, reason)
         self.tell(job, flags, delay)
         self.keep_waiting(job)
 

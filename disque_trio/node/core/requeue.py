@@ -164,6 +164,8 @@ class Requeue:
         queue = store.queues.by_name.get(job.queue)
         if job.retry and queue is not None and queue.paused & PAUSED_IN:
             store.postpone(job)
+            if self._notes.noting:
+                self._notes.note_pause(job, schema.BY_QUEUE)
         elif job.qtime - store.ahead(job) > now:
             store.schedule(job)  # it was looked at for another reason
             if job.flags & FLAG_PAUSED:

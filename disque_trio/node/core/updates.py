@@ -22,6 +22,7 @@ from disque_trio.node.core.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_PAUSED,
     FLAG_TRAILER,
     GONE,
     QUEUED,
@@ -172,9 +173,11 @@ class Updates:
         moved = contents.queue != job.queue
         if moved:
             self._setter.move(job, contents.queue)
-        if self._notes.noting:
-            self._notes.note(schema.UPDATED, job, reason)
         self._setter.set(job, contents, asked)
+        if self._notes.noting:
+            self._notes.note(schema.UPDATED, job, reason, new=True)
+            if asked and job.flags & FLAG_PAUSED and job.state == ACTIVE:
+                self._notes.note_pause(job, schema.BY_CLIENT)
         if moved:
             self._setter.offer(job)
         # An at-most-once job that is queued by this may go to another node at once.

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from disque_trio.eventlog import schema
 from disque_trio.spark.audit import trace as tr
-from disque_trio.spark.audit.gaps import FOR_EVER, Gap
+from disque_trio.spark.audit.evidence import Doubt, Logs
+from disque_trio.spark.audit.gaps import FOR_EVER
 from disque_trio.spark.audit.redelivery import BY_CLIENTS, Redeliveries
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
@@ -46,38 +47,8 @@ class Finding(NamedTuple):
     would_decide: Sequence[str] = ()
 
 
-class Doubt(NamedTuple):
-    """Why it may be otherwise than the logs say; None: it may not. ``nodes`` (places in the
-    audit's list) are those whose logs would tell."""
-
-    reason: str | None
-    nodes: Sequence[int] = ()
-
-
 _NONE = Doubt(None)
 DECIDE = "; the {logs} of {nodes} would decide"  # in the detail of a finding
-
-
-class Logs(NamedTuple):
-    """What is known of the logs of all nodes together.
-
-    Attributes:
-        nodes: ids; a number in a trace is a place there.
-        offsets: what each node's clock is ahead, ms.
-        end: time of the last event, ms.
-        gaps: where the logs say nothing.
-        doubt: ms by which the offsets may be wrong for each two nodes.
-        ranks: see ``trace.unpack``.
-        cut: days were dropped: of some jobs nobody knows any more what was in them.
-    """
-
-    nodes: Sequence[str]
-    offsets: Sequence[int]
-    end: int
-    gaps: Sequence[Gap] = ()
-    doubt: Sequence[Sequence[int]] = ()
-    ranks: Sequence[int] = ()
-    cut: bool = False
 
 
 class Classifier:
@@ -136,6 +107,9 @@ class Classifier:
             yield self._finding(EXPIRED, step, detail, doubt)
             return
         until = self._over(added, _int(self._row["delay"]))
+        pause = self._pause()
+        if until is not None and pause is not None:
+            until = self._over(pause, 0)
         if until is not None:
             found = self._lost(self._blind(added, until) if said else self._no_line)
             if any(step.code == tr.QUEUED_DEATH for step in self._steps) and ended is None:
@@ -173,12 +147,16 @@ class Classifier:
             return
         retry, patience = self._row["retry"], self._rules.patience
         busy = [step for step in self._steps if step.kind in (tr.DELIVERED, tr.WORKING)][-1]
+        # A job that pauses comes when that is over; if the node that knew of it is gone, when its
+        # RETRY is over once more.
+        pause = self._pause()
+        busy = pause or busy
         waits = self._waits()
         kind = NOT_REQUEUED if retry else WITH_WORKER
         until = None
         if isinstance(retry, int) and not waits:
             until = self._over(busy, retry or patience)
-        if until is None and (retry != 0 or waits):
+        if until is None and (retry != 0 or waits) and (pause is None or patience):
             kind = NEVER_ACKED
             until = self._over(first, patience or self._rules.retries * _int(retry))
         ttl = self._row["ttl"]
@@ -215,6 +193,16 @@ class Classifier:
                 if queued and (queued.time < step.time or queued.reason not in BY_CLIENTS):
                     del since[step.node]
         return bool(since)
+
+    def _pause(self) -> Step | None:
+        """The end of the pause that the job is in, in the end; None: it is in none."""
+        moves = (tr.QUEUED, tr.DELIVERED, tr.WORKING, tr.PAUSED)
+        last = [step for step in self._steps if step.kind in moves][-1:]
+        until = self._row.get("until")
+        if not last or last[0].kind != tr.PAUSED or not isinstance(until, int):
+            return None
+        # Which of the nodes has said so last is not known: at the latest then.
+        return last[0]._replace(time=until - min(self._offsets, default=0))
 
     def _is_origin_blind(self, first: Step) -> bool:
         """Whether the node that made the job may have told its producer without the log's saying

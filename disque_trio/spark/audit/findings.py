@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from disque_trio.eventlog import schema
 from disque_trio.spark.audit import trace as tr
-from disque_trio.spark.audit.classify import Classifier, Finding, Logs
+from disque_trio.spark.audit.classify import Classifier, Finding
 from disque_trio.spark.audit.clocks import Clocks
+from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.gaps import FOR_EVER
 from disque_trio.spark.audit.rules import CLOCK_SKEW, Rules
 from disque_trio.spark.audit.trace import Numbers
@@ -38,6 +39,7 @@ NEEDED = (
     "retry",
     "ttl",
     "delay",
+    "until",
     "nacks",
     "nacks_said",
     "deliveries",
@@ -69,7 +71,8 @@ def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
         pc.or_(pc.or_(never, open_end), pc.greater(delivered, 1)),
         pc.or_kleene(pc.or_kleene(late, dead), poison),
     )
-    suspects = batch.select(NEEDED).filter(pc.fill_null(suspect, False))
+    known = [name for name in NEEDED if name in batch.schema.names]  # older versions had fewer
+    suspects = batch.select(known).filter(pc.fill_null(suspect, False))
     return [
         finding
         for row in suspects.to_pylist()

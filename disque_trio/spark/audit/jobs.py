@@ -14,7 +14,7 @@ from disque_trio.eventlog import schema
 from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.trace import Numbers
 
-FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional", "priority")
+FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional", "priority", "until")
 NAMES = ("queue", "group")
 _TIME = pa.timestamp("us", tz="UTC")
 _MOMENTS = (

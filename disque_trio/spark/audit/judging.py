@@ -14,8 +14,9 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from disque_trio.spark.audit.classify import Finding, Logs
+from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.clocks import Clocks, clocks_by_id, ranks_of
+from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.findings import NEEDED, as_batch, clock_findings, found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, gaps_of
 from disque_trio.spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows

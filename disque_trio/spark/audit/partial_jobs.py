@@ -43,7 +43,10 @@ _LINES = pa.schema(
             for name in ("node", "event", "id", "queue", "reason", "client", "peer")
         ),
         *((name, pa.int32()) for name in ("nacks", "deliveries", "repl", "copies", "priority")),
-        *((name, pa.int64()) for name in ("size", "retry", "ttl", "delay", "ctime", "count")),
+        *(
+            (name, pa.int64())
+            for name in ("size", "retry", "ttl", "delay", "until", "ctime", "count")
+        ),
         ("group", pa.string()),
     ]
 )

@@ -27,7 +27,7 @@ MAX_TIME = (1 << 63 - TIME_SHIFT) - 1  # ms, in the year 2527
 ADDED, COPIED, REPLICATED, IMPORTED, NACKED = 10, 20, 30, 40, 50
 QUEUED, DELIVERED, WORKING, EXPORTED, DEQUEUED = 60, 70, 80, 90, 100
 ACKED, EXPIRED, EVICTED, DELETED = 110, 120, 130, 140
-DEAD, CANCELLED, UPDATED = 150, 160, 170
+DEAD, CANCELLED, UPDATED, PAUSED = 150, 160, 170, 180
 _KINDS: dict[schema.Kind, int] = {
     schema.ADDED: ADDED,
     schema.COPIED: COPIED,
@@ -46,6 +46,7 @@ _KINDS: dict[schema.Kind, int] = {
     schema.DEAD: DEAD,
     schema.CANCELLED: CANCELLED,
     schema.UPDATED: UPDATED,
+    schema.PAUSED: PAUSED,
 }
 # By "kind:reason". The ones of a code are the place of the reason; the number behind the last place
 # is for a line that gives none.

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disque_trio.spark.audit.classify import Logs
+from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.gaps import FOR_EVER, Ends, Gap, gaps_of
 from disque_trio.spark.audit.judging import clocks, dependence, logs_of
 from disque_trio.spark.audit.manifest import (

@@ -1,85 +1,28 @@
-"""What single jobs are found with, and why."""
+"""Which jobs are found that nobody got, or that nobody has done, and why."""
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 
-from disque_trio.spark.audit.classify import Finding, Logs
-from disque_trio.spark.audit.clocks import Clocks
-from disque_trio.spark.audit.findings import clock_findings, found_in
+from disque_trio.spark.audit.evidence import Logs
+from disque_trio.spark.audit.findings import found_in
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap
-from disque_trio.spark.audit.jobs import FACTS, fold, jobs_of
 from disque_trio.spark.audit.rules import Rules
-from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
-
-NODES = ["a" * 40, "b" * 40, "c" * 40]
-A, B, C = range(3)
-ID = f"D-{NODES[A][:8]}-job-05a1"
-END = 1_000_000  # ms
-RULES = Rules(settled=60, tolerance=100)
-
-Step = tuple[int, int, str]  # time, node, what
-Found = set[tuple[str, str | None]]
-
-ADDED: list[Step] = [(1000, A, "added:"), (1000, A, "queued:add")]
-
-
-def job_table(steps: Sequence[Step], queue: str = "q", **facts: int) -> pa.Table:
-    """The job as a row of the table."""
-    columns: dict[str, object] = {
-        "id": [ID] * len(steps),
-        "queue": [queue] * len(steps),
-        "group": pa.nulls(len(steps), pa.string()),
-        "event": [at << TIME_SHIFT | node << CODE_BITS | CODES[what] for at, node, what in steps],
-    }
-    for name in FACTS:
-        columns[name] = pa.array([facts.get(name)] * len(steps), pa.int64())
-    return jobs_of(fold(pa.table(columns)), NODES)
-
-
-def job_row(steps: Sequence[Step]) -> dict[str, object]:
-    (row,) = job_table(steps).to_pylist()
-    return dict(row)
-
-
-def judged(
-    steps: Sequence[Step],
-    gaps: Sequence[Gap] = (),
-    doubt: int = 0,
-    offsets: Sequence[int] = (0, 0, 0),
-    queue: str = "q",
-    **facts: int,
-) -> Found:
-    """Kind and reason of all that is found."""
-    doubts = [[0 if one == other else doubt for one in range(3)] for other in range(3)]
-    found = findings(steps, Logs(NODES, offsets, END, gaps, doubts), queue=queue, **facts)
-    assert all(finding.job == ID for finding in found)
-    return {(finding.kind, finding.reason) for finding in found}
-
-
-def findings(
-    steps: Sequence[Step], logs: Logs, rules: Rules = RULES, queue: str = "q", **facts: int
-) -> list[Finding]:
-    (batch,) = job_table(steps, queue, **facts).combine_chunks().to_batches()
-    return found_in(batch, rules, logs)
-
-
-def deciding(steps: Sequence[Step], gaps: Sequence[Gap], **facts: int) -> set[tuple[str, str]]:
-    """Kind of what is found, and the numbers of the nodes whose logs would decide; the detail
-    names them."""
-    found = findings(steps, Logs(NODES, (0, 0, 0), END, gaps), **facts)
-    for finding in found:
-        assert all(node[:8] in finding.detail for node in finding.would_decide)
-        assert ("would decide" in finding.detail) == bool(finding.would_decide)
-    return {
-        (finding.kind, "".join(str(NODES.index(node)) for node in finding.would_decide))
-        for finding in found
-    }
-
-
-def never(reason: str | None) -> Found:
-    return {("never-delivered", reason)}
+from tests.support.judged_jobs import (
+    ADDED,
+    END,
+    NODES,
+    RULES,
+    A,
+    B,
+    C,
+    Step,
+    deciding,
+    findings,
+    job_table,
+    judged,
+    never,
+)
 
 
 def test_nothing_is_wrong_with_a_job_that_is_a_lease() -> None:
@@ -306,203 +249,45 @@ def test_an_acknowledge_without_a_delivery_is_found(kind: str) -> None:
     assert judged(nobodys, [Gap(B, 1, 2)]) == {("acknowledged-unseen", "log-gap")}
 
 
-# ---- delivered after the acknowledge ------------------------------------------------------------
+# ---- pauses -------------------------------------------------------------------------------------
 
-DONE = [*ADDED, (2000, A, "delivered:"), (3000, A, "acked:client")]
-LATE: list[Step] = [*DONE, (2500, B, "queued:retry"), (3150, B, "delivered:")]
-
-
-def test_a_node_that_has_not_heard_delivers_after_the_acknowledge() -> None:
-    assert judged(LATE) == {("delivered-after-ack", None)}
+PAUSED: list[Step] = [*TAKEN, (2000, A, "nacked:"), (2000, A, "paused:nack")]
 
 
-def test_what_clocks_do_not_tell_is_not_after_the_acknowledge() -> None:
-    assert judged(LATE, doubt=200) == {("delivered-twice", "retry")}
-    assert judged(LATE, offsets=(0, 150, 0)) == {("delivered-twice", "retry")}
-    assert judged(LATE, offsets=(0, 0, 900)) == {("delivered-after-ack", None)}
+@pytest.mark.parametrize("why", ["nack", "retry", "client", "queue"])
+def test_a_job_that_pauses_is_not_lost_before_its_pause_is_over(why: str) -> None:
+    steps: list[Step] = [*TAKEN, (2000, A, f"paused:{why}")]
+    # By then the node has queued it, or another one when its RETRY was over.
+    until = END - 90_000
+    assert judged(steps, retry=30, until=until) == set()
+    assert judged(steps, retry=30, until=until - 1) == {("not-requeued", None)}
+    assert judged([*ADDED, (1500, A, f"paused:{why}")], until=END) == set()
+    assert judged([*ADDED, (1500, A, f"paused:{why}")], until=30_000) == never(None)
 
 
-def test_a_node_that_had_heard_must_not_deliver() -> None:
-    steps: list[Step] = [*DONE, (3010, B, "acked:peer"), (4000, B, "delivered:")]
-    assert judged(steps) == {("delivered-after-ack", "heard")}
+def test_a_job_is_not_late_while_it_pauses_unless_patience_says_so() -> None:
+    logs = Logs(NODES, (0, 0, 0), END)
+    assert findings(PAUSED, logs, retry=30, until=END) == []
+    (found,) = findings(PAUSED, logs, Rules(settled=60, patience=9), retry=30, until=END)
+    assert found.kind == "never-acknowledged"
 
 
-def test_a_node_that_died_may_have_forgotten_that_it_had_heard() -> None:
-    steps: list[Step] = [*DONE, (3010, B, "acked:peer"), (4000, B, "delivered:")]
-    assert judged(steps, [Gap(B, 3010, 3800)]) == {("delivered-after-ack", "restart")}
-
-
-def test_a_node_gets_a_job_back_from_one_that_has_not_heard() -> None:
-    steps: list[Step] = [
-        *[*ADDED, (2000, A, "delivered:"), (3000, B, "acked:client")],
-        *[(3900, A, "queued:retry"), (3950, A, "exported:"), (4000, B, "imported:")],
-        *[(4000, B, "queued:import"), (4000, B, "delivered:")],
-    ]
-    assert judged(steps) == {("delivered-after-ack", None)}
-
-
-# ---- delivered twice ----------------------------------------------------------------------------
-
-
-def again(steps: Sequence[Step], gaps: Sequence[Gap] = (), **facts: int) -> Found:
-    """Why it was delivered again; that nobody acknowledges it in the end is not the matter."""
-    return {found for found in judged(steps, gaps, **facts) if found[0] == "delivered-twice"}
-
-
-def test_what_brought_a_job_back_is_the_reason_wherever_it_went_then() -> None:
-    steps: list[Step] = [
-        *[*ADDED, (2000, A, "delivered:"), (2100, A, "nacked:"), (2100, A, "queued:nack")],
-        *[(2200, A, "exported:"), (2201, B, "imported:"), (2201, B, "queued:import")],
-        *[(2300, B, "exported:"), (2301, C, "imported:"), (2301, C, "queued:import")],
-        (2400, C, "delivered:"),
-    ]
-    assert again(steps) == {("delivered-twice", "nack")}
-
-
-def test_a_delivery_elsewhere_that_seems_to_be_the_first_is_not() -> None:
-    # The clock of B is behind, by less than clocks may differ.
-    steps: list[Step] = [
-        *[*ADDED, (1010, A, "delivered:"), (1020, A, "nacked:"), (1020, A, "queued:nack")],
-        *[(1030, A, "exported:"), (990, B, "imported:"), (990, B, "queued:import")],
-        (1000, B, "delivered:"),
-    ]
-    assert again(steps) == {("delivered-twice", "nack")}
-
-
-def test_a_job_that_two_nodes_had_in_their_queues() -> None:
-    steps: list[Step] = [*ADDED, (4000, B, "queued:retry"), (5000, A, "delivered:")]
-    assert again([*steps, (6000, B, "delivered:")]) == {("delivered-twice", "partition")}
-    steps = [*ADDED, (3000, B, "queued:retry"), (3100, B, "delivered:"), (5000, A, "delivered:")]
-    assert again(steps) == {("delivered-twice", "partition")}
-
-
-def test_nothing_but_the_node_itself_brought_it_back() -> None:
-    steps: list[Step] = [*ADDED, (2000, A, "delivered:"), (9000, A, "delivered:")]
-    assert again(steps) == {("delivered-twice", "restart")}
-    assert again(steps, [Gap(A, 2000, 8000)]) == {("delivered-twice", "log-gap")}
-
-
-def test_within_a_millisecond_a_job_may_leave_a_queue_and_come_back() -> None:
-    steps: list[Step] = [
-        *[*ADDED, (2000, A, "delivered:"), (3000, A, "queued:retry"), (3030, B, "queued:retry")],
-        *[(3030, B, "exported:"), (3030, A, "dequeued:peer"), (3030, A, "imported:")],
-        *[(3030, A, "queued:import"), (3100, A, "delivered:")],
-    ]
-    assert again(steps, retry=1) <= {
-        ("delivered-twice", "retry"),
-        ("delivered-twice", "partition"),
+def test_a_pause_ends_with_what_comes_after_it() -> None:
+    queued = [*PAUSED, (3000, B, "queued:nack")]
+    assert judged(queued, retry=30, until=END) == {("never-acknowledged", None)}
+    again: list[Step] = [*queued, (4000, B, "delivered:")]
+    assert ("not-requeued", None) in judged(again, retry=30, until=3000)
+    assert judged([*PAUSED, (3000, B, "expired:")], retry=30, until=END) == {
+        ("expired-unacknowledged", None)
     }
 
 
-def test_within_a_millisecond_a_job_may_come_be_delivered_and_be_given_back() -> None:
-    steps: list[Step] = [
-        *[*ADDED, (1001, A, "exported:"), (1002, B, "imported:"), (1002, B, "queued:import")],
-        *[(1002, B, "delivered:"), (1002, B, "nacked:"), (1002, B, "queued:nack")],
-        *[(1002, B, "exported:"), (1003, C, "imported:"), (1003, C, "queued:import")],
-        (9000, C, "delivered:"),
+def test_a_job_that_would_have_expired_in_its_pause_has_expired() -> None:
+    assert judged(PAUSED, retry=30, ttl=20, until=END) == {("expired-unacknowledged", None)}
+
+
+def test_jobs_of_an_older_table_have_no_pauses() -> None:
+    (batch,) = job_table(TAKEN, retry=30).drop(["until"]).combine_chunks().to_batches()
+    assert [one.kind for one in found_in(batch, RULES, Logs(NODES, (0, 0, 0), END))] == [
+        "not-requeued"
     ]
-    assert again(steps, retry=60) == {("delivered-twice", "nack")}
-
-
-def test_a_queue_that_was_lost_with_a_node_does_not_count() -> None:
-    steps: list[Step] = [
-        *[*ADDED, (1500, B, "queued:retry"), (1600, B, "delivered:")],
-        *[(9000, A, "queued:retry"), (9100, A, "delivered:")],
-    ]
-    assert again(steps, retry=2) == {("delivered-twice", "retry")}
-
-
-# ---- clocks -------------------------------------------------------------------------------------
-
-
-def test_clocks_are_found_that_are_certainly_apart() -> None:
-    clocks = Clocks([0, 520, -700], [[0, 30, 150], [30, 0, 150], [150, 150, 0]], [])
-    found = clock_findings(clocks, Rules(skew=500), NODES)
-    assert [(finding.reason, finding.nodes) for finding in found] == [
-        (None, [NODES[A], NODES[C]]),
-        (None, [NODES[B], NODES[C]]),
-    ]
-    assert found[0].detail == "the clock of the second is 700 ms behind, give or take 150 ms"
-
-
-def test_a_clock_that_was_set_is_found() -> None:
-    clocks = Clocks([0, 0, 0], [[0, 900, 5], [900, 0, 5], [5, 5, 0]], [(0, 1)])
-    assert clock_findings(clocks, Rules(skew=2000), NODES) == []
-    (found,) = clock_findings(clocks, Rules(skew=1500), NODES)
-    assert (found.reason, found.nodes) == ("set", [NODES[A], NODES[B]])
-
-
-# ---- jobs that end in another way ---------------------------------------------------------------
-
-DELIVERED: Step = (2000, A, "delivered:")
-
-
-@pytest.mark.parametrize("why", ["attempts", "expired", "refused"])
-def test_a_job_that_died_is_done_and_says_why(why: str) -> None:
-    end: Step = (3000, A, f"dead:{why}")
-    assert judged([*ADDED, DELIVERED, end], retry=10, ttl=100) == {("dead", why)}
-    assert judged([*ADDED, end], retry=10, ttl=100) == {("dead", why)}
-
-
-def test_a_job_that_expired_and_died_of_it_is_no_expired_one() -> None:
-    end: list[Step] = [(3000, A, "dead:expired"), (3000, A, "expired:"), (4000, B, "expired:")]
-    assert judged([*ADDED, *end], retry=10, ttl=2) == {("dead", "expired")}
-    assert judged([*ADDED, DELIVERED, *end], retry=10, ttl=2) == {("dead", "expired")}
-
-
-def test_where_only_others_say_that_a_job_died_the_reason_is_unknown() -> None:
-    steps: list[Step] = [*ADDED, (1100, B, "copied:"), DELIVERED, (3000, B, "dead:peer")]
-    assert judged(steps, copies=2, retry=10) == {("dead", "peer")}
-
-
-@pytest.mark.parametrize("who", ["client", "peer"])
-def test_a_cancelled_job_is_no_finding(who: str) -> None:
-    end: Step = (3000, A, f"cancelled:{who}")
-    assert judged([*ADDED, end]) == set()
-    assert judged([*ADDED, DELIVERED, end], retry=10) == set()
-    assert judged([(2000, A, "updated:client"), *ADDED, DELIVERED, end], retry=10) == set()
-
-
-@pytest.mark.parametrize("how", ["cancelled:client", "dead:refused", "cancelled:peer"])
-def test_who_delivers_a_job_that_it_knows_to_be_over_is_found(how: str) -> None:
-    steps: list[Step] = [*ADDED, (1500, A, how), DELIVERED]
-    assert ("delivered-after-ack", "heard") in judged(steps)
-
-
-def test_a_dead_letter_that_nobody_takes_waits() -> None:
-    letter: list[Step] = [(1000, A, "added:"), (1000, A, "queued:death")]
-    assert judged(letter) == {("letter-waiting", None)}
-    assert judged(letter, [Gap(A, 2000, 3000)]) == {("letter-waiting", "log-gap")}
-    taken = [*letter, (2000, A, "delivered:"), (2001, A, "acked:client")]
-    assert judged(taken) == set()
-    expired = [*letter, (2000, A, "expired:")]
-    assert judged(expired, ttl=1) == {("expired-undelivered", None)}
-
-
-def test_a_letter_that_two_nodes_made_is_delivered_twice_by_a_partition() -> None:
-    letter: list[Step] = [
-        (1000, A, "queued:death"), (1000, B, "queued:death"), (1000, A, "added:"),
-        (2000, A, "delivered:"), (5000, B, "delivered:"), (6000, A, "acked:client"),
-    ]  # fmt: skip
-    assert judged(letter) == {("delivered-twice", "partition")}
-
-
-def test_a_redriven_job_is_delivered_again_since_it_was_redriven() -> None:
-    steps: list[Step] = [
-        *ADDED, DELIVERED, (3000, A, "queued:redrive"), (4000, A, "delivered:"),
-        (5000, A, "acked:client"),
-    ]  # fmt: skip
-    assert judged(steps) == {("delivered-twice", "redrive")}
-
-
-@pytest.mark.parametrize(
-    ("how", "ended"),
-    [("acked:client", "acked"), ("dead:attempts", "dead"), ("cancelled:client", "cancelled")],
-)
-def test_how_a_job_ended_is_in_the_table(how: str, ended: str) -> None:
-    steps: list[Step] = [*ADDED, DELIVERED, (3000, A, how)]
-    row = job_row(steps)
-    assert (row["ended"], row["complete"]) == (ended, True)
-    assert row["ended_at"] == row["last_event"]
-    again = job_row([*steps, (3000, A, "deleted:collected"), (3001, A, "expired:")])
-    assert again["ended"] == ended

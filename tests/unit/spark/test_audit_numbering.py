@@ -5,8 +5,9 @@ import random
 import pyarrow as pa
 import pytest
 
-from disque_trio.spark.audit.classify import Finding, Logs
+from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.clocks import clocks_by_id, least_in, least_of, ranks_of
+from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.findings import clock_findings, found_in
 from disque_trio.spark.audit.gaps import Gap
 from disque_trio.spark.audit.jobs import FACTS, fold, jobs_of

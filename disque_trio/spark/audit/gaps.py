@@ -185,6 +185,51 @@ def _time(event: dict[str, object]) -> int:
     return time
 
 
+class Silence(NamedTuple):
+    """What the log of a node does not say of the time that was audited.
+
+    Attributes:
+        gaps: how many there are between its lines. first, last: when the first of them begins and
+            the last one ends, ms; NO_TIME: there is none.
+        since, until: when it begins, ms, if others begin earlier; when it ends, if others go on;
+            NO_TIME: it is about as long as theirs.
+    """
+
+    gaps: int = 0
+    first: int = NO_TIME
+    last: int = NO_TIME
+    since: int = NO_TIME
+    until: int = NO_TIME
+
+
+def silences(
+    gaps: Iterable[Gap], nodes: Sequence[str], first: int, last: int, slack: int
+) -> dict[str, Silence]:
+    """What the logs do not say of the time from ``first`` to ``last`` (ms), by node.
+
+    Args:
+        slack: ms; logs that begin, or end, so close to each other do so together.
+    """
+    found: dict[str, Silence] = {}
+    for gap in gaps:
+        before = found.get(nodes[gap.node], Silence())
+        if gap.is_whole or gap.end < first:
+            continue
+        if gap.end == FOR_EVER:
+            if gap.start < last - slack:
+                found[nodes[gap.node]] = before._replace(until=gap.start)
+        elif gap.start == 0:
+            if gap.end > first + slack:
+                found[nodes[gap.node]] = before._replace(since=max(gap.end, before.since))
+        else:
+            begin = gap.start if before.first == NO_TIME else min(before.first, gap.start)
+            end = max(before.last, gap.end)
+            found[nodes[gap.node]] = Silence(
+                before.gaps + 1, begin, end, before.since, before.until
+            )
+    return found
+
+
 class Before(Protocol):
     """What is left of segments that were dropped: when their last gap ended, ms; 0: none."""
 

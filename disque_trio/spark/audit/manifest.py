@@ -5,7 +5,15 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from disque_trio.spark.audit.gaps import FOR_EVER, Ends, gaps_of, missing_between, order_of
+from disque_trio.spark.audit.gaps import (
+    FOR_EVER,
+    Ends,
+    Silence,
+    gaps_of,
+    missing_between,
+    order_of,
+    silences,
+)
 
 COMPRESSED = -1
 DAY = 86_400_000  # ms
@@ -189,6 +197,18 @@ class Manifest:
     def missing_segments(self) -> dict[str, int]:
         """See ``missing_between``."""
         return missing_between(self.all_ends(), self.segments)
+
+    @property
+    def missing_and_gone(self) -> list[str]:
+        """Nodes without logs that are known to have been taken out for good."""
+        return [node for node in self.without_logs if node in self.gone]
+
+    @property
+    def silences(self) -> dict[str, Silence]:
+        """What the logs do not say though they are here, by node."""
+        gaps = gaps_of(self.all_ends(), self.nodes, self.segments, self.past)
+        slack = 1000 * self.settings.get("settled", 0)
+        return silences(gaps, self.nodes, self.first, self.last, slack)
 
     @property
     def finding_counts(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from disque_trio.spark.audit.addresses import addresses_near
 from disque_trio.spark.audit.clients import add_clients, busiest
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
-from disque_trio.spark.audit.gaps import Ends, ends_of, order_of, read_before
+from disque_trio.spark.audit.gaps import Ends, Silence, ends_of, order_of, read_before
 from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_jobs
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.jobs_table import JobsTable
@@ -61,6 +61,8 @@ class Result:
             that are gone.
         missing_segments: names of segments that are named in others, and are not here or not
             whole, and how many lines are missing (-1: nobody says).
+        gone: ids of nodes without logs that are known to have been taken out for good.
+        silences: what the logs do not say though they are here, by node.
         copies: files that are copies of segments under other names; they do not count.
         held, unlogged: jobs that append-only files have, and those of them that the logs do not;
             None: no such files were given.
@@ -77,6 +79,8 @@ class Result:
     reasons: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     missing_nodes: Sequence[str] = ()
     missing_segments: Mapping[str, int] = field(default_factory=dict)
+    gone: Sequence[str] = ()
+    silences: Mapping[str, Silence] = field(default_factory=dict)
     copies: int = 0
     held: int | None = None
     unlogged: int | None = None
@@ -91,8 +95,15 @@ class Result:
 
     @property
     def is_partial(self) -> bool:
-        """Whether logs are missing that the others name: what is in them nobody knows."""
-        return bool(self.missing_nodes or self.missing_segments)
+        """Whether lines are missing that should be here, or cannot be read: what is in them nobody
+        knows."""
+        missing = self.missing_nodes or self.missing_segments
+        return bool(missing or self.dropped or self.damaged or self.unknown)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the logs say all that happened in their time."""
+        return not (self.is_partial or self.gone or self.silences)
 
 
 def audit(
@@ -253,6 +264,8 @@ class _Run:
             reasons=reasons,
             missing_nodes=manifest.missing_nodes,
             missing_segments=manifest.missing_segments,
+            gone=manifest.missing_and_gone,
+            silences=manifest.silences,
             copies=self._segments.copies,
             held=self._held,
             unlogged=self._unlogged,

@@ -1,7 +1,7 @@
 """The commands of ``disque-pipeline``. Thin: what they do can be imported.
 
 Exit status: 0 done, 1 something failed, 2 wrong arguments, 3 done, and ``audit --check`` found jobs
-that were lost, not done, or delivered after their acknowledge, or that logs are missing; 130 and
+that were lost, not done, or delivered after their acknowledge, or that lines are missing; 130 and
 143 stopped by SIGINT and SIGTERM, but an ``archive`` without end that is stopped is done.
 """
 
@@ -34,6 +34,7 @@ from disque_trio.spark.cli.checks import (
     connection_options,
     table_settings,
 )
+from disque_trio.spark.cli.lacking import lacking
 from disque_trio.spark.cli.watching import check_watch, watch
 from disque_trio.spark.client import RefusedError
 from disque_trio.spark.failures import told
@@ -175,17 +176,8 @@ def _audit(run: Run) -> int:
     took = time.monotonic() - started
     print(f"{result.events} new events in {result.segments} segments, {took:.1f} s")
     print(f"{result.jobs} jobs in {result.path}")
-    if result.dropped:
-        print(f"{result.dropped} events are missing in the logs")
-    if result.unknown:
-        print(f"{result.unknown} events are of unknown kinds")
-    if result.damaged:
-        print(f"{result.damaged} lines in the logs are no events")
-    for node in result.missing_nodes:
-        print(f"node {node} is named in the logs and has no log here")
-    for name, lines in sorted(result.missing_segments.items()):
-        what = f"{lines} lines of segment {name} are" if lines >= 0 else f"segment {name} is"
-        print(f"{what} missing")
+    for text in lacking(result):
+        print(text)
     if result.copies:
         print(f"{result.copies} files are copies of other segments and do not count")
     if result.held is not None:
@@ -198,7 +190,7 @@ def _audit(run: Run) -> int:
             why = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
             print(f"{kind}: {result.findings[kind]}" + (f" ({why})" if why else ""))
     if not result.findings:
-        print("no findings")
+        print("no findings" if result.is_whole else "no findings in what the logs say")
     return FOUND if options.check_findings and (result.serious or result.is_partial) else OK
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from html import escape
 
+from disque_trio.spark.audit.gaps import NO_TIME
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
     EXPIRED,
@@ -17,7 +18,7 @@ from disque_trio.spark.audit.rules import (
     UNSEEN_ACK,
     WITH_WORKER,
 )
-from disque_trio.spark.report.markup import Numbers, jobs, node_code, pair
+from disque_trio.spark.report.markup import Numbers, jobs, node_code, pair, time
 from disque_trio.spark.report.plots import number
 
 _VERDICTS = {
@@ -31,6 +32,12 @@ _VERDICTS = {
     AFTER_ACK: "delivered after an acknowledgement",
 }
 _UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)
+# What the logs lack: with any of it nobody knows whether there were more jobs, or what became of
+# some.
+_LACKS = (
+    *("missing_nodes", "missing_segments", "gone", "silences"),
+    *("dropped", "damaged", "unknown"),
+)
 
 
 def summary(numbers: Numbers) -> str:
@@ -51,7 +58,15 @@ def _missing(numbers: Numbers) -> Iterator[str]:
             " they dropped them. Findings may be due to that.</p>"
         )
     if numbers["unknown"]:
-        yield f"<p class=warn>{number(numbers['unknown'])} events are of unknown kinds.</p>"
+        yield (
+            f"<p class=warn>{number(numbers['unknown'])} events are of kinds that this version does"
+            " not know: a newer one has to audit the logs anew.</p>"
+        )
+    if numbers["damaged"]:
+        yield (
+            f"<p class=warn>{number(numbers['damaged'])} lines of the logs cannot be read. Findings"
+            " may be due to that.</p>"
+        )
     for node in numbers["missing_nodes"]:
         yield (
             f"<p class=warn>Node <code>{escape(node)}</code> is named in the logs and has no log"
@@ -97,13 +112,18 @@ def _verdicts(numbers: Numbers) -> str:
         text += f"<p class=warn>{jobs(held)} {wait} files.</p>"
     if not numbers["jobs"]["jobs"]:
         return text + "<p class=warn>The logs have no jobs.</p>"
-    partial = numbers["missing_nodes"] or numbers["missing_segments"]
-    if not (sure or unclear or held or partial):
-        text = (
-            "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered and"
-            f" acknowledged, ended before, or are still young.</p>{text}"
+    if sure or unclear or held:
+        return text
+    if any(numbers[name] for name in _LACKS):
+        return (
+            "<p class=warn><b>No loss is known, and the logs do not say all:</b> the jobs that they"
+            " have were delivered and acknowledged, ended before, or are still young. What is"
+            f" missing is below.</p>{text}"
         )
-    return text
+    return (
+        "<p class=verdict><b>No job was lost:</b> all that were confirmed were delivered and"
+        f" acknowledged, ended before, or are still young.</p>{text}"
+    )
 
 
 def _who_decides(numbers: Numbers) -> str:
@@ -137,12 +157,7 @@ def _judged(numbers: Numbers) -> str:
         " their RETRY gives them;"
         if young
         else "",
-        f"what happened on {len(numbers['missing_nodes'])} of the nodes, whose logs are not here;"
-        if numbers["missing_nodes"]
-        else "",
-        "what happened where logs have gaps: jobs that were added there are not known;"
-        if numbers["dropped"] or numbers["missing_segments"]
-        else "",
+        *_silent(numbers),
         "ADDJOBs that were refused or answered with the id of a job that was there (UNIQUE), and"
         " ticks of schedules that added nothing: they leave no line;",
         "whether what workers did was right.",
@@ -152,6 +167,36 @@ def _judged(numbers: Numbers) -> str:
         f"<div class=judged><p><b>Judged:</b> {judged}</p><p><b>Not judged:</b></p>"
         f"<ul>{items}</ul></div>"
     )
+
+
+def _silent(numbers: Numbers) -> Iterator[str]:
+    """What is not judged since the logs do not say it."""
+    if numbers["missing_nodes"]:
+        yield (
+            f"what happened on {len(numbers['missing_nodes'])} of the nodes, whose logs are not"
+            " here;"
+        )
+    for node in numbers["gone"]:
+        yield (
+            f"what happened on node {node_code(numbers, node)}, which was taken out and has no log"
+            " here;"
+        )
+    if numbers["dropped"] or numbers["missing_segments"] or numbers["damaged"]:
+        yield "what happened where logs lack lines: jobs that were added there are not known;"
+    if numbers["unknown"]:
+        yield f"{number(numbers['unknown'])} events of kinds that this version does not know;"
+    for node, one in sorted(numbers["silences"].items()):
+        when = []
+        if one["since"] != NO_TIME:
+            when.append(f"before {time(one['since'])}, where its log begins")
+        if one["gaps"]:
+            gaps = "a gap" if one["gaps"] == 1 else f"{number(one['gaps'])} gaps"
+            when.append(
+                f"between {time(one['first'])} and {time(one['last'])}, where its log has {gaps}"
+            )
+        if one["until"] != NO_TIME:
+            when.append(f"after {time(one['until'])}, where its log ends")
+        yield f"what node {node_code(numbers, node)} did {', and '.join(when)};"
 
 
 def _tiles(numbers: Numbers) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from disque_trio.spark.audit.gaps import FOR_EVER, Gap, Silence, silences
 from disque_trio.spark.audit.rules import (
     AFTER_ACK,
     HELD,
@@ -17,6 +18,7 @@ from disque_trio.spark.audit.rules import (
     TWICE,
 )
 from disque_trio.spark.audit.run import Result
+from disque_trio.spark.cli.lacking import lacking
 from disque_trio.spark.report.page import page
 
 ALL_WELL = "No job was lost"
@@ -31,6 +33,7 @@ def said(*found: tuple[str, str], **more: object) -> str:
         "events": 0,
         "dropped": 0,
         "unknown": 0,
+        "damaged": 0,
         "first": 0,
         "last": 0,
         "segments": 0,
@@ -44,25 +47,24 @@ def said(*found: tuple[str, str], **more: object) -> str:
         "settings": {},
         "hours": {"first": 0, "last": 0, "queues": [], "delivered": []},
         "missing_segments": {},
+        "silences": {},
     }
-    for name in ("nodes", "missing_nodes", "findings_shown", "queues"):
+    for name in ("nodes", "missing_nodes", "gone", "findings_shown", "queues"):
         numbers[name] = []
     for name in ("wait", "processing", "deliveries", "rates"):
         numbers[name] = []
     return page(numbers | more)
 
 
-def result(*found: tuple[str, str | None]) -> Result:
+def result(*found: tuple[str, str | None], **more: Any) -> Result:
     return Result(
         path=Path(),
         segments=0,
         events=0,
         jobs=0,
-        dropped=0,
-        unknown=0,
-        damaged=0,
         findings=Counter(kind for kind, _ in found),
         reasons=Counter(found),
+        **{"dropped": 0, "unknown": 0, "damaged": 0} | more,
     )
 
 
@@ -95,3 +97,62 @@ def test_a_delivery_after_the_ack_is_not_all_well() -> None:
 def test_what_may_happen_at_least_once_is_not_serious() -> None:
     assert result((TWICE, "retry"), (POISON, None)).serious == 0
     assert ALL_WELL in said((TWICE, "retry"), (POISON, ""))
+
+
+A = "a" * 40
+SILENT = Silence(until=5000)
+
+
+@pytest.mark.parametrize(
+    ("lack", "missing", "partial"),
+    [
+        ("missing_nodes", [A], True),
+        ("missing_segments", {"events-aaaaaaaa-1-1.jsonl": -1}, True),
+        ("dropped", 5, True),
+        ("damaged", 1, True),
+        ("unknown", 2, True),
+        # What cannot be helped, or goes away when nodes close their segments.
+        ("gone", [A], False),
+        ("silences", {A: SILENT}, False),
+    ],
+)
+def test_who_does_not_know_all_does_not_say_that_no_job_was_lost(
+    lack: str, missing: Any, partial: bool
+) -> None:
+    whole = result()
+    assert (whole.is_whole, whole.is_partial, list(lacking(whole))) == (True, False, [])
+    torn = result(**{lack: missing})
+    assert (torn.is_whole, torn.is_partial) == (False, partial)
+    assert len(list(lacking(torn))) == 1
+    shown = {A: SILENT._asdict()} if lack == "silences" else missing
+    text = said(**{lack: shown})
+    assert ALL_WELL not in text
+    assert "No loss is known" in text
+    _, _, unjudged = said(**{lack: shown}).partition("Not judged:")
+    assert unjudged.count("<li>") == 3, unjudged
+    # Jobs that are known to be lost come first.
+    lost = said((NEVER_DELIVERED, ""), **{lack: shown})
+    assert "No loss is known" not in lost
+    assert "verdict bad" in lost
+
+
+def test_what_logs_are_silent_about_is_said_node_by_node() -> None:
+    minute = 60_000
+    gaps = [
+        Gap(0, 0, 2 * minute - 1),  # begins with the others
+        Gap(0, 9 * minute, 10 * minute),
+        Gap(0, 12 * minute, 13 * minute),
+        Gap(1, 0, 5 * minute),
+        Gap(1, 20 * minute, FOR_EVER),
+        Gap(2, 59 * minute + 1, FOR_EVER),  # ends with the others
+        Gap(3, 0, FOR_EVER),  # has no log
+    ]
+    found = silences(gaps, ["a", "b", "c", "d"], 1 * minute, 60 * minute, minute)
+    assert found == {
+        "a": Silence(2, 9 * minute, 13 * minute),
+        "b": Silence(since=5 * minute, until=20 * minute),
+    }
+    assert silences([Gap(0, 0, 5)], ["a"], 6, 60, 0) == {}  # of days that were dropped
+    lines = list(lacking(result(silences=found)))
+    assert [line.split(" of node ")[1][0] for line in lines] == ["a", "b", "b"]
+    assert "2 gaps between 1970-01-01 00:09" in lines[0]

@@ -12,6 +12,7 @@ from disque_trio.eventlog.schema import (
     QUEUED,
     RARE_FIELDS,
     SEGMENT,
+    TICK_REASONS,
     Event,
 )
 
@@ -79,6 +80,8 @@ class LineWriter:
             elif isinstance(event, str):
                 client = event
                 around = ()
+            elif event[_EVENT] in TICK_REASONS:
+                lines.append(self._tick(*event))
             elif len(event) > _ALONE:
                 what = event
                 ctime = event[_CTIME] if len(event) > _CTIME else -1
@@ -95,6 +98,21 @@ class LineWriter:
         if after:
             text += f',"after":{quote(after)}' + _numbers((',"events":',), (count,))
         return f"{text}}}\n".encode("ascii")
+
+    def _tick(
+        self, time: int, kind: str, name: bytes, tick: int, queue: bytes, why: str, until: int,
+        id: bytes,
+    ) -> str:  # fmt: skip
+        """The line of a tick of a schedule."""
+        text = self._begin(time, kind)
+        if id:
+            text += ',"id":' + quote(id.decode("ascii"))
+        text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
+        if why:
+            text += ',"reason":' + quote(why)
+        text += _numbers((',"until":',), (until,))
+        text += ',"schedule":' + quote(name.decode("utf-8", "backslashreplace"))
+        return f'{text},"tick":{tick}}}\n'
 
     def _begin(self, time: int, event: str) -> str:
         return f'{{"time":{time}{self._node}"{event}"'

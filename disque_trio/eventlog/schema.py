@@ -57,6 +57,11 @@ STARTED: Final[LogKind] = "started"  # the node notes events from now on
 STOPPED: Final[LogKind] = "stopped"  # the log is complete up to here, but for what was dropped
 LOG_KINDS: Final[Sequence[LogKind]] = (DROPPED, SEGMENT, STARTED, STOPPED)
 
+# Kinds of lines about the ticks of schedules.
+TickKind: TypeAlias = Literal["ticked", "missed"]
+TICKED: Final[TickKind] = "ticked"  # the job was added, by this node or another one
+MISSED: Final[TickKind] = "missed"  # nobody added one in time, as this node sees it
+
 # ---- reasons ----------------------------------------------------------------------------------
 
 Reason: TypeAlias = Literal[
@@ -80,6 +85,7 @@ Reason: TypeAlias = Literal[
     "redrive",
     "disconnect",
     "queue",
+    "down",
 ]
 NO_REASON: Final[Reason] = ""
 BY_ADD: Final[Reason] = "add"
@@ -101,6 +107,7 @@ BY_DEATH: Final[Reason] = "death"
 BY_REDRIVE: Final[Reason] = "redrive"
 BY_DISCONNECT: Final[Reason] = "disconnect"
 BY_QUEUE: Final[Reason] = "queue"
+BY_ABSENCE: Final[Reason] = "down"
 
 # The reasons of each kind. The tables of an audit hold their places in these tuples: add new ones
 # at the end.
@@ -135,6 +142,11 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     PAUSED: (BY_NACK, BY_RETRY, BY_CLIENT, BY_QUEUE),
 }
 
+TICK_REASONS: Final[Mapping[TickKind, tuple[Reason, ...]]] = {
+    TICKED: (),
+    MISSED: (BY_ABSENCE, BY_REFUSAL),
+}
+
 # ---- the record -------------------------------------------------------------------------------
 
 # The fields of an event of a job: time in ms since the epoch, kind, queue (bytes), reason, id of
@@ -147,10 +159,14 @@ NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "cti
 RARE_FIELDS: Final = ("priority", "group")
 # Behind all of them, of a job that pauses: until when, ms since the epoch.
 PAUSE_FIELDS: Final = ("until",)
+# The fields of a tick: schedule and queue are bytes, the moment and until when all were missed are
+# ms since the epoch (-1: just this one), the id of the job is bytes.
+TICK_FIELDS: Final = ("time", "event", "schedule", "tick", "queue", "reason", "until", "id")
 # The keys of a line, in their order.
 KEYS: Final = (
     *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
     *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "until", "ctime"),
+    *("schedule", "tick"),
 )
 
 # What happens in a row is noted once for many jobs. So a list of events holds three types:
@@ -160,5 +176,6 @@ KEYS: Final = (
 #   left out. The ctime is that of the first job; each further one's is higher by one. An "added"
 #   with a reason stands for two events: the job was also queued, for that reason;
 # - bytes: the id of a job to which that happens.
-# A tuple of two or three is of no job: time, one of LOG_KINDS, and how many events ("dropped").
+# A tuple of two or three is of no job: time, one of LOG_KINDS, and how many events ("dropped"). One
+# with a kind of TICK_REASONS has TICK_FIELDS, and is followed by no id.
 Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"

@@ -31,10 +31,10 @@ from disque_trio.spark.segments import MALFORMED, Piece, blocks, find_segments, 
 _TYPES = {
     **dict.fromkeys(("node", "event", "id", "queue", "reason", "client", "peer"), "STRING"),
     **dict.fromkeys(("nacks", "deliveries", "repl", "copies", "priority"), "INT"),
-    "group": "STRING",
+    **dict.fromkeys(("group", "schedule"), "STRING"),
 }
 # What keys were added since stands at the end: programs may know columns by their places.
-_LATER = (*RARE_FIELDS, *PAUSE_FIELDS)
+_LATER = (*RARE_FIELDS, *PAUSE_FIELDS, "schedule", "tick")
 _COLUMNS = (*(key for key in KEYS if key not in _LATER), "count", *_LATER)
 LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS)
 # ``time`` in UTC, to the millisecond; ``time_ms`` is the same as the number in the line.

@@ -13,6 +13,7 @@ from disque_trio.spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_o
 from disque_trio.spark.audit.jobs import jobs_of
 from disque_trio.spark.audit.partial_jobs import Seen, read
 from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.ticks import tick_findings
 from disque_trio.spark.segments import Piece, find_segments
 
 
@@ -66,6 +67,7 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     every = [*nodes, *missing]
     known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks_of(every))
     findings += found_in(batch, rules, known)
+    findings += tick_findings(notes.ticks)
     jobs = {row["id"]: row for row in batch.to_pylist()}
     parts = missing_between(ends)
     return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts)

@@ -42,6 +42,7 @@ class Lines:
         self._id = ""
         self._nacks = 0
         self._deliveries = 0
+        self._schedule = ""
         directory.mkdir(parents=True, exist_ok=True)
 
     # ---- one event ----------------------------------------------------------------------------
@@ -65,6 +66,17 @@ class Lines:
     def paused(self, at: int, node: int, reason: str, until: int) -> None:
         end = until + self.skew[node]
         self.say(at, node, "paused", f',"reason":"{reason}"{self._counters()},"until":{end}')
+
+    def tick(self, at: int, node: int, event: str, moment: int, fields: str = "") -> None:
+        """What a node says of a tick of a schedule; with the current job, if that was added."""
+        now = at + self.skew[node]
+        job = f'"id":"{self._id}",' if event == "ticked" else ""
+        line = (
+            f'{{"time":{now},"node":"{self.nodes[node]}","event":"{event}",{job}'
+            f'"queue":"{self._queue}"{fields},"schedule":"{self._schedule}","tick":{moment}}}\n'
+        )
+        self._lines[node].append((now, line))
+        self.count += 1
 
     def nacked(self, at: int, node: int) -> None:
         self._nacks += 1
@@ -90,6 +102,7 @@ class Lines:
 
     def new(self, node: int) -> None:
         """From now on it is about another job, made by ``node``."""
+        self._schedule = "nightly"
         self._id = f"D-{self.nodes[node][:8]}-{self.rng.getrandbits(144):036x}"[:35] + "-05a1"
         self._queue = QUEUES[min(int(self.rng.expovariate(0.7)), 4)]
         self._nacks = self._deliveries = 0

@@ -8,11 +8,12 @@ of which something is missing (``planted_gaps``).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.support.planted_gaps import plant_gaps
 from tests.support.planted_lines import NODES, QUEUES, RETRY, START, TTL, Key, Lines
 
-__all__ = ["JOBS_A_SECOND", "NODES", "QUEUES", "START", "Key", "generate"]
+__all__ = ["JOBS_A_SECOND", "NODES", "QUEUES", "START", "Key", "about_of", "generate"]
 
 SKEW = 5_000  # ms that the clock of the last node is ahead
 CHUNK = 40_000  # jobs to a segment of each node
@@ -252,10 +253,46 @@ class Log(Lines):
         self.expect("not-requeued")
 
     def scheduled(self, at: int) -> None:
-        """The tick of a schedule, done as it should be."""
+        """The tick of a schedule, done as it should be; two nodes say that it was missed, or is
+        done."""
         holders = self.add(at, client="cron:nightly")
         self.delivered(at + 100, holders[0])
         self.acked(at + 200, holders[0], holders)
+        self.tick(at + 5, holders[0], "ticked", at)
+        if at % 2:
+            self.tick(at + 90, holders[-1], "missed", at, ',"reason":"down"')
+        else:
+            self.tick(at + 7, holders[-1], "ticked", at)
+
+    def _missed(self, at: int, why: str) -> None:
+        self.new(0)
+        self._schedule = f"backup-{self._id}"
+        for node, more in ((0, f',"until":{at + 9000}'), (1, "")):
+            self.tick(at + 61_000 + node, node, "missed", at, f',"reason":"{why}"{more}')
+        self.planted.setdefault(("schedule-missed", why), set()).add(self._schedule)
+
+    def missed_while_down(self, at: int) -> None:
+        self._missed(at, "down")
+
+    def missed_and_refused(self, at: int) -> None:
+        self._missed(at, "refused")
+
+    def doubled(self, at: int) -> None:
+        """Both sides of a partition add the job."""
+        for node in (0, 1):
+            self.add(at, on=[node], repl=1)
+            self._schedule = f"report-{at}"
+            self.tick(at + 5 + node, node, "ticked", at)
+            self.delivered(at + 100, node)
+            self.acked(at + 200, node, [node])
+        self.expect("schedule-doubled")
+
+
+def about_of(finding: Any) -> str:
+    """What a finding is about, as it was planted: a job, a schedule, or two nodes."""
+    if finding.kind == "schedule-missed":
+        return str(finding.detail).partition(":")[0]
+    return str(finding.job or " ".join(finding.nodes))
 
 
 def generate(
@@ -309,6 +346,9 @@ def generate(
         log.pauses,
         log.pause_forgotten,
         log.scheduled,
+        log.missed_while_down,
+        log.missed_and_refused,
+        log.doubled,
     ]
     jobs = max(events // 9, 1)
     odd = [kind for kind in kinds for _ in range(anomalies)]

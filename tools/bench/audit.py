@@ -12,7 +12,7 @@ from pathlib import Path
 
 from disque_trio.spark.audit.run import audit
 from disque_trio.spark.session import session
-from tests.support.planted_log import JOBS_A_SECOND, Key, generate
+from tests.support.planted_log import JOBS_A_SECOND, Key, about_of, generate
 from tools.bench.cli import option, say
 from tools.bench.servers import family, family_cpu_seconds, highest
 
@@ -59,7 +59,7 @@ def run(plan: Plan) -> int:
         spark.stop()
     found: dict[Key, set[str]] = {}
     for row in rows:
-        found.setdefault((row.kind, row.reason or ""), set()).add(row.job or " ".join(row.nodes))
+        found.setdefault((row.kind, row.reason or ""), set()).add(about_of(row))
     missed = sum(len(jobs - found.get(key, set())) for key, jobs in planted.items())
     invented = sum(len(jobs - planted.get(key, set())) for key, jobs in found.items())
     print(

@@ -8,7 +8,7 @@ it is noted once, followed by the ids of the jobs.
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.eventlog.schema import Event, Kind, Reason
+from disque_trio.eventlog.schema import Event, Kind, Reason, TickKind
 from disque_trio.node.core.counts import JobCounts
 from disque_trio.node.core.job import FLAG_TRAILER, FLAGS_PRIORITY, Job, priority_of
 from disque_trio.node.core.trailers import Trailers
@@ -19,6 +19,9 @@ from disque_trio.respserver.machine import Machine
 # The fields that do not apply where a job is not new.
 _NOT_NEW: Final[tuple[int | bytes, ...]] = (*[-1] * len(schema.NEW_JOB_FIELDS), 0, b"")
 _RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs of which there is more to say
+
+
+Tick = tuple[bytes, int, bytes]
 
 
 class EventNotes:
@@ -176,6 +179,18 @@ class EventNotes:
         events.append((machine.now, schema.PAUSED, *about, *_NOT_NEW, int(job.qtime)))
         events.append(job.id)
         self._event = ""  # the next one is noted at length
+
+    def note_tick(self, kind: TickKind, tick: Tick, reason: Reason, until: int, id: bytes) -> None:
+        """Note what became of a tick of a schedule.
+
+        Args:
+            tick: the name of the schedule, the moment (ms), and the queue.
+            until: all before that (ms) were missed as well; -1: just this one.
+            id: of the job; empty: there is none.
+        """
+        if self._recording:
+            name, at, queue = tick
+            self.events.append((self._machine.now, kind, name, at, queue, reason, until, id))
 
     def _is_another(self, job: Job) -> bool:
         """Whether priority or group of ``job`` is another one than was noted last."""

@@ -150,7 +150,9 @@ class Node(Machine):
         commons = self.commons = Commons()
         sharing = Sharing("policies", bus.POLICIES, self, policies, peers, packets, commons)
         self.policy_sharing = sharing
-        self.ticks = Ticks(self, policies, replicas, questions.agenda, peers, packets, commons)
+        self.ticks = Ticks(
+            self, notes, policies, replicas, questions.agenda, peers, packets, commons
+        )
         self.topics = Topics(self, questions.agenda, peers, packets, commons)
         self._figures = Figures(
             store, letters, self.claims, self.ticks, self.topics, self.deliveries

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.eventlog import schema
 from disque_trio.node.core.agenda import Agenda
 from disque_trio.node.core.bindings import TOPIC
 from disque_trio.node.core.cron_times import Times
+from disque_trio.node.core.events import EventNotes
 from disque_trio.node.core.job import DEFAULT_REPLICATE
 from disque_trio.node.core.policies import Policies
 from disque_trio.node.core.replicas import Replicas
@@ -40,6 +42,7 @@ RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
 LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
 MOST: Final = 20  # schedules that are looked at in a turn
+_ID_SIZE: Final = 40  # bytes of the id of a job
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
 
 
@@ -87,7 +90,7 @@ class Ticks:
     """The ticks of one node.
 
     Args:
-        machine: runs the ADDJOBs.
+        machine: runs the ADDJOBs. notes: hear of the ticks.
         policies: of the queues.
         replicas: know the id of this node.
         agenda: of the rare work.
@@ -106,6 +109,7 @@ class Ticks:
     def __init__(
         self,
         machine: Machine,
+        notes: EventNotes,
         policies: Policies,
         replicas: Replicas,
         agenda: Agenda,
@@ -123,6 +127,7 @@ class Ticks:
         self.total = 0
         self.missed = 0
         self._machine = machine
+        self._notes = notes
         self._policies = policies
         self._peers = peers
         self._agenda = agenda
@@ -219,11 +224,13 @@ class Ticks:
         latest = plan.times.last(plan.tick - 1, now)
         if latest > plan.tick:  # there were several: only the last one counts
             self.missed += 1
+            self._note_missed(plan, schedule, latest)
             plan.tick = latest
         if not plan.seen:
             plan.seen = now
         if now - plan.tick > GRACE and not schedule.flags & CATCHES_UP:
             self.missed += 1
+            self._note_missed(plan, schedule, -1)
             self._done(plan)
             return
         turn = plan.seen + self._place(plan.entry.name) * STAGGER
@@ -231,6 +238,11 @@ class Ticks:
             plan.at = turn
         else:
             self._add(plan, schedule)
+
+    def _note_missed(self, plan: Plan, schedule: Schedule, until: int) -> None:
+        reason = schema.BY_REFUSAL if plan.problem else schema.BY_ABSENCE
+        tick = (schedule.name, plan.tick, schedule.queue)
+        self._notes.note_tick(schema.MISSED, tick, reason, until, b"")
 
     def _place(self, name: bytes) -> int:
         """How many nodes that this one reaches add jobs of the schedule ``name`` before it does."""
@@ -301,10 +313,16 @@ class Ticks:
                 continue
             del self.adding[name]
             plan.client = None
-            problem = _problem_in(b"".join(client.out))
+            reply = b"".join(client.out)
+            problem = _problem_in(reply)
             if not problem:
                 plan.problem = ""
                 self.total += 1
+                schedule = plan.entry.value
+                if schedule is not None:
+                    tick = (name, plan.tick, schedule.queue)
+                    id = _first_id(reply)
+                    self._notes.note_tick(schema.TICKED, tick, schema.NO_REASON, -1, id)
                 self._done(plan)
             else:
                 plan.problem = problem.decode("utf-8", "replace")
@@ -329,6 +347,12 @@ class Ticks:
         if self._queue and (not self.due or self._queue[0][0] < self.due):
             self.due = self._queue[0][0]
         return self.due
+
+
+def _first_id(reply: bytes) -> bytes:
+    """The id in the reply to an ADDJOB, the first one of a topic's; empty: there is none."""
+    start = reply.find(b"D-")
+    return reply[start : start + _ID_SIZE] if start >= 0 else b""
 
 
 def _problem_in(reply: bytes) -> bytes:

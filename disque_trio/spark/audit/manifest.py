@@ -17,12 +17,13 @@ from disque_trio.spark.audit.gaps import (
 
 COMPRESSED = -1
 DAY = 86_400_000  # ms
-JOBS, MINUTES, FINDINGS, DEPTHS, HELD_JOBS = (
+JOBS, MINUTES, FINDINGS, DEPTHS, HELD_JOBS, TICKS = (
     "jobs",
     "queue_minutes",
     "findings",
     "depths",
     "held",
+    "ticks",
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -105,6 +106,16 @@ class Day:
 
 
 @dataclass
+class TickDay:
+    """The ticks of schedules of one day: the file, that of its findings (""; there are none), and
+    how many there are of each ``kind reason``."""
+
+    file: str
+    found: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
 class Past:
     """What is left of the segments of a node that are only in days that were dropped.
 
@@ -145,6 +156,7 @@ class Manifest:
         keep_from: the first day (ms) that is kept; 0: all are.
         changed: ``table/day`` of what is different in this version.
         clients: what the busiest clients did, see ``audit.clients``.
+        ticks: the files of the ticks of schedules, by the day of these.
         addresses: of nodes, by their ids, as far as files beside the logs say.
     """
 
@@ -177,6 +189,7 @@ class Manifest:
     changed: list[str] = field(default_factory=list)
     clients: dict[str, list[int]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
+    ticks: dict[str, TickDay] = field(default_factory=dict)
 
     @property
     def without_logs(self) -> list[str]:
@@ -220,6 +233,9 @@ class Manifest:
             for part in day.jobs:
                 for key, count in part.counts.items():
                     counts[key] = counts.get(key, 0) + count
+        for ticks in self.ticks.values():
+            for key, count in ticks.counts.items():
+                counts[key] = counts.get(key, 0) + count
         return counts
 
     def all_ends(self) -> dict[str, Ends]:
@@ -235,6 +251,8 @@ class Manifest:
         """The names of the files of a table, by day; HELD_JOBS has none: its day is ""."""
         if table == HELD_JOBS:
             return {"": self.held} if self.held else {}
+        if table == TICKS:
+            return {day: [ticks.file] for day, ticks in self.ticks.items()}
         found: dict[str, list[str]] = {}
         for name, day in self.days.items():
             if table == JOBS:
@@ -251,13 +269,17 @@ class Manifest:
                 found[name] = sorted(files)
         if table == FINDINGS and self.clocks and not self.aofs:
             found.setdefault(day_of(self.last), []).append(self.clocks)
+        if table == FINDINGS and not self.aofs:
+            for name, ticks in self.ticks.items():
+                if ticks.found:
+                    found.setdefault(name, []).append(ticks.found)
         return found
 
     def own_files(self) -> dict[str, dict[str, set[str]]]:
         """All files that this version needs, also those that are not shown: by table and day."""
         found = {
             table: {day: set(files) for day, files in self.files(table).items()}
-            for table in (JOBS, MINUTES, DEPTHS, HELD_JOBS, FINDINGS)
+            for table in (JOBS, MINUTES, DEPTHS, HELD_JOBS, TICKS, FINDINGS)
         }
         findings = found[FINDINGS]
         for name, day in self.days.items():
@@ -266,6 +288,9 @@ class Manifest:
                 findings.setdefault(name, set()).update(known)
         if self.clocks:
             findings.setdefault(day_of(self.last), set()).add(self.clocks)
+        for name, ticks in self.ticks.items():
+            if ticks.found:
+                findings.setdefault(name, set()).add(ticks.found)
         return found
 
     def drop_days(self, keep: int | None) -> bool:
@@ -286,9 +311,13 @@ class Manifest:
                 self.jobs -= part.rows
                 self.copied = least_rows([*self.copied, *part.copied])
                 self.heard = least_rows([*self.heard, *part.heard])
+        ticks = [day for day in self.ticks if start_of(day) < start]
+        for name in ticks:
+            del self.ticks[name]
+            self.changed += [f"{TICKS}/{name}", f"{FINDINGS}/{name}"]
         if self.first:
             self.first = max(self.first, start)
-        return bool(self._drop_segments(start) or old)
+        return bool(self._drop_segments(start) or old or ticks)
 
     def _drop_segments(self, start: int) -> bool:
         some = False
@@ -334,7 +363,8 @@ class Manifest:
             node: Past((old["order"][0], old["order"][1]), old["gap"])
             for node, old in said.pop("past").items()
         }
-        return cls(**said, days=days, past=past)
+        ticks = {name: TickDay(**day) for name, day in said.pop("ticks", {}).items()}
+        return cls(**said, days=days, past=past, ticks=ticks)
 
 
 def prefix_of(name: str) -> str:

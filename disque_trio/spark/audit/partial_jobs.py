@@ -14,11 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_trio.eventlog.schema import DROPPED, LOG_KINDS, SEGMENT, STARTED, STOPPED
+from disque_trio.eventlog.schema import (
+    DROPPED,
+    LOG_KINDS,
+    SEGMENT,
+    STARTED,
+    STOPPED,
+    TICK_REASONS,
+)
 from disque_trio.spark.audit import trace as tr
 from disque_trio.spark.audit.clients import Clients, add_clients, busiest, clients_of
 from disque_trio.spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
 from disque_trio.spark.audit.jobs import FACTS, NAMES, fold
+from disque_trio.spark.audit.ticks import Tick, ticks_of
 from disque_trio.spark.files import Location
 from disque_trio.spark.segments import (
     LOOK,
@@ -45,9 +53,10 @@ _LINES = pa.schema(
         *((name, pa.int32()) for name in ("nacks", "deliveries", "repl", "copies", "priority")),
         *(
             (name, pa.int64())
-            for name in ("size", "retry", "ttl", "delay", "until", "ctime", "count")
+            for name in ("size", "retry", "ttl", "delay", "until", "ctime", "count", "tick")
         ),
         ("group", pa.string()),
+        ("schedule", pa.string()),
     ]
 )
 
@@ -94,20 +103,24 @@ class Notes:
         peers: ids of nodes that had a part in something.
         clients: what clients did, see there.
         stretches: of each piece: path, where it begins, what its lines say.
+        ticks: of schedules.
     """
 
     peers: set[str] = field(default_factory=set)
     clients: Clients = field(default_factory=dict)
     stretches: list[tuple[str, int, Stretch]] = field(default_factory=list)
+    ticks: list[Tick] = field(default_factory=list)
 
     def text(self) -> str:
         """As tasks return it: a line."""
-        return json.dumps([sorted(self.peers), self.stretches, busiest(self.clients)])
+        clients = busiest(self.clients)
+        return json.dumps([sorted(self.peers), self.stretches, clients, self.ticks])
 
     def add(self, texts: str) -> None:
         """Lines of other tasks."""
         for text in texts.splitlines():
-            peers, stretches, clients = json.loads(text)
+            peers, stretches, clients, ticks = json.loads(text)
+            self.ticks += [Tick(*tick) for tick in ticks]
             add_clients(self.clients, clients)
             self.peers.update(peers)
             self.stretches += [(path, start, Stretch(*said)) for path, start, said in stretches]
@@ -177,6 +190,7 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
                 tables.append(rows)
                 notes.peers.update(pc.unique(lines.column("peer")).drop_null().to_pylist())
                 add_clients(notes.clients, clients_of(lines))
+                notes.ticks += ticks_of(lines)
                 if not damaged:
                     here = _stretch(lines.column("time").to_numpy(), encoded)
             said = joined(said, here._replace(lines=block.count(b"\n")))
@@ -222,7 +236,7 @@ def _rows(
     reasons = lines.column("reason").combine_chunks().dictionary_encode()
     codes = _codes(events, reasons)
     about_log = np.zeros(len(lines), bool)
-    for kind in LOG_KINDS:  # only DROPPED has a count
+    for kind in (*LOG_KINDS, *TICK_REASONS):  # only DROPPED has a count
         place = pc.index(events.dictionary, kind).as_py()
         if place >= 0:
             about_log |= pc.fill_null(events.indices, -1).to_numpy() == place

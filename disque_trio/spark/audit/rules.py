@@ -15,6 +15,8 @@ EXPIRED_UNACKED = "expired-unacknowledged"
 UNSEEN_ACK = "acknowledged-unseen"
 DEAD = "dead"
 WAITING_LETTER = "letter-waiting"
+SCHEDULE_MISSED = "schedule-missed"
+SCHEDULE_DOUBLED = "schedule-doubled"
 # Of jobs that nobody has done, as far as the log says, or that nodes have not treated as promised.
 SERIOUS = (
     NEVER_DELIVERED,
@@ -25,8 +27,9 @@ SERIOUS = (
     EXPIRED,
     EXPIRED_UNACKED,
     UNSEEN_ACK,
+    SCHEDULE_MISSED,
 )
-KINDS = (*SERIOUS, TWICE, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
+KINDS = (*SERIOUS, TWICE, SCHEDULE_DOUBLED, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
 # What a watch tells of, unless it is told otherwise.
 TOLD = (*SERIOUS, POISON, CLOCK_SKEW, DEAD)
 

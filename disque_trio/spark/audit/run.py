@@ -26,13 +26,15 @@ from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.jobs_table import JobsTable
 from disque_trio.spark.audit.judging import Judge
-from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES
+from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS
 from disque_trio.spark.audit.partial_jobs import Notes, Seen
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS, Rules
 from disque_trio.spark.audit.stages import Target, Written, jobs_written, write_rows
 from disque_trio.spark.audit.store import Store
 from disque_trio.spark.audit.tables import COLUMNS
+from disque_trio.spark.audit.ticks import TICK_SCHEMA
+from disque_trio.spark.audit.ticks_table import TicksTable
 from disque_trio.spark.audit.trace import MAX_NODES
 from disque_trio.spark.audit.unread import AuditError, NoLogError, Segments
 from disque_trio.spark.datasources.aof import find_files
@@ -43,7 +45,12 @@ from disque_trio.spark.segments import SegmentError, find_segments, grouped, wei
 from disque_trio.spark.terminal import Reading
 
 ROUND_BYTES = 16 << 30  # of lines that are read at once: what is moved between tasks is bounded
-_SCHEMAS = {JOBS: JOB_SCHEMA, MINUTES: MINUTE_SCHEMA, FINDINGS: FINDING_SCHEMA}
+_SCHEMAS = {
+    JOBS: JOB_SCHEMA,
+    MINUTES: MINUTE_SCHEMA,
+    FINDINGS: FINDING_SCHEMA,
+    TICKS: TICK_SCHEMA,
+}
 
 
 @dataclass(frozen=True)
@@ -286,6 +293,7 @@ class _Run:
             raise AuditError("a segment has events of other nodes than its first line is of")
         manifest = self.manifest
         manifest.peers = sorted(notes.peers.union(manifest.peers))
+        TicksTable(self._store, manifest, self._stamp).add(notes.ticks)
         add_clients(notes.clients, manifest.clients)
         manifest.clients = busiest(notes.clients)
         manifest.addresses |= addresses_near(self.new)

@@ -26,6 +26,7 @@ from disque_trio.spark.audit.manifest import (
     HELD_JOBS,
     JOBS,
     MINUTES,
+    TICKS,
     Manifest,
 )
 from disque_trio.spark.files import Location, Place, location
@@ -34,7 +35,7 @@ from disque_trio.spark.parquet import write_file
 __all__ = ["COMPRESSED", "Manifest", "Store", "StoreError"]
 
 MANIFEST = "manifest.json"  # of a version of before there were days
-TABLES = (JOBS, MINUTES, FINDINGS)
+TABLES = (JOBS, MINUTES, FINDINGS, TICKS)
 EMPTY_DAY = "1970-01-01"
 _DIGITS = 6
 _KEPT = 2

@@ -6,9 +6,10 @@ from pyspark.sql import DataFrame, SparkSession
 from disque_trio.spark.audit.findings import FINDING_SCHEMA
 from disque_trio.spark.audit.held import TABLE_SCHEMA
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
-from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES
+from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.store import Store, StoreError
+from disque_trio.spark.audit.ticks import TICK_SCHEMA
 from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import read_files
 
@@ -18,6 +19,7 @@ COLUMNS = {
     MINUTES: MINUTE_SCHEMA.append(_DAY),
     FINDINGS: FINDING_SCHEMA.append(_DAY),
     HELD_JOBS: TABLE_SCHEMA,
+    TICKS: TICK_SCHEMA.append(_DAY),
 }
 
 
@@ -25,8 +27,8 @@ def table_files(output: Place, name: str) -> list[Location]:
     """The files of a table of the current version of an audit.
 
     Args:
-        output: the directory of the audit. name: ``jobs``, ``queue_minutes``, ``findings`` or
-            ``held``.
+        output: the directory of the audit. name: ``jobs``, ``queue_minutes``, ``findings``,
+            ``ticks`` or ``held``.
 
     Raises:
         StoreError: there is no audit in the directory ``output``.

@@ -15,6 +15,7 @@ from disque_trio.spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    SCHEDULE_MISSED,
     UNSEEN_ACK,
     WITH_WORKER,
 )
@@ -97,6 +98,12 @@ def _verdicts(numbers: Numbers) -> str:
         if lost:
             were = "was" if lost == 1 else "were"
             text += f"<p class='verdict bad'><b>{jobs(lost)} {were} {what}.</b></p>"
+    missed = sum(numbers["reasons"][SCHEDULE_MISSED].values())
+    if missed:
+        times = "once" if missed == 1 else f"{number(missed)} times"
+        text += (
+            f"<p class='verdict bad'><b>A schedule was to add a job and did not, {times}.</b></p>"
+        )
     if unclear:
         text += (
             f"<p class=warn><b>Of {jobs(unclear)} the logs do not say whether they were"
@@ -112,7 +119,7 @@ def _verdicts(numbers: Numbers) -> str:
         text += f"<p class=warn>{jobs(held)} {wait} files.</p>"
     if not numbers["jobs"]["jobs"]:
         return text + "<p class=warn>The logs have no jobs.</p>"
-    if sure or unclear or held:
+    if sure or missed or unclear or held:
         return text
     if any(numbers[name] for name in _LACKS):
         return (
@@ -147,7 +154,8 @@ def _judged(numbers: Numbers) -> str:
     judged = (
         f"{jobs(totals['jobs'])}, by the logs of {with_logs}: whether each one that was confirmed"
         f" was delivered, acknowledged (after {late} at the latest), queued again when its RETRY"
-        " was over, and not delivered after its end."
+        " was over, and not delivered after its end; and whether each tick of a schedule added its"
+        " job."
     )
     young = totals.get("young", 0)
     are = "is" if young == 1 else "are"
@@ -158,8 +166,10 @@ def _judged(numbers: Numbers) -> str:
         if young
         else "",
         *_silent(numbers),
-        "ADDJOBs that were refused or answered with the id of a job that was there (UNIQUE), and"
-        " ticks of schedules that added nothing: they leave no line;",
+        "ADDJOBs that were refused or answered with the id of a job that was there (UNIQUE): they"
+        " leave no line;",
+        "ticks of schedules since all nodes are down: the first one that starts says which were"
+        " missed;",
         "whether what workers did was right.",
     ]
     items = "".join(f"<li>{text}</li>" for text in unjudged if text)

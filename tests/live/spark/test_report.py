@@ -158,6 +158,8 @@ def test_what_a_reader_has_to_know_first_stands_above(numbers: dict[str, Json]) 
     assert text.index("Not judged:") < text.index("<h2")
     assert "No job was lost" not in text
     changed["reasons"]["expired-undelivered"] = {}
+    assert "No job was lost" not in page(changed)
+    changed.update(dropped=0, damaged=0, unknown=0, silences={})
     assert "No job was lost" in page(changed)
     changed["reasons"]["not-requeued"] = {"": 1}
     text = page(changed)

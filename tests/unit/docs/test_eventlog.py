@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from disque_trio.eventlog.schema import KEYS, LOG_KINDS, REASONS
+from disque_trio.eventlog.schema import KEYS, LOG_KINDS, REASONS, TICK_REASONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "eventlog.md"
 
@@ -25,7 +25,8 @@ def test_the_page_has_every_kind_of_event_with_its_reasons() -> None:
         for row in table("| Event | When | Reason |")
         for kind in words(row[0])
     }
-    expected = {kind: list(reasons) for kind, reasons in REASONS.items()}
+    expected: dict[str, list[str]] = {kind: list(reasons) for kind, reasons in REASONS.items()}
+    expected |= {kind: list(reasons) for kind, reasons in TICK_REASONS.items()}
     assert told == expected | {kind: [] for kind in LOG_KINDS}
 
 

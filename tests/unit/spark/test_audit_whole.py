@@ -15,12 +15,12 @@ from disque_trio.spark.audit.rules import (
     Rules,
 )
 from tests.support.audited_logs import Audited, audited
-from tests.support.planted_log import JOBS_A_SECOND, NODES, Key, generate
+from tests.support.planted_log import JOBS_A_SECOND, NODES, Key, about_of, generate
 
 DAY = 86_400  # s
 IN_WHOLE_LOGS = {
     *("", "attempts", "disconnect", "enqueue", "expired", "heard", "nack", "partition"),
-    *("redrive", "refused", "restart", "retry"),
+    *("down", "redrive", "refused", "restart", "retry"),
 }
 IN_DOUBT = {LOG_END, LOG_GAP, LOG_MISSING}
 IN_TORN_LOGS = {*IN_DOUBT, "peer", "set"}
@@ -47,8 +47,7 @@ def found_in(directory: Path) -> dict[Key, set[str]]:
     found: dict[Key, set[str]] = {}
     for finding in audited([directory], Rules()).findings:
         assert bool(finding.would_decide) == (finding.reason in (*IN_DOUBT, "peer"))
-        about = finding.job or " ".join(finding.nodes)
-        found.setdefault((finding.kind, finding.reason or ""), set()).add(about)
+        found.setdefault((finding.kind, finding.reason or ""), set()).add(about_of(finding))
     return found
 
 

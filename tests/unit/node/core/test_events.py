@@ -324,3 +324,50 @@ def test_a_job_without_copies_behind_one_with_copies_is_noted() -> None:
     source.note("added", shared(b"f" * 40, b"e" * 40), new=True)
     source.note("added", second(ctime=9), new=True)
     assert [event[9] for event in source.events if isinstance(event, tuple)] == [2, 1]
+
+
+@pytest.mark.parametrize("how", ["nack", "retry", "queue", "client"])
+def test_a_pause_is_noted_with_its_end(mesh: Mesh, how: str) -> None:
+    client = how == "client"
+    if how == "retry":
+        mesh[0]("QSET", "q", "BACKOFF", 50, 50)
+    id = mesh.add(0, "REPLICATE", 1, "RETRY", 10)
+    assert mesh[0].get() == id
+    begun = mesh[0].now
+    if how == "nack" or client:
+        mesh[0]("NACK", id, "DELAY", 60)
+    elif how == "queue":
+        mesh[0]("PAUSE", "q", "in")
+    if client:
+        assert mesh[0]("UPDATEJOB", id, "DELAY", 500) == b"OK"
+    mesh.advance(15)
+    text = LineWriter("0" * 40).lines(mesh[0].node.notes.events)
+    lines = [json.loads(line) for line in text.splitlines()]
+    told = [line for line in lines if line["event"] == "paused"]
+    assert [line["reason"] for line in told] == (["nack", "client"] if client else [how])
+    (job,) = mesh[0].node.store.jobs.values()
+    assert told[-1]["until"] == job.qtime
+    assert 60_000 <= job.qtime - begun <= 61_000 or how not in ("nack", "retry")
+    assert (told[-1]["id"], told[-1]["queue"]) == (id.decode(), "q")
+    assert not told[-1].keys() & {"size", "priority", "group", "ctime"}
+    # What comes behind it is noted as ever.
+    events = len(lines)
+    other = mesh[0].add("others", "body", "REPLICATE", 1)
+    text = LineWriter("0" * 40).lines(mesh[0].node.notes.events)
+    after = [json.loads(line) for line in text.splitlines()][events:]
+    assert [(line["event"], line["id"]) for line in after] == [
+        ("added", other.decode()),
+        ("queued", other.decode()),
+    ]
+
+
+def test_a_change_is_noted_with_all_that_a_job_has(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10, "DELAY", 5)
+    mesh[0].send(mesh[0].me, "UPDATEJOB", id, "RETRY", 999, "DELAY", 70)
+    mesh.settle()
+    for index in (0, 1):
+        text = LineWriter("0" * 40).lines(mesh[index].node.notes.events)
+        (line,) = [
+            line for line in map(json.loads, text.splitlines()) if line["event"] == "updated"
+        ]
+        assert (line["retry"], line["delay"], line["repl"]) == (999, 70, 2)

@@ -1,0 +1,68 @@
+"""What the event log says of the ticks of schedules."""
+
+import json
+from typing import Any
+
+import pytest
+
+from disque_trio.eventlog.lines import LineWriter
+from disque_trio.node.core.ticks import GRACE
+from tests.support.node_bench import START, Bench
+
+
+def advance(bench: Bench, seconds: int) -> None:
+    for _ in range(seconds):
+        bench.advance(1)
+        bench.node.commit()
+
+
+def told(bench: Bench) -> list[dict[str, Any]]:
+    """The lines about ticks."""
+    text = LineWriter("0" * 40).lines(bench.node.notes.events)
+    lines = [json.loads(line) for line in text.splitlines()]
+    return [line for line in lines if line["event"] in ("ticked", "missed")]
+
+
+def test_the_event_log_has_the_job_of_each_tick(bench: Bench) -> None:
+    bench.node.notes.eventing = True
+    bench("CRON", "SET", "s", "@every 10s", "q", "body")
+    advance(bench, 10)
+    (id,) = bench.get_all()
+    (line,) = told(bench)
+    assert (line["event"], line["id"], line["queue"]) == ("ticked", id.decode(), "q")
+    assert (line["schedule"], line["tick"]) == ("s", START + 10_000)
+
+
+@pytest.mark.parametrize("catchup", [False, True])
+def test_the_event_log_has_what_was_missed_while_no_node_was_there(
+    bench: Bench, catchup: bool
+) -> None:
+    bench.node.notes.eventing = True
+    words = ["CATCHUP"] if catchup else []
+    bench("CRON", "SET", "s", "@every 600s", *words, "q", "body")
+    advance(bench, 1)
+    since = bench.now
+    bench.now += 3_599_000 + GRACE
+    advance(bench, 2)
+    first, second = told(bench)
+    assert (first["event"], first["reason"], first["tick"]) == (
+        *("missed", "down"),
+        (since // 600_000 + 1) * 600_000,
+    )
+    assert first["until"] == second["tick"] > first["tick"]
+    assert second["event"] == ("ticked" if catchup else "missed")
+    assert "until" not in second
+
+
+def test_the_event_log_has_what_was_refused_and_nothing_of_what_was_paused_or_deleted(
+    bench: Bench,
+) -> None:
+    bench.node.notes.eventing = True
+    for name in ("s", "paused", "deleted"):
+        bench("CRON", "SET", name, "@every 60s", "q", "body")
+    bench("CRON", "PAUSE", "paused")
+    bench("CRON", "DEL", "deleted")
+    bench("PAUSE", "q", "in")
+    advance(bench, 60 + GRACE // 1000 + 10)
+    (line,) = told(bench)
+    assert (line["event"], line["reason"], line["schedule"]) == ("missed", "refused", "s")

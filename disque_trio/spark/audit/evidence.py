@@ -20,7 +20,7 @@ class Logs(NamedTuple):
     Attributes:
         nodes: ids; a number in a trace is a place there.
         offsets: what each node's clock is ahead, ms.
-        end: time of the last event, ms.
+        end: up to when it is known what happened, ms: the last event, or somewhat later.
         gaps: where the logs say nothing.
         doubt: ms by which the offsets may be wrong for each two nodes.
         ranks: see ``trace.unpack``.

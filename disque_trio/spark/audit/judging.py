@@ -51,7 +51,7 @@ def logs_of(manifest: Manifest, known: Clocks) -> Logs:
     ahead = [*known.ahead, *[0] * len(missing)]
     every = [*nodes, *missing]
     is_cut = manifest.keep_from > 0
-    return Logs(every, ahead, manifest.last, gaps, known.doubt, ranks_of(every), is_cut)
+    return Logs(every, ahead, manifest.end, gaps, known.doubt, ranks_of(every), is_cut)
 
 
 def dependence(part: Part, rules: Rules, logs: Logs) -> str:

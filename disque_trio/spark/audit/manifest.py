@@ -142,6 +142,7 @@ class Manifest:
         events, dropped: how many are in the logs, and are said to be missing there.
         unknown: events that this program does not know. damaged: lines that are no events.
         first, last: times of the first and the last event, ms; 0: there is none.
+        quiet: ms after the last event in which the logs were read and had no more.
         jobs: rows of the jobs table.
         settings: what the findings depend on.
         ends: of each segment what its lines say of it, the fields of ``gaps.Ends``.
@@ -171,6 +172,7 @@ class Manifest:
     damaged: int = 0
     first: int = 0
     last: int = 0
+    quiet: int = 0
     jobs: int = 0
     settings: dict[str, int] = field(default_factory=dict)
     ends: dict[str, list[Any]] = field(default_factory=dict)
@@ -190,6 +192,16 @@ class Manifest:
     clients: dict[str, list[int]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     ticks: dict[str, TickDay] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        """Up to when it is known what happened, ms, gaps apart."""
+        return self.last + self.quiet
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether findings may be others with time alone."""
+        return any(not part.judged for day in self.days.values() for part in day.jobs)
 
     @property
     def without_logs(self) -> list[str]:

@@ -71,6 +71,7 @@ class Result:
         gone: ids of nodes without logs that are known to have been taken out for good.
         silences: what the logs do not say though they are here, by node.
         copies: files that are copies of segments under other names; they do not count.
+        last: time of the last event, ms.
         held, unlogged: jobs that append-only files have, and those of them that the logs do not;
             None: no such files were given.
     """
@@ -89,6 +90,7 @@ class Result:
     gone: Sequence[str] = ()
     silences: Mapping[str, Silence] = field(default_factory=dict)
     copies: int = 0
+    last: int = 0
     held: int | None = None
     unlogged: int | None = None
 
@@ -123,6 +125,7 @@ def audit(
     gone: Sequence[str] = (),
     keep_days: int | None = None,
     growing: bool = False,
+    quiet: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
@@ -138,6 +141,8 @@ def audit(
             the tables, for good; None: none are.
         growing: read also what nodes have written to segments that are not closed yet; a later run
             goes on behind it.
+        quiet: ms since the last lines came, if the logs are growing: when there are none now, jobs
+            are judged as of so long after the last event.
         progress: is told what is being done.
 
     Raises:
@@ -154,6 +159,8 @@ def audit(
             which = "segment" if growing else "closed segment"
             raise NoLogError(f"no {which} at {', '.join(paths)}")
         run = _Run(spark, store, found, rules, progress, find_files(aofs, settings), gone)
+        if growing:
+            run.wait(quiet)
         if store.current is None or run.is_needed(keep_days):
             run.make(keep_days)
         return run.result()
@@ -196,6 +203,7 @@ class _Run:
         self.manifest.gone = sorted({*self.manifest.gone, *gone})
         self.manifest.changed = []
         self.manifest.parts = []
+        self.manifest.quiet = 0
         old = store.manifest
         self._segments = Segments(found, old.segments, old.is_past, old.growing)
         self.manifest.segments |= self._segments.sizes
@@ -207,6 +215,10 @@ class _Run:
     def _name(self, path: Location) -> str:
         return self._segments.new[path].name
 
+    def wait(self, quiet: int) -> None:
+        """So many ms have gone by without new lines; at least as many as before, if none come."""
+        self.manifest.quiet = max(quiet, self._store.manifest.quiet)
+
     def is_needed(self, keep_days: int | None) -> bool:
         """Whether there is something new, or something else is asked for."""
         old = self._store.manifest
@@ -214,6 +226,7 @@ class _Run:
         different = old.settings != settings or bool(old.aofs or self._aofs or old.parts)
         different = different or old.gone != self.manifest.gone
         different = different or deepcopy(old).drop_days(keep_days)
+        different = different or (old.quiet != self.manifest.quiet and old.is_waiting)
         return bool(self.new or different)
 
     def make(self, keep_days: int | None) -> None:
@@ -240,6 +253,8 @@ class _Run:
                 older = []
         if older:
             self._table.add(Written(), older)
+        if self._events:
+            manifest.quiet = 0
         manifest.drop_days(keep_days)
         self._progress("findings")
         judge = Judge(self._spark, self._store, manifest, self._rules, self._stamp)
@@ -274,6 +289,7 @@ class _Run:
             gone=manifest.missing_and_gone,
             silences=manifest.silences,
             copies=self._segments.copies,
+            last=manifest.last,
             held=self._held,
             unlogged=self._unlogged,
         )

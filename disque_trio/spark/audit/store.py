@@ -45,6 +45,10 @@ class StoreError(Exception):
     """The output directory is invalid; the text says which and why."""
 
 
+class BusyError(StoreError):
+    """Another audit is writing there."""
+
+
 class Store:
     """The output directory of an audit.
 
@@ -110,7 +114,12 @@ class Store:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else on this machine writes a version meanwhile. Elsewhere it shows when the
-        version is to be committed. Raises StoreError if somebody does."""
+        version is to be committed.
+
+        Raises:
+            BusyError: somebody does.
+            StoreError: the directory is not what it should be.
+        """
         self.directory.make_directory()
         if self._local is None:
             self.load()
@@ -121,7 +130,7 @@ class Store:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise StoreError(f"another audit is writing to {self.directory}") from None
+            raise BusyError(f"another audit is writing to {self.directory}") from None
         try:
             if self._pointer.exists() and not self._pointer.is_symlink():
                 raise StoreError(f"{self._pointer} is in the way: it is no link of an audit")
@@ -159,7 +168,7 @@ class Store:
             schemas: of the tables, for files where they have no rows.
 
         Raises:
-            StoreError: another audit has made a version meanwhile.
+            BusyError: another audit has made a version meanwhile.
         """
         old = self.manifest
         manifest.version = old.version + 1
@@ -180,7 +189,7 @@ class Store:
         """Create the file of the manifest, if it is not there."""
         path = self._manifests / f"{manifest.version:0{_DIGITS}}.json"
         if not path.put_new(manifest.text().encode()):
-            raise StoreError(f"another audit was writing to {self.directory}")
+            raise BusyError(f"another audit was writing to {self.directory}")
 
     def _write_empty(self, table: str, schema: pa.Schema) -> None:
         path = self.place("empty") / f"{table}.parquet"

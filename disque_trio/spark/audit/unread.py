@@ -98,11 +98,11 @@ class Segments:
                 self.new[lines] = one
             return
         size = _size_of(lines)
-        if 0 <= size < start:
-            raise AuditError(f"{lines}: {start} bytes were read of it, and it has {size}")
         self.growing.pop(one.name, None)
         self.sizes[one.name] = size
-        self.new[lines] = one
+        # A machine that lost power may have lost lines that were read.
+        if not 0 <= size < start:
+            self.new[lines] = one
 
     def _called(self, path: Location, known: Mapping[str, int]) -> Unread:
         """What the segment calls itself, or else the file."""

@@ -45,6 +45,21 @@ def depends(part: Part, *gaps: Gap, **more: object) -> str:
     return dependence(part, RULES, logs(*gaps, **more))  # type: ignore[arg-type]
 
 
+def test_time_without_events_is_known_too() -> None:
+    late = part(last=HOUR, open=True, retry=300)
+    day = Day(jobs=[late])
+    manifest = Manifest(nodes=[A], last=START + HOUR, days={"2026-11-01": day})
+    manifest.quiet = 90_000
+    known = logs_of(manifest, clocks(manifest))
+    assert known.end == START + HOUR + 90_000
+    late.judged = dependence(late, RULES, known)
+    assert manifest.is_waiting  # it may become lost yet
+    manifest.quiet = 10 * HOUR
+    late.judged = dependence(late, RULES, logs_of(manifest, clocks(manifest)))
+    assert not manifest.is_waiting
+    assert Manifest.of(manifest.text()).quiet == 10 * HOUR
+
+
 def test_jobs_that_are_over_are_judged_again_when_clocks_rules_or_near_gaps_are_others() -> None:
     near = Gap(0, START + 10, START + 20)
     before = depends(part())

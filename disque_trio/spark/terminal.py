@@ -32,6 +32,19 @@ class Reading(str):
         return reading
 
 
+class Part(str):
+    """One of several parts of a stage, as a text; ``begin`` and ``end`` are where in the work of
+    the stage it is, from 0 to 1."""
+
+    begin: float
+    end: float
+
+    def __new__(cls, text: str, begin: float, end: float) -> Self:
+        part = super().__new__(cls, text)
+        part.begin, part.end = begin, end
+        return part
+
+
 class Stage:
     """What is being done.
 
@@ -40,19 +53,29 @@ class Stage:
     """
 
     def __init__(self, text: str, since: float) -> None:
-        self._text = text
-        self._size = text.size if isinstance(text, Reading) else 0
         self._since = since
         self._share = 0.0
+        self._size = text.size if isinstance(text, Reading) else 0
+        self._begin, self._end = 0.0, 1.0
+        self.go_on(text)
+
+    def go_on(self, text: str) -> None:
+        """With this, the next part of it."""
+        self._text = text
+        if isinstance(text, Part):
+            self._begin, self._end = text.begin, text.end
+            self._share = max(self._share, text.begin)
 
     def line(self, now: float, share: float | None) -> str:
         """As it is shown at the time ``now`` (s).
 
         Args:
-            share: how much of its work Spark has done; None: nobody knows. It never goes back.
+            share: how much of its work, or of that of its part, Spark has done; None: nobody
+                knows. It never goes back.
         """
         if share is not None:
-            self._share = max(self._share, min(share, 1.0))
+            done = self._begin + (self._end - self._begin) * min(share, 1.0)
+            self._share = max(self._share, done)
         took = now - self._since
         if not self._share:
             return self._text
@@ -81,7 +104,11 @@ class Progress:
         """Show what is being done from now on."""
         if self._shown:
             with self._lock:
-                self._stage, self._share = Stage(text, time.monotonic()), None
+                self._share = None
+                if isinstance(text, Part) and text.begin and self._stage is not None:
+                    self._stage.go_on(text)
+                else:
+                    self._stage = Stage(text, time.monotonic())
                 self._draw()
 
     def end(self) -> None:

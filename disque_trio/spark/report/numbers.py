@@ -1,10 +1,11 @@
 """Makes the numbers of a report from the tables of an audit; Spark's tasks read and count."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
+from itertools import accumulate
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -20,7 +21,9 @@ from disque_trio.spark.report.lives import Lives
 from disque_trio.spark.report.page import page
 from disque_trio.spark.report.remarkable import ORDERS, remarkable
 from disque_trio.spark.report.series import Series
+from disque_trio.spark.terminal import Part
 
+T = TypeVar("T")
 Json: TypeAlias = Any  # rows as they are written to the file
 
 POINTS = 240  # of a line over the whole time
@@ -34,17 +37,39 @@ MOST_HOURS = 24 * 14
 _STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 _HOUR = 3_600_000
 _FEW = 6
+# What is computed, one after the other, and about how long each takes.
+_PARTS = {
+    "queues": 1,
+    "reasons": 1,
+    "findings": 1,
+    "jobs that stand out": 1,
+    "all jobs": 1,
+    "jobs with findings": 1,
+    "rates": 1,
+    "waiting": 1,
+    "processing": 1,
+    "depths": 1,
+    "plots of queues": 1,
+    "deliveries": 1,
+    "hours": 1,
+    "lives": 1,
+    "nodes": 1,
+}
 _ENDS = ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
 
 
 def make_report(
-    spark: SparkSession, audit: Place, before: Mapping[str, Json] | None = None
+    spark: SparkSession,
+    audit: Place,
+    before: Mapping[str, Json] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Json]:
     """The numbers of the report on the current version of an audit.
 
     Args:
         before: the numbers of an earlier report, to compare with; if they are of this very version,
             what they were compared with.
+        progress: is told what is being computed.
 
     Raises:
         StoreError: there is no audit at that path.
@@ -54,7 +79,7 @@ def make_report(
     store = Store(place)
     if store.current is None:
         raise StoreError(f"no audit at {audit}")
-    numbers = _Report(spark, place, store.manifest).numbers()
+    numbers = _Report(spark, place, store.manifest, progress).numbers()
     numbers["before"] = None if before is None else before_of(before, numbers)
     return numbers
 
@@ -77,8 +102,15 @@ def _link(html: Location, file: Location) -> str:
 class _Report:
     """The numbers, each with a query of its own over the tables."""
 
-    def __init__(self, spark: SparkSession, audit: Place, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        audit: Place,
+        manifest: Manifest,
+        progress: Callable[[str], None],
+    ) -> None:
         self._manifest = manifest
+        self._progress = progress
         tables = (read_table(spark, audit, name).drop("day") for name in (JOBS, MINUTES, FINDINGS))
         self._jobs, self._minutes, self._findings = tables
         span = (manifest.last - manifest.first) / 1000
@@ -88,17 +120,20 @@ class _Report:
 
     def numbers(self) -> dict[str, Json]:
         manifest = self._manifest
-        queues, every = self._queues()
-        reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
-        for row in self._findings.groupBy("kind", "reason").count().collect():
-            reasons[row["kind"]][row["reason"] or ""] = row["count"]
-        shown = self._shown()
-        worst = self._worst()
+        of = self._part
+        queues, every = of("queues", self._queues)
+        reasons = of("reasons", self._reasons)
+        shown = of("findings", self._shown)
+        worst = of("jobs that stand out", self._worst)
         series = Series(self._jobs, self._minutes, self._step)
         deepest = sorted(queues, key=lambda row: -(row["most_depth"] or 0))[:DEEPEST]
+        deep_names = [row["queue"] for row in deepest]
+        busy_names = [row["queue"] for row in queues[:MOST_ROWS]]
+        drawn = remarkable(queues, DRAWN)
         lives = {found["job"] for found in shown} | {
             row["id"] for rows in worst.values() for row in rows
         }
+        ids = {job for job in lives if job is not None}
         return {
             "version": manifest.version,
             "events": manifest.events,
@@ -115,26 +150,41 @@ class _Report:
             "silences": {node: one._asdict() for node, one in manifest.silences.items()},
             "segments": len(manifest.segments),
             "settings": manifest.settings,
-            "jobs": self._totals(),
+            "jobs": of("all jobs", self._totals),
             "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
-            "finding_jobs": self._found_jobs(),
+            "finding_jobs": of("jobs with findings", self._found_jobs),
             "reasons": reasons,
             "findings_shown": shown,
             "queues": queues,
             "queues_in_all": every,
             "step": self._step,
-            "rates": series.rates(),
-            "wait": self._times("wait_ms", "first_delivered"),
-            "processing": self._times("processing_ms", "acked_at"),
-            "depth": series.depths([row["queue"] for row in deepest]),
-            "series": series.of_queues(remarkable(queues, DRAWN)),
-            "deliveries": self._deliveries(),
-            "hours": self._hours([row["queue"] for row in queues[:MOST_ROWS]]),
+            "rates": of("rates", series.rates),
+            "wait": of("waiting", lambda: self._times("wait_ms", "first_delivered")),
+            "processing": of("processing", lambda: self._times("processing_ms", "acked_at")),
+            "depth": of("depths", lambda: series.depths(deep_names)),
+            "series": of("plots of queues", lambda: series.of_queues(drawn)),
+            "deliveries": of("deliveries", self._deliveries),
+            "hours": of("hours", lambda: self._hours(busy_names)),
             "worst": worst,
-            "lives": self._lives.of({job for job in lives if job is not None}),
-            "by_node": self._lives.by_node(),
+            "lives": of("lives", lambda: self._lives.of(ids)),
+            "by_node": of("nodes", self._lives.by_node),
             "clients": manifest.clients,
         }
+
+    def _part(self, name: str, make: Callable[[], T]) -> T:
+        """Tell what is being computed, and how much of the whole is done, and compute it."""
+        ends = dict(zip(_PARTS, accumulate(_PARTS.values()), strict=True))
+        whole = sum(_PARTS.values())
+        begin = (ends[name] - _PARTS[name]) / whole
+        self._progress(Part(f"page: {name}", begin, ends[name] / whole))
+        return make()
+
+    def _reasons(self) -> dict[str, dict[str, int]]:
+        """How many findings there are of each kind and reason."""
+        reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+        for row in self._findings.groupBy("kind", "reason").count().collect():
+            reasons[row["kind"]][row["reason"] or ""] = row["count"]
+        return reasons
 
     def _totals(self) -> dict[str, Json]:
         """Of all jobs."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.spark.terminal import Progress, Reading, Stage, share_of
+from disque_trio.spark.terminal import Part, Progress, Reading, Stage, share_of
 
 
 def test_a_stage_of_which_nobody_knows_how_much_is_done_is_named() -> None:
@@ -18,6 +18,30 @@ def test_a_stage_says_how_much_is_done_how_fast_and_until_when() -> None:
     assert "left" not in stage.line(140, 1.0)
     assert "5 min left" in Stage("findings", 0).line(100, 0.25)
     assert "left" not in Stage("findings", 0).line(100, 0.01)
+
+
+def test_parts_of_a_stage_share_its_bar() -> None:
+    stage = Stage(Part("page: queues", 0.0, 0.25), 100)
+    assert stage.line(110, None) == "page: queues"
+    assert " 12%" in stage.line(110, 0.5)
+    stage.go_on(Part("page: jobs", 0.25, 0.75))
+    assert stage.line(120, None) == "[####............]  25%  60 s left  page: jobs"
+    assert " 50%" in stage.line(120, 0.5)
+    stage.go_on(Part("page: nodes", 0.75, 1.0))
+    assert " 75%" in stage.line(130, 0.0)
+    assert "100%" in stage.line(140, 1.0)
+
+
+def test_a_stage_goes_on_with_its_parts_and_ends_with_another_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    progress = Progress()
+    shown = []
+    for text in (Part("a", 0, 0.5), Part("b", 0.5, 1.0), Part("a", 0, 0.5), "other"):
+        progress(text)
+        shown.append("50%" in capsys.readouterr().err)
+    assert shown == [False, True, False, False]
 
 
 def test_stages_count_alike_and_those_without_tasks_do_not() -> None:

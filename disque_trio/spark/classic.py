@@ -24,7 +24,16 @@ except ModuleNotFoundError:  # pyspark-client does without; nothing raises these
         """What Java has thrown."""
 
 
-__all__ = ["Py4JError", "Py4JJavaError", "check_java", "end_java", "hush", "send_file", "work_done"]
+__all__ = [
+    "Py4JError",
+    "Py4JJavaError",
+    "check_java",
+    "end_java",
+    "hush",
+    "is_gone",
+    "send_file",
+    "work_done",
+]
 
 _END_SECONDS = 30.0
 _OLDEST = 17
@@ -86,6 +95,17 @@ def work_done(spark: SparkSession) -> float | None:
         some = info is not None and info.numTasks > 0
         shares.append(info.numCompletedTasks / info.numTasks if info and some else 0.0)
     return sum(shares) / len(shares) if shares else None
+
+
+def is_gone(spark: SparkSession) -> bool:
+    """Whether the JVM of a classic session has ended, or its context was stopped."""
+    context = getattr(spark, "_sc", None)
+    if context is None:  # of Spark Connect
+        return False
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError, AttributeError):
+        return True
 
 
 def end_java() -> int:

@@ -1,7 +1,8 @@
-"""The health file of an archive: what it is at, for those who look after it, and the check of it.
+"""The health file of an archive or a watch: what it is at, for those who look after it, and the
+check of it.
 
-The file is written when something happens: a start, a sign of life of the stream (also of one that
-has nothing to do), a failure, the end. So one that is old says that the process is gone, or that
+The file is written when something happens: a start, a sign of life (also where there is nothing to
+do), a failure, the end. So one that is old says that the process is gone, or that
 nothing moves in it.
 """
 
@@ -33,8 +34,10 @@ class Health:
         time, since: when this was written, and when the state began (seconds since 1970).
         pid: of the process.
         batch: the number of the last one with jobs; None: there was none yet.
-        jobs: archived by this process. restarts: new starts of the stream.
+        jobs: archived by this process. restarts: new starts of the stream, or looks that failed.
         error: the last failure, also one that is over; None: there was none.
+        looks: of a watch, how many this process has made; None: it is an archive. events: that it
+            has read in them. untold: rows that receivers have not got, as they cannot be reached.
     """
 
     state: str = STARTING
@@ -46,6 +49,9 @@ class Health:
     jobs: int = 0
     restarts: int = 0
     error: str | None = None
+    looks: int | None = None
+    events: int = 0
+    untold: int = 0
 
     def enter(self, state: str, now: float, reason: str | None = None) -> None:
         """Be in a state from now on, or still."""
@@ -85,13 +91,17 @@ class Health:
             raise HealthError(f"stopped{why}")
         if not -_FUTURE <= age <= max_age:
             raise HealthError(f"{self.state}{why}, and without a sign of life for {age:.0f} s")
-        text = f"{self.state}{why}, batch {self.batch}, {self.jobs} jobs, {age:.0f} s ago"
+        done = f"batch {self.batch}, {self.jobs} jobs"
+        if self.looks is not None:
+            done = f"{self.looks} looks, {self.events} events"
+            done += f", {self.untold} rows not told" if self.untold else ""
+        text = f"{self.state}{why}, {done}, {age:.0f} s ago"
         return text + (f", last error: {self.error}" if self.error else "")
 
 
 class HealthFile:
-    """Keeps a health file up to date. It never keeps an archive from its work: what cannot be
-    written is left out.
+    """Keeps a health file up to date. It never keeps anybody from work: what cannot be written is
+    left out.
 
     Args:
         path: None: there is none.
@@ -113,11 +123,32 @@ class HealthFile:
         self.health.jobs = jobs
         self._write(RUNNING)
 
+    def watching(self) -> None:
+        """It is a watch whose file this is; it has not looked yet."""
+        self.health.looks = 0
+
+    def looked(self, events: int, untold: int, error: str | None) -> None:
+        """A watch has looked once more, and read so many events.
+
+        Args:
+            untold: rows that receivers have not got. error: why not.
+        """
+        self.health.looks = (self.health.looks or 0) + 1
+        self.health.events += events
+        self.health.untold = untold
+        self.health.error = error or self.health.error
+        self._write(RUNNING)
+
+    def working(self) -> None:
+        """A sign of life in the middle of something."""
+        self._write(self.health.state, self.health.reason)
+
     def restarting(self, error: str, seconds: float) -> None:
         """It has failed, and is started again after so many seconds."""
         self.health.error = error
         self.health.restarts += 1
-        self._write(RESTARTING, f"{error}: starts again in {seconds:.0f} s")
+        again = "starts" if self.health.looks is None else "looks"
+        self._write(RESTARTING, f"{error}: {again} again in {seconds:.0f} s")
 
     def stopped(self, error: str | None = None) -> None:
         """It ends; in good order without an error."""

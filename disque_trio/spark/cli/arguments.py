@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again that a filter chooses"),
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
-        ("health", _health, [], "say how an archive is, from its health file"),
+        ("health", _health, [], "say how an archive or a watch is, from its health file"),
     ):
         add_arguments(commands.add_parser(name, parents=parents, help=text))
     return whole
@@ -116,6 +116,19 @@ def _add_restarts(command: argparse.ArgumentParser, what: str) -> None:
         type=_number(0),
         metavar="N",
         help=f"end when {what} failed once more than this (default: go on)",
+    )
+
+
+def _add_looking_after(command: argparse.ArgumentParser) -> None:
+    """For those who look after what runs without end."""
+    command.add_argument(
+        "--health-file", type=Path, metavar="FILE", help="keep there how it is, for health"
+    )
+    command.add_argument(
+        "--metrics",
+        type=_place,
+        metavar="[HOST:]PORT",
+        help="serve /metrics for Prometheus there (host: 127.0.0.1)",
     )
 
 
@@ -174,6 +187,7 @@ def _watch(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--looks", type=_number(1), metavar="N", help="end after so many")
     _add_restarts(command, "looking has")
+    _add_looking_after(command)
     _add_judging(command)
 
 
@@ -217,15 +231,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
     )
     _add_restarts(command, "the stream has")
     command.add_argument("--max-jobs", type=_number(1), help="in a batch")
-    command.add_argument(
-        "--health-file", type=Path, metavar="FILE", help="keep there how it is, for health"
-    )
-    command.add_argument(
-        "--metrics",
-        type=_place,
-        metavar="[HOST:]PORT",
-        help="serve /metrics for Prometheus there (host: 127.0.0.1)",
-    )
+    _add_looking_after(command)
     command.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="of the source disque"
     )
@@ -252,7 +258,7 @@ def _replay(command: argparse.ArgumentParser) -> None:
 
 
 def _health(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", type=Path, help="the --health-file of an archive")
+    command.add_argument("file", type=Path, help="the --health-file of an archive or a watch")
     command.add_argument(
         "--max-age",
         type=_number(1),

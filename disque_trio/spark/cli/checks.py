@@ -65,10 +65,11 @@ def check_audit(options: argparse.Namespace) -> None:
         find_files(options.aof, _check_settings(options))
 
 
-def check_logs(options: argparse.Namespace) -> None:
-    """The logs are there, and the tables have a place."""
+def check_logs(options: argparse.Namespace, *, now: bool = True) -> None:
+    """The logs are there, if they have to be ``now``, and the tables have a place."""
     settings = _check_settings(options)
-    find_segments(options.log, False, settings)
+    if now:
+        find_segments(options.log, False, settings)
     for node in options.without:
         if not _NODE.fullmatch(node):
             raise UsageError(f"--without {node}: expected the id of a node, 40 hexadecimal digits")
@@ -111,12 +112,7 @@ def check_archive(options: argparse.Namespace) -> str | None:
     elif not options.checkpoint:
         raise UsageError("--checkpoint: a table elsewhere needs one, in a directory Spark knows")
     check_metrics(options.metrics)
-    if options.health_file is not None:
-        if options.health_file.is_dir():
-            raise IsADirectoryError(f"{options.health_file} is a directory")
-        check_directory(options.health_file.parent)
-        if not options.health_file.parent.is_dir():
-            raise FileNotFoundError(f"no directory at {options.health_file.parent}")
+    check_health_file(options.health_file)
     if not options.explain:
         leases = place.local / LEASES if place.local is not None else None
         if options.lease_directory is not None:
@@ -264,6 +260,17 @@ def check_directory(path: Path) -> None:
         raise NotADirectoryError(f"{path} is not a directory")
     if not os.access(path, os.W_OK | os.X_OK):
         raise PermissionError(f"{path} cannot be written to")
+
+
+def check_health_file(file: Path | None) -> None:
+    """It can be written, if it is to be. Raises OSError: it cannot."""
+    if file is None:
+        return
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a directory")
+    check_directory(file.parent)
+    if not file.parent.is_dir():
+        raise FileNotFoundError(f"no directory at {file.parent}")
 
 
 def check_metrics(place: tuple[str, int] | None) -> None:

@@ -2,7 +2,8 @@
 
 Exit status: 0 done, 1 something failed, 2 wrong arguments, 3 done, and ``audit --check`` found jobs
 that were lost, not done, or delivered after their acknowledge, or that lines are missing; 130 and
-143 stopped by SIGINT and SIGTERM, but an ``archive`` without end that is stopped is done.
+143 stopped by SIGINT and SIGTERM, but an ``archive`` without end or a ``watch`` that is stopped is
+done.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.errors import PySparkException
@@ -210,7 +212,7 @@ def _report(run: Run) -> int:
         html, file = audit / "report.html", audit / "report.json"
     earlier = _before(before, file)
     with run.progress.of(run.spark):
-        numbers = make_report(run.spark, options.audit, earlier)
+        numbers = make_report(run.spark, options.audit, earlier, run.progress)
     run.progress.end()
     write_report(numbers, html, file)
     for place in (html, file):
@@ -343,7 +345,8 @@ def _watch(run: Run) -> int:
     if run.options.explain:
         print(explain_audit(run.spark, run.options.log, run.options.output))
         return OK
-    watch(run.spark, run.options, run.progress, run.signals, lambda text: _say(run.progress, text))
+    say = partial(_say, run.progress)
+    watch(run.spark, run.options, run.progress, run.signals, say, run.health)
     return OK
 
 

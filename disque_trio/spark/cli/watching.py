@@ -3,8 +3,8 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 
 from pyspark.sql import SparkSession
@@ -15,25 +15,30 @@ from disque_trio.spark.cli.checks import (
     UsageError,
     addresses,
     check_directory,
+    check_health_file,
     check_logs,
+    check_metrics,
     check_queues,
     connection_options,
     login,
 )
 from disque_trio.spark.files import location
+from disque_trio.spark.health import HealthFile
 from disque_trio.spark.options import login_of
 from disque_trio.spark.restarts import Restarts
 from disque_trio.spark.session import Signals, Stopped
 from disque_trio.spark.terminal import Progress
-from disque_trio.spark.watch.loop import Watch
+from disque_trio.spark.watch.loop import Observer, Watch
 from disque_trio.spark.watch.receivers import Lines, QueueOfNotices, Receiver, Webhook
 
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x21-\xff][\t\x20-\xff]*)")
 
 
 def check_watch(options: argparse.Namespace) -> None:
-    """As for an audit; and who is to be told can be."""
-    check_logs(options)
+    """As for an audit, but logs may begin later; and who is to be told can be."""
+    check_logs(options, now=False)
+    check_metrics(options.metrics)
+    check_health_file(options.health_file)
     headers_of(options)
     try:
         if options.webhook is not None:
@@ -65,12 +70,49 @@ def headers_of(options: argparse.Namespace) -> dict[str, str]:
     return headers
 
 
+class Told(Observer):
+    """Tells of a watch on the terminal, in its health file, and in metrics.
+
+    Args:
+        metrics: those too; None: there are none.
+    """
+
+    def __init__(self, progress: Progress, health: HealthFile, metrics: Observer | None) -> None:
+        self._progress = progress
+        self._health = health
+        health.watching()
+        self._metrics = metrics or Observer()
+        self._left: dict[str, int] = {}
+        self._problem: str | None = None
+
+    def looked(self, result: Result, began: float) -> None:
+        """See ``Observer``."""
+        self._health.looked(result.events, sum(self._left.values()), self._problem)
+        self._problem = None
+        self._metrics.looked(result, began)
+        self._progress.end()
+        text = f"{result.events} new events, {result.serious} findings of lost or undone jobs"
+        self._progress(text)
+
+    def failed(self, error: str, seconds: float) -> None:
+        """See ``Observer``."""
+        self._health.restarting(error, seconds)
+        self._metrics.failed(error, seconds)
+
+    def told(self, receiver: str, problem: str | None, left: int) -> None:
+        """See ``Observer``."""
+        self._left[receiver] = left
+        self._problem = problem or self._problem
+        self._metrics.told(receiver, problem, left)
+
+
 def watch(
     spark: SparkSession,
     options: argparse.Namespace,
     progress: Progress,
     signals: Signals,
     say: Callable[[str], None],
+    health: HealthFile,
 ) -> None:
     """Look until a signal comes, or as often as is asked for."""
     receivers: list[Receiver] = [Lines(sys.stdout, progress.end)]
@@ -91,18 +133,31 @@ def watch(
         keep_days=options.keep_days,
     )
 
-    def looked(result: Result) -> None:
-        progress.end()
-        progress(f"{result.events} new events, {result.serious} findings of lost or undone jobs")
+    def working(text: str) -> None:
+        health.working()
+        progress(text)
 
-    with suppress(Stopped), signals.held():
-        looking.run(
-            spark,
-            tell=say,
-            stop=lambda: signals.stopped,
-            progress=progress,
-            looked=looked,
-            looks=options.looks,
-            restarts=Restarts(options.max_restarts),
-        )
+    with _metrics(options.metrics) as metrics:
+        looking.observer = Told(progress, health, metrics)
+        with suppress(Stopped), signals.held(), progress.of(spark):
+            looking.run(
+                spark,
+                tell=say,
+                stop=lambda: signals.stopped,
+                progress=working,
+                looks=options.looks,
+                restarts=Restarts(options.max_restarts),
+            )
     progress.end()
+
+
+@contextmanager
+def _metrics(place: tuple[str, int] | None) -> Iterator[Observer | None]:
+    """A block in which metrics are served, if they are to be."""
+    if place is None:
+        yield None
+        return
+    from disque_trio.spark.watch.metrics import serving
+
+    with serving(*place) as metrics:
+        yield metrics

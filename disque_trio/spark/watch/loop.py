@@ -1,9 +1,8 @@
 """Looks at growing logs again and again: an audit each time, what is new in it told, a page."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, time
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,20 +14,44 @@ from disque_trio.spark.audit.manifest import FINDINGS, MINUTES, day_of
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_trio.spark.audit.rules import TOLD, Rules
 from disque_trio.spark.audit.run import Result, audit
-from disque_trio.spark.audit.store import Store
-from disque_trio.spark.audit.unread import NoLogError
-from disque_trio.spark.classic import Py4JError
+from disque_trio.spark.audit.store import BusyError, Store
+from disque_trio.spark.audit.unread import AuditError, NoLogError
+from disque_trio.spark.classic import Py4JError, is_gone
 from disque_trio.spark.failures import text_of, told
 from disque_trio.spark.files import Location, Place, location, settings_of
 from disque_trio.spark.parquet import rows_of
 from disque_trio.spark.report import make_report, write_report
 from disque_trio.spark.restarts import Restarts, wait
-from disque_trio.spark.watch.notices import MINUTE, Row, Told, compare
+from disque_trio.spark.watch.notices import (
+    MINUTE,
+    Findings,
+    News,
+    Row,
+    Standing,
+    Told,
+    View,
+    missing_logs,
+)
 from disque_trio.spark.watch.receivers import Receiver, ReceiverError
+from disque_trio.spark.watch.state import State, alone
 
 EVERY = 15.0  # s
-STATE = "watch.json"
+TELL_SECONDS = 60.0  # of a look, for one receiver; what is left it gets after the next one
 _FIGURES = 24 * 60 * MINUTE  # so old may minutes be that are told when a watch begins
+
+
+class Observer:
+    """Hears how a watch is. This one does nothing with it."""
+
+    def looked(self, result: Result, began: float) -> None:
+        """A look is over: what was written before it ``began`` (s since 1970) was read, and told to
+        those who could be told."""
+
+    def failed(self, error: str, seconds: float) -> None:
+        """A look was not possible; the next one is after so many seconds."""
+
+    def told(self, receiver: str, problem: str | None, left: int) -> None:
+        """A receiver has got a notice, unless there was a problem; so many rows are left."""
 
 
 @dataclass
@@ -53,7 +76,13 @@ class Watch:
     every: float = EVERY
     gone: Sequence[str] = ()
     keep_days: int | None = None
-    _rows: dict[Location, list[Row]] = field(default_factory=dict, init=False, repr=False)
+    observer: Observer = field(default_factory=Observer)
+    clock: Callable[[], float] = time
+    _findings: dict[Location, Findings] = field(default_factory=dict, init=False, repr=False)
+    _state: State | None = field(default=None, init=False, repr=False)
+    _heard: float | None = field(default=None, init=False, repr=False)
+    _absent: set[str] = field(default_factory=set, init=False, repr=False)
+    _shown: int = field(default=0, init=False, repr=False)
 
     def run(
         self,
@@ -62,7 +91,6 @@ class Watch:
         tell: Callable[[str], None],
         stop: Callable[[], object] = lambda: False,
         progress: Callable[[str], None] = lambda text: None,
-        looked: Callable[[Result], None] = lambda result: None,
         looks: int | None = None,
         restarts: Restarts | None = None,
     ) -> None:
@@ -71,7 +99,7 @@ class Watch:
         Args:
             tell: is told in a line what went wrong.
             stop: whether to end; the look that it is at is finished first.
-            progress: is told what is being done. looked: is told of each look.
+            progress: is told what is being done.
             looks: how many; None: without end.
 
         Raises:
@@ -79,25 +107,30 @@ class Watch:
             PySparkException, Py4JError: Spark failed, and trying again does not help.
         """
         restarts = restarts or Restarts()
-        while not stop() and looks != 0:
-            begun = monotonic()
-            try:
-                looked(self.look(spark, tell, progress))
-                restarts.progress()
-                pause = max(self.every - (monotonic() - begun), 0.0)
-                looks = None if looks is None else looks - 1
-            except NoLogError as nothing:
-                tell(f"{nothing}: looks again in {self.every:.0f} s")
-                pause = self.every
-            except (PySparkException, Py4JError, OSError) as failure:
-                line = told(failure)
-                again = restarts.pause(text_of(failure), line)
-                if again is None:
-                    raise
-                pause = again
-                tell(f"{line}: looks again in {pause:.0f} s")
-            if looks != 0:
-                wait(pause, stop)
+        with alone(location(self.output, settings_of(spark))):
+            while not stop() and looks != 0:
+                begun = monotonic()
+                try:
+                    self.look(spark, tell, progress)
+                    restarts.progress()
+                    pause = max(self.every - (monotonic() - begun), 0.0)
+                    looks = None if looks is None else looks - 1
+                except (NoLogError, BusyError) as nothing:
+                    pause = self.every
+                    self._failed(str(nothing), pause, tell)
+                except (PySparkException, Py4JError, AuditError, OSError) as failure:
+                    line = told(failure)
+                    again = None if is_gone(spark) else restarts.pause(text_of(failure), line)
+                    if again is None:
+                        raise
+                    pause = again
+                    self._failed(line, pause, tell)
+                if looks != 0:
+                    wait(pause, stop)
+
+    def _failed(self, line: str, pause: float, tell: Callable[[str], None]) -> None:
+        tell(f"{line}: looks again in {pause:.0f} s")
+        self.observer.failed(line, pause)
 
     def look(
         self,
@@ -106,92 +139,134 @@ class Watch:
         progress: Callable[[str], None] = lambda text: None,
     ) -> Result:
         """Bring the tables up to date, and tell what is new in them."""
+        began, now = self.clock(), monotonic()
+        settings = settings_of(spark)
+        output = location(self.output, settings)
         result = audit(
             spark,
-            self.paths,
-            self.output,
+            self._present(settings, tell),
+            output,
             self.rules,
             gone=self.gone,
             keep_days=self.keep_days,
             growing=True,
+            quiet=0 if self._heard is None else int((now - self._heard) * 1000),
             progress=progress,
         )
-        output = location(self.output, settings_of(spark))
-        self._tell(result, output, tell)
+        store = Store(output)
+        if result.events or self._heard is None:
+            self._heard = now - store.manifest.quiet / 1000
+        self._tell(result, store, tell)
         if self.page is not None:
-            progress("page")
-            page = location(self.page, settings_of(spark))
-            write_report(make_report(spark, output), page, None)
+            self._write_page(spark, store, location(self.page, settings), tell, progress)
+        self.observer.looked(result, began)
         return result
 
-    def _tell(self, result: Result, output: Location, tell: Callable[[str], None]) -> None:
-        """Tell each receiver what is new to it. Who cannot be told is told with the next look."""
-        store = Store(output)
-        last = store.manifest.last
-        known = _read_state(output)
-        fresh = Told(until=max(last - _FIGURES, 0))
-        before = {one.name: known.get(one.name, fresh) for one in self.receivers}
-        findings = list(self._findings(store.paths(FINDINGS)))
-        since = min((told.until for told in before.values()), default=last)
-        minutes = list(self._minutes(store, since))
-        missing = sorted(result.missing_segments)
+    def _present(self, settings: Mapping[str, str], tell: Callable[[str], None]) -> list[str]:
+        """The paths at which there is something: a node may be away, or begin later."""
+        present = [path for path in self.paths if location(path, settings).glob()]
+        absent = {*self.paths} - {*present}
+        for path in self.paths:
+            if path in absent and path not in self._absent:
+                tell(f"no event log at {path}: waits for it")
+            elif path in self._absent and path not in absent:
+                tell(f"there is something at {path} now")
+        self._absent = absent
+        if not present:
+            raise NoLogError(f"no event log at {', '.join(self.paths)}")
+        return present
+
+    def _write_page(
+        self,
+        spark: SparkSession,
+        store: Store,
+        page: Location,
+        tell: Callable[[str], None],
+        progress: Callable[[str], None],
+    ) -> None:
+        """Write the page, if it is not that of this version."""
+        version = store.manifest.version
+        if version == self._shown and page.exists():
+            return
+        numbers = make_report(spark, store.directory, progress=progress)
+        try:
+            write_report(numbers, page, None)
+            self._shown = version
+        except OSError as problem:
+            tell(f"{problem}: writes the page after the next look")
+
+    def _tell(self, result: Result, store: Store, tell: Callable[[str], None]) -> None:
+        """Tell each receiver what is new to it. Who cannot be told is told after the next look."""
+        if self._state is None:
+            self._state = State(store.directory)
+        state = self._state
+        end = min(store.manifest.end, int(self.clock() * 1000))  # a node's clock may be far ahead
+        for one in self.receivers:
+            state.told.setdefault(one.key, Told(until=max(end - _FIGURES, 0)))
+        since = min((state.told[one.key].until for one in self.receivers), default=end)
+        view = View(
+            time=store.manifest.last,
+            over=end,
+            standing=Standing(
+                self._found(store.paths(FINDINGS)),
+                self.kinds,
+                missing_logs(result.missing_nodes, result.missing_segments),
+            ),
+            minutes=list(_minutes(store, since)),
+            missing_nodes=result.missing_nodes,
+            missing_segments=sorted(result.missing_segments),
+        )
         for receiver in self.receivers:
-            notice, after = compare(
-                before[receiver.name], findings, minutes, last, result.missing_nodes, missing
-            )
+            self._tell_one(receiver, News(state.told[receiver.key], view), tell)
+            state.save()
+
+    def _tell_one(self, receiver: Receiver, news: News, tell: Callable[[str], None]) -> None:
+        until = monotonic() + TELL_SECONDS
+        while (notice := news.notice()) is not None:
+            problem = None
             try:
-                if not notice.is_empty:
-                    receiver.tell(notice)
-                known[receiver.name] = after
-            except ReceiverError as problem:
-                tell(f"{problem}: tells again with the next look")
-        state = {name: told.as_json() for name, told in known.items()}
-        (output / STATE).write_bytes(json.dumps(state, separators=(",", ":")).encode())
+                receiver.tell(notice)
+                news.was_told(notice)
+            except ReceiverError as failure:
+                problem = str(failure)
+                tell(f"{problem}: tells again after the next look")
+            self.observer.told(receiver.name, problem, news.left)
+            if problem is not None or monotonic() > until:
+                return
 
-    def _findings(self, files: Sequence[Location]) -> Iterator[Row]:
+    def _found(self, files: Sequence[Location]) -> Iterable[Findings]:
         """Those that are told. Files never change, so each is read once."""
-        self._rows = {
-            file: self._rows[file] if file in self._rows else findings_in(file, self.kinds)
-            for file in files
+        known = self._findings
+        self._findings = {
+            file: known[file] if file in known else findings_in(file, self.kinds) for file in files
         }
-        for rows in self._rows.values():
-            yield from rows
-
-    def _minutes(self, store: Store, since: int) -> Iterator[Row]:
-        first = day_of(since)
-        for day, names in store.manifest.files(MINUTES).items():
-            for name in names if day >= first else ():
-                yield from minutes_in(store.place(MINUTES, day) / name, since)
+        return self._findings.values()
 
 
-def _read_state(output: Location) -> dict[str, Told]:
-    """What each receiver knows, by name. Raises ValueError: the file is not that of a watch."""
-    try:
-        state = json.loads((output / STATE).read_bytes())
-        return {name: Told.of(told) for name, told in state.items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, AttributeError) as problem:
-        raise ValueError(f"{output / STATE}: {problem}") from None
+def _minutes(store: Store, since: int) -> Iterator[Row]:
+    first = day_of(since)
+    for day, names in store.manifest.files(MINUTES).items():
+        for name in names if day >= first else ():
+            yield from minutes_in(store.place(MINUTES, day) / name, since)
 
 
-def findings_in(file: Location, kinds: Sequence[str]) -> list[Row]:
+def findings_in(file: Location, kinds: Sequence[str]) -> Findings:
     """The findings of some kinds in a file."""
     table = pa.Table.from_batches(rows_of(file, FINDING_SCHEMA), FINDING_SCHEMA)
     chosen = table.filter(pc.is_in(table.column("kind"), pa.array(kinds)))
-    return _rows_of(chosen, "time")
+    return Findings(_in_ms(chosen, "time"))
 
 
 def minutes_in(file: Location, since: int) -> list[Row]:
     """The minutes in a file that begin at ``since`` (ms) or later."""
     table = pa.Table.from_batches(rows_of(file, MINUTE_SCHEMA), MINUTE_SCHEMA)
     start = pa.scalar(since * 1000, pa.int64()).cast(table.schema.field("minute").type)
-    return _rows_of(table.filter(pc.greater_equal(table.column("minute"), start)), "minute")
+    chosen = table.filter(pc.greater_equal(table.column("minute"), start))
+    rows: list[Row] = _in_ms(chosen, "minute").to_pylist()
+    return rows
 
 
-def _rows_of(table: pa.Table, time: str) -> list[Row]:
-    """The rows, with their time in ms."""
+def _in_ms(table: pa.Table, time: str) -> pa.Table:
+    """The table with its times in ms."""
     place = table.schema.get_field_index(time)
-    ms = pc.divide(table.column(time).cast(pa.int64()), 1000)
-    rows: list[Mapping[str, object]] = table.set_column(place, time, ms).to_pylist()
-    return [dict(row) for row in rows]
+    return table.set_column(place, time, pc.divide(table.column(time).cast(pa.int64()), 1000))

@@ -1,18 +1,23 @@
 """Who is told what a watch has found: a webhook, a queue, whoever reads the output."""
 
+import hashlib
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from http.client import HTTPException
 from typing import IO, Protocol
+from urllib.parse import urlsplit
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark.client import WireError
 from disque_trio.spark.sink.adder import Adder
 from disque_trio.spark.watch.notices import Notice, Row
 
-WEBHOOK_SECONDS = 10.0
+WEBHOOK_SECONDS = 10.0  # for a whole notice
+QUEUE_SECONDS = 10.0  # for a connection, and for a reply
 _NEEDED = 5000  # ms an ADDJOB waits for its copies
 
 
@@ -24,10 +29,11 @@ class Receiver(Protocol):
     """Who is told.
 
     Attributes:
-        name: by which it is known in the next run what it was told.
+        name: what it is, for people. key: by which it is known in the next run what it was told.
     """
 
     name: str
+    key: str
 
     def tell(self, notice: Notice) -> None:
         """Raises ReceiverError: it has not got it, or it is not known whether it has."""
@@ -46,6 +52,7 @@ class Webhook:
     Args:
         url: http or https.
         headers: beside the type of the contents, as ``Authorization``.
+        seconds: within which it has to answer.
 
     Raises:
         ValueError: it is no such address.
@@ -53,26 +60,60 @@ class Webhook:
 
     name = "webhook"
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"webhook: {url!r} is no http or https address")
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, seconds: float = WEBHOOK_SECONDS
+    ) -> None:
+        _check(url)
+        self.key = f"webhook {hashlib.sha256(url.encode()).hexdigest()[:16]}"  # it may be a secret
         self._url = url
         self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._seconds = seconds
         self._opener = urllib.request.build_opener(_NoRedirects)
+        self._posting: threading.Thread | None = None
 
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
+        if self._posting is not None and self._posting.is_alive():
+            raise ReceiverError("webhook: it has not answered the last notice yet")
         data = json.dumps(notice.document()).encode()
+        outcome: list[str | None] = []
+        # In a thread: timeouts of a connection begin again with each byte that comes.
+        self._posting = threading.Thread(
+            target=lambda: outcome.append(self._post(data)), daemon=True
+        )
+        self._posting.start()
+        self._posting.join(self._seconds)
+        problem = outcome[0] if outcome else f"no answer within {self._seconds:g} s"
+        if problem is not None:
+            raise ReceiverError(f"webhook: {problem}")
+
+    def _post(self, data: bytes) -> str | None:
+        """Returns what went wrong, if something did."""
         request = urllib.request.Request(self._url, data, self._headers, method="POST")
         try:
-            with self._opener.open(request, timeout=WEBHOOK_SECONDS) as answer:
-                answer.read(1)
+            with self._opener.open(request, timeout=self._seconds):
+                return None
         except urllib.error.HTTPError as refusal:
             with refusal:
-                raise ReceiverError(f"webhook: {refusal.code} {refusal.reason}") from None
-        except OSError as problem:
-            reason = getattr(problem, "reason", problem)
-            raise ReceiverError(f"webhook: {reason}") from None
+                return f"{refusal.code} {refusal.reason}"
+        except (OSError, HTTPException, ValueError) as problem:
+            return str(getattr(problem, "reason", problem)) or type(problem).__name__
+
+
+def _check(url: str) -> None:
+    """Raises ValueError: it is no address that can be posted to."""
+    wrong = f"webhook: {url!r} is no http or https address"
+    if not url.startswith(("http://", "https://")) or not (url.isascii() and url.isprintable()):
+        raise ValueError(wrong)
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0 and " " not in url
+    except ValueError as problem:
+        raise ValueError(f"{wrong}: {problem}") from None
+    if not is_whole:
+        raise ValueError(wrong)
+    if "@" in parts.netloc:
+        raise ValueError("webhook: a password belongs in a header: Authorization: Basic ...")
 
 
 class QueueOfNotices:
@@ -85,6 +126,7 @@ class QueueOfNotices:
     name = "queue"
 
     def __init__(self, queue: str, nodes: Sequence[str], login: Login | None = None) -> None:
+        self.key = f"queue {queue}"
         self._queue = queue
         self._nodes = list(nodes)
         self._login = login
@@ -92,7 +134,8 @@ class QueueOfNotices:
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
         body = json.dumps(notice.document())
-        adder = Adder(self._nodes, self._login, failover=0)
+        # The next look tries again.
+        adder = Adder(self._nodes, self._login, timeout=QUEUE_SECONDS, retries=0, failover=0)
         try:
             refused = adder.add([["ADDJOB", self._queue, body, _NEEDED]])
         except WireError as problem:
@@ -110,7 +153,7 @@ class Lines:
         before: is called before lines are written, to clear what else is shown there.
     """
 
-    name = "lines"
+    name = key = "lines"
 
     def __init__(self, file: IO[str], before: Callable[[], None] = lambda: None) -> None:
         self._file = file
@@ -119,19 +162,29 @@ class Lines:
     def tell(self, notice: Notice) -> None:
         """See ``Receiver``."""
         self._before()
-        for word, rows in (("found", notice.found), ("gone", notice.gone)):
-            for row in rows:
-                print(_line(word, row), file=self._file)
-            if notice.more[word]:
-                print(f"{word} {notice.more[word]} more", file=self._file)
-        self._file.flush()
+        coding = getattr(self._file, "encoding", None) or "utf-8"
+        try:
+            for word, rows in (("found", notice.found), ("gone", notice.gone)):
+                for row in rows:
+                    line = _line(word, row).encode(coding, "backslashreplace").decode(coding)
+                    print(line, file=self._file)
+            self._file.flush()
+        except OSError as problem:
+            raise ReceiverError(f"standard output: {problem.strerror or problem}") from None
 
 
 def _line(word: str, row: Row) -> str:
     time = row.get("time")
-    when = "" if time is None else f"{datetime.fromtimestamp(time / 1000, UTC):%Y-%m-%d %H:%M:%S} "
+    when = "" if time is None else f"{_time(time)} "
     kind = row["kind"] + (f" ({row['reason']})" if row["reason"] else "")
     of = f" {row['job']} of {row['queue']}" if row["job"] is not None else ""
     detail = f": {row['detail']}" if row.get("detail") else ""
     line = f"{when}{word} {kind}{of}{detail}"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+
+
+def _time(ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"  # a clock was far off

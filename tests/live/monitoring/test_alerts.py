@@ -20,6 +20,7 @@ NODE = 'instance="n1",job="disque"'
 QUEUE = f'queue="mail",{NODE}'
 WORKER = 'instance="w1",job="disque-worker"'
 STREAM = 'instance="s1",job="disque-spark",query="archive"'
+WATCH = 'instance="v1",job="disque-watch"'
 
 
 def gauge(well: float, ill: float) -> str:
@@ -36,6 +37,13 @@ def counter(well: float, ill: float) -> str:
         values.append(str(value))
         value += (ill if BEGIN <= step * STEP / 60 < END else well) * STEP / 60
     return " ".join(values)
+
+
+# The time at each moment; while something is wrong it stands.
+STANDS = " ".join(
+    str(BEGIN * 60 if BEGIN <= step * STEP / 60 < END else step * STEP)
+    for step in range(LAST * 60 // STEP)
+)
 
 
 class Case(NamedTuple):
@@ -139,12 +147,13 @@ CASES = [
         "DisqueSparkStreamSilent",
         {
             f'disque_spark_query_state{{state="running",{STREAM}}}': gauge(1, 1),
-            # It was heard of in each minute but those.
-            f"disque_spark_last_event_timestamp_seconds{{{STREAM}}}": " ".join(
-                str(BEGIN * 60 if BEGIN <= step * STEP / 60 < END else step * STEP)
-                for step in range(LAST * 60 // STEP)
-            ),
+            f"disque_spark_last_event_timestamp_seconds{{{STREAM}}}": STANDS,
         },
+    ),
+    Case("DisqueWatchBehind", {f"disque_watch_read_until_timestamp_seconds{{{WATCH}}}": STANDS}),
+    Case(
+        "DisqueWatchUntold",
+        {f'disque_watch_untold_rows{{receiver="webhook",{WATCH}}}': gauge(0, 12)},
     ),
 ]
 # Nothing is wrong with any of these.

@@ -2,12 +2,19 @@
 
 import argparse
 import json
+from functools import partial
+from io import StringIO
+from itertools import count
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from disque_trio.spark import pipeline
+from disque_trio.spark.audit.run import audit
+from disque_trio.spark.watch import loop
+from disque_trio.spark.watch.loop import Watch
+from disque_trio.spark.watch.receivers import Lines
 from tests.support.harness import LiveNode, NodeFactory, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -70,7 +77,8 @@ def test_what_is_new_is_told_while_the_node_writes(
     jobs = node.ask("GETJOB", "NOHANG", "COUNT", "2", "FROM", "orders")
     assert isinstance(jobs, list)
     assert node.ask("ACKJOB", id, last) == 2
-    wait_until(lambda: logged(events, '"acked"'))
+    for job in (id, last.decode()):
+        wait_until(partial(logged, events, f'"event":"acked","id":"{job}"'))
     out = watch(spark, capsys, *words)
     assert "gone never-delivered" in out
     assert id in out
@@ -78,3 +86,28 @@ def test_what_is_new_is_told_while_the_node_writes(
     assert [row["job"] for row in told[0]["gone"]].count(id) == 1  # type: ignore[attr-defined]
     # Nobody is told twice.
     assert id not in watch(spark, capsys, *words)
+
+
+def test_what_is_lost_is_found_though_nothing_happens_any_more(
+    spark: SparkSession,
+    disque_server: NodeFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = disque_server("--event-log", "yes")
+    events, later = node.directory / "events", tmp_path / "later"
+    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
+    assert isinstance(lost, bytes)
+    wait_until(lambda: logged(events, lost.decode()))
+    seconds = count(0, 100)
+    monkeypatch.setattr(loop, "monotonic", lambda: float(next(seconds)))
+    out, told = StringIO(), list[str]()
+    watch = Watch([str(events), str(later)], tmp_path / "live", [Lines(out)])
+    watch.run(spark, tell=told.append, looks=2)
+    assert "found never-delivered (log-end)" in out.getvalue()
+    assert lost.decode() in out.getvalue()
+    assert told == [f"no event log at {later}: waits for it"]
+    # Another watch does not forget how long it was quiet; an audit knows only what is in the log.
+    Watch([str(events)], tmp_path / "live", [Lines(out)]).run(spark, tell=told.append, looks=1)
+    assert "gone" not in out.getvalue()
+    assert audit(spark, [str(events)], tmp_path / "live").serious == 0

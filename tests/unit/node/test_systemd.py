@@ -42,8 +42,9 @@ SERVICE = ROOT / "config" / "disque.service"
 SOCKET = ROOT / "config" / "disque.socket"
 BANANAQ = ROOT / "config" / "bananaq.service"
 ARCHIVE = ROOT / "config" / "disque-archive.service"
+WATCH = ROOT / "config" / "disque-watch.service"
 OUTBOX = ROOT / "config" / "disque-outbox.service"
-UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (OUTBOX,)]
+UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (WATCH,), (OUTBOX,)]
 
 
 class Manager:
@@ -444,7 +445,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, units: Seque
 
 @pytest.mark.parametrize("units", UNITS, ids=lambda units: units[0].stem)
 def test_systemd_rates_the_service_as_well_confined(tmp_path: Path, units: Sequence[Path]) -> None:
-    most = 25 if units == (ARCHIVE,) else 15  # a JVM needs more
+    most = 25 if units in ((ARCHIVE,), (WATCH,)) else 15  # a JVM needs more
     result = analyze(tmp_path, units[:1], "security", "--offline=yes", f"--threshold={most}")
     if "--offline" in result.stderr:
         pytest.skip("systemd-analyze is older than 250")
@@ -464,6 +465,19 @@ def test_the_service_of_bananaq_agrees_with_its_configuration_and_with_the_nodes
     own |= {"StateDirectory", "RuntimeDirectory", "ReadWritePaths", "Sockets", "Also"}
     assert {name: value for name, value in service.items() if name not in own} == {
         name: value for name, value in node.items() if name not in own
+    }
+
+
+def test_the_service_of_a_watch_agrees_with_that_of_an_archive() -> None:
+    """But for names."""
+    watch, archive = settings(WATCH), settings(ARCHIVE)
+    named = {
+        name: [value.replace("archive", "watch").replace("ARCHIVE", "WATCH") for value in text]
+        for name, text in archive.items()
+    }
+    own = {"Description"}
+    assert {name: text for name, text in watch.items() if name not in own} == {
+        name: text for name, text in named.items() if name not in own
     }
 
 

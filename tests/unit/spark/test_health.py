@@ -1,4 +1,4 @@
-"""The health file of an archive, and what its check says."""
+"""The health file of an archive or a watch, and what its check says."""
 
 import json
 import os
@@ -78,6 +78,35 @@ def test_the_check_fails_for_what_says_nothing_or_has_stopped(tmp_path: Path, cl
     file.stopped("LeaseError: an old one")
     with pytest.raises(HealthError, match=r"stopped \(LeaseError: an old one\)"):
         check_health(path, 60, clock.now)
+
+
+def test_the_file_follows_a_watch(tmp_path: Path, clock: Clock) -> None:
+    path = tmp_path / "health"
+    file = HealthFile(path, clock)
+    file.watching()
+    file.starting()
+    assert check_health(path, 60, clock.now) == "starting, 0 looks, 0 events, 0 s ago"
+    file.looked(70, 0, None)
+    clock.now += 50
+    file.working()  # the next look begins
+    assert check_health(path, 60, clock.now + 20) == "running, 1 looks, 70 events, 20 s ago"
+    file.looked(5, 3, "webhook: 503 Service Unavailable")
+    assert check_health(path, 60, clock.now) == (
+        "running, 2 looks, 75 events, 3 rows not told, 0 s ago,"
+        " last error: webhook: 503 Service Unavailable"
+    )
+    file.restarting("disk full", 4.0)
+    assert "restarting (disk full: looks again in 4 s)" in check_health(path, 60, clock.now)
+    file.looked(0, 0, None)
+    health = health_of(path)
+    assert (health.state, health.looks, health.restarts, health.error) == (
+        "running",
+        3,
+        1,
+        "disk full",
+    )
+    with pytest.raises(HealthError, match="running, and without a sign of life for 61 s"):
+        check_health(path, 60, clock.now + 61)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"time": "now"}', '{"time": null}'])

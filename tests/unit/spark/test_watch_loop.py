@@ -5,20 +5,24 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from disque_trio.spark.audit.manifest import Manifest
 from disque_trio.spark.audit.run import Result
+from disque_trio.spark.audit.store import BusyError, Store, StoreError
 from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.cli.checks import UsageError
 from disque_trio.spark.cli.watching import headers_of
 from disque_trio.spark.files import location
 from disque_trio.spark.restarts import Restarts
 from disque_trio.spark.watch import loop
-from disque_trio.spark.watch.loop import Watch
-from disque_trio.spark.watch.notices import Notice
+from disque_trio.spark.watch.loop import Observer, Watch
+from disque_trio.spark.watch.notices import MINUTE, Findings, Notice, Row
 from disque_trio.spark.watch.receivers import ReceiverError
+from disque_trio.spark.watch.state import STATE, alone
+from tests.unit.spark.test_watch_notices import SCHEMA
 
 SPARK = cast(SparkSession, None)
 
@@ -26,11 +30,14 @@ SPARK = cast(SparkSession, None)
 class Looks:
     """What each look does, and how long the watch waits after each."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *what: Exception | None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, output: Path, *what: Exception | None
+    ) -> None:
         self.pauses: list[float] = []
         self.told: list[str] = []
         self.left = list(what)
-        self.watch = Watch(["log"], "out", [], every=10)
+        self.watch = Watch(["log"], output, [], every=10)
+        monkeypatch.setattr(loop, "settings_of", lambda spark: {})
         monkeypatch.setattr(Watch, "look", lambda *_: self._look())
         monkeypatch.setattr(loop, "wait", lambda seconds, stop: self.pauses.append(seconds))
         monkeypatch.setattr(loop, "monotonic", lambda: 0.0)
@@ -46,68 +53,205 @@ class Looks:
         self.watch.run(SPARK, tell=self.told.append, **more)
 
 
-def test_it_looks_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = Looks(monkeypatch, None, None, None)
+def test_it_looks_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = Looks(monkeypatch, tmp_path, None, None, None)
     looks.run()
     assert looks.pauses == [10, 10, 10]
 
 
-def test_it_looks_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = Looks(monkeypatch, None, None, None)
+def test_it_looks_as_often_as_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = Looks(monkeypatch, tmp_path, None, None, None)
     looks.run(looks=2)
     assert (len(looks.left), looks.pauses) == (1, [10])
 
 
-def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = Looks(monkeypatch, OSError("No space left on device"), None, NoLogError("none"), None)
+def test_what_may_pass_is_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = Looks(
+        monkeypatch, tmp_path, OSError("No space left on device"), None, NoLogError("none"), None
+    )
     looks.run()
     assert looks.pauses == [1, 10, 10, 10]
     assert [line.partition(":")[0] for line in looks.told] == ["No space left on device", "none"]
 
 
-def test_what_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AuditError, match="two segments"):
-        Looks(monkeypatch, AuditError("two segments"), None).run()
+def test_what_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="damaged"):
+        Looks(monkeypatch, tmp_path, StoreError("damaged"), None).run()
     with pytest.raises(OSError, match="gone"):
-        Looks(monkeypatch, OSError("gone"), None).run(restarts=Restarts(0))
+        Looks(monkeypatch, tmp_path, OSError("gone"), None).run(restarts=Restarts(0))
+    looks = Looks(monkeypatch, tmp_path, *[AuditError("two segments")] * 6)
+    with pytest.raises(AuditError, match="two segments"):
+        looks.run()
+    assert len(looks.left) == 1  # it may have been the half of a copy
+
+
+def test_an_audit_that_is_writing_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks = Looks(monkeypatch, tmp_path, *[BusyError("another audit")] * 60, None)
+    looks.run()
+    assert looks.pauses == [10] * 61
+
+
+def test_without_a_jvm_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = Looks(monkeypatch, tmp_path, ConnectionRefusedError("Connection refused"), None)
+    monkeypatch.setattr(loop, "is_gone", lambda spark: True)
+    with pytest.raises(ConnectionRefusedError):
+        looks.run()
+
+
+def test_only_one_watch_looks_for_a_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with alone(location(tmp_path)):
+        looks = Looks(monkeypatch, tmp_path, None)
+        with pytest.raises(StoreError, match="another watch"):
+            looks.run()
+    looks.run()
+    assert looks.left == []
+
+
+class Heard(Observer):
+    """Keeps what an observer hears."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[str, float]] = []
+        self.notices: list[tuple[str, str | None, int]] = []
+
+    def failed(self, error: str, seconds: float) -> None:
+        self.failures.append((error, seconds))
+
+    def told(self, receiver: str, problem: str | None, left: int) -> None:
+        self.notices.append((receiver, problem, left))
+
+
+def test_an_observer_hears_of_looks_that_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    looks = Looks(monkeypatch, tmp_path, NoLogError("none"), OSError("No space left on device"))
+    looks.watch.observer = heard = Heard()
+    looks.run()
+    assert heard.failures == [("none", 10), ("No space left on device", 1)]
 
 
 class Hears:
     """A receiver, which refuses as often as it is told to."""
 
     def __init__(self, name: str, refuses: int) -> None:
-        self.name = name
-        self._refuses = refuses
+        self.name = self.key = name
+        self.refuses = refuses
         self.heard: list[list[str]] = []
+        self.minutes: list[int] = []
 
     def tell(self, notice: Notice) -> None:
-        if self._refuses:
-            self._refuses -= 1
+        if self.refuses:
+            self.refuses -= 1
             raise ReceiverError(f"{self.name}: no")
         self.heard.append([row["job"] for row in notice.found])
+        self.minutes += [row["minute"] for row in notice.queues]
+
+
+class Told:
+    """Tells of jobs that have findings, in a directory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, output: Path, last: int = 0) -> None:
+        self.jobs: list[str] = []
+        self.minutes: list[int] = []
+        self.output = output
+        self.now = 1e9
+        self.lines: list[str] = []
+        self.heard = Heard()
+        (output / "manifests").mkdir()
+        text = Manifest(version=1, last=last).text()
+        (output / "manifests" / "000001.json").write_text(text)
+        monkeypatch.setattr(Watch, "_found", lambda *_: [self._table()])
+        monkeypatch.setattr(loop, "_minutes", lambda store, since: self._rows())
+
+    def _table(self) -> Findings:
+        row = {"kind": "poison", "reason": None, "queue": "q", "time": 5, "nodes": []}
+        return Findings(pa.Table.from_pylist([{**row, "job": job} for job in self.jobs], SCHEMA))
+
+    def _rows(self) -> list[Row]:
+        return [{"minute": at, "added": 1, "delivered": 0, "depth": 0} for at in self.minutes]
+
+    def look(self, *receivers: Hears) -> None:
+        """As a watch that has just been started."""
+        result = Result(self.output, 0, 0, 0, 0, 0, 0, Counter())
+        watch = Watch(["log"], self.output, receivers, observer=self.heard, clock=lambda: self.now)
+        watch._tell(result, Store(self.output), self.lines.append)
 
 
 def test_each_receiver_is_told_once_and_who_was_not_there_later(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "manifests").mkdir()
-    (tmp_path / "manifests" / "000001.json").write_text(Manifest(version=1).text())
-    row = {"kind": "poison", "reason": None, "queue": "q", "time": 5, "nodes": [], "detail": ""}
-    jobs = ["D-1"]
-    monkeypatch.setattr(Watch, "_findings", lambda *_: [{**row, "job": job} for job in jobs])
-    result = Result(tmp_path, 0, 0, 0, 0, 0, 0, Counter())
+    told = Told(monkeypatch, tmp_path)
     one, other = Hears("one", 0), Hears("other", 1)
-    told: list[str] = []
-    for more in ([], ["D-2"], []):
-        jobs += more
-        watch = Watch(["log"], tmp_path, [one, other])  # as after a kill
-        watch._tell(result, location(tmp_path), told.append)
+    for more in (["D-1"], ["D-2"], []):
+        told.jobs += more
+        told.look(one, other)
     assert one.heard == [["D-1"], ["D-2"]]
     assert other.heard == [["D-1", "D-2"]]
-    assert told == ["other: no: tells again with the next look"]
-    (tmp_path / loop.STATE).write_text("[]")
-    with pytest.raises(ValueError, match=loop.STATE):
-        watch._tell(result, location(tmp_path), told.append)
+    assert told.lines == ["other: no: tells again after the next look"]
+    assert told.heard.notices == [
+        ("one", None, 0),
+        ("other", "other: no", 1),
+        ("one", None, 0),
+        ("other", None, 0),
+    ]
+    (tmp_path / STATE).write_text("[]")
+    with pytest.raises(StoreError, match=STATE):
+        told.look(one, other)
+
+
+def test_who_is_told_before_another_one_is_lost_is_not_told_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = Told(monkeypatch, tmp_path)
+    told.jobs = ["D-1"]
+    one, other = Hears("one", 0), Hears("other", 0)
+
+    def dies(notice: Notice) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(other, "tell", dies)
+    with pytest.raises(KeyboardInterrupt):
+        told.look(one, other)
+    told.look(one)
+    assert one.heard == [["D-1"]]
+
+
+def test_a_node_whose_clock_is_ahead_does_not_end_minutes_that_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = 10_000 * MINUTE
+    told = Told(monkeypatch, tmp_path, last=now + 600 * MINUTE)  # a clock that was set
+    one = Hears("one", 0)
+    told.minutes = [now - MINUTE, now, now + 600 * MINUTE]
+    for minutes in range(3):
+        told.now = (now + minutes * MINUTE) / 1000
+        told.look(one)
+    assert one.minutes == [now - MINUTE, now]
+
+
+def test_logs_may_come_later_and_those_that_are_there_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "one").mkdir()
+    told: list[str] = []
+    paths = [str(tmp_path / name) for name in ("one", "other")]
+    watch = Watch(paths, tmp_path, [])
+    assert watch._present({}, told.append) == paths[:1]
+    assert watch._present({}, told.append) == paths[:1]
+    (tmp_path / "other").mkdir()
+    assert watch._present({}, told.append) == paths
+    assert told == [
+        f"no event log at {paths[1]}: waits for it",
+        f"there is something at {paths[1]} now",
+    ]
+    for name in ("one", "other"):
+        (tmp_path / name).rmdir()
+    with pytest.raises(NoLogError, match="no event log at"):
+        watch._present({}, told.append)
 
 
 def test_headers_of_a_webhook() -> None:

@@ -1,11 +1,13 @@
 """Who is told what a watch has found."""
 
 import json
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 
@@ -23,7 +25,7 @@ FOUND: Row = {
     "detail": "nobody got it",
 }
 GONE: Row = {"kind": "clock-skew", "reason": None, "job": None, "queue": None}
-NOTICE = Notice(1, [FOUND], [GONE], [], {"found": 7, "gone": 0, "queues": 0}, {})
+NOTICE = Notice(1, 1, [FOUND], [GONE], [], {"found": 7, "gone": 0, "queues": 0}, {})
 
 
 class Taken(BaseHTTPRequestHandler):
@@ -87,6 +89,65 @@ def test_a_webhook_that_is_not_there() -> None:
         Webhook("file:///etc/passwd")
 
 
+@pytest.mark.parametrize(
+    "url", ["http://", "http://:80/", "http://h:x/", "http://[::1", "http://a b/", "http://h/ä"]
+)
+def test_addresses_that_cannot_be_posted_to(url: str) -> None:
+    with pytest.raises(ValueError, match="no http or https address"):
+        Webhook(url)
+
+
+def test_a_password_in_the_address_of_a_webhook() -> None:
+    with pytest.raises(ValueError, match="belongs in a header") as refused:
+        Webhook("http://me:secret@host/")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("answer", [b"", b"what?\r\n\r\n", b"HTTP/1.1 20", b"HTTP/1.1 x y\r\n"])
+def test_a_webhook_that_answers_nonsense_has_not_got_it(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
+
+        def answers() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        with pytest.raises(ReceiverError, match="webhook: "):
+            Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}").tell(NOTICE)
+        thread.join()
+
+
+def test_a_webhook_that_never_ends_its_answer_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", free_port())) as listener:
+        over = threading.Event()
+
+        def drips() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                while not over.wait(0.01):
+                    connection.sendall(b"H")
+
+        thread = threading.Thread(target=drips)
+        thread.start()
+        webhook = Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}", seconds=0.1)
+        with pytest.raises(ReceiverError, match=r"no answer within 0\.1 s"):
+            webhook.tell(NOTICE)
+        with pytest.raises(ReceiverError, match="has not answered the last notice yet"):
+            webhook.tell(NOTICE)
+        over.set()
+        thread.join()
+
+
+def test_another_webhook_or_queue_is_told_everything() -> None:
+    one, other = Webhook("http://host/a?token=secret"), Webhook("http://host/b")
+    assert one.key == Webhook("http://host/a?token=secret").key != other.key
+    assert "secret" not in one.key
+    assert QueueOfNotices("a", []).key != QueueOfNotices("b", []).key
+
+
 def test_a_queue_that_cannot_be_reached() -> None:
     with pytest.raises(ReceiverError, match="queue alarms: no node can be reached"):
         QueueOfNotices("alarms", [f"127.0.0.1:{free_port()}"]).tell(NOTICE)
@@ -97,6 +158,25 @@ def test_lines_say_what_is_new_and_what_is_gone() -> None:
     Lines(out).tell(NOTICE)
     assert out.getvalue().splitlines() == [
         r"2026-11-18 11:06:40 found never-delivered (log-end) D-1 of a\nb\x1b[31m: nobody got it",
-        "found 7 more",
         "gone clock-skew",
     ]
+
+
+def test_lines_where_there_is_no_such_letter_or_time() -> None:
+    out = BytesIO()
+    found = FOUND | {"queue": "größe", "time": 1 << 60}
+    file = TextIOWrapper(out, "ascii")
+    Lines(file).tell(Notice(1, 1, [found], [], [], {}, {}))
+    assert out.getvalue().startswith(b"1152921504606846976 ms found never-delivered")
+    assert rb"gr\xf6\xdfe" in out.getvalue()
+
+
+def test_lines_that_nobody_reads_are_not_told() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as file:
+        with pytest.raises(ReceiverError, match="standard output: Broken pipe"):
+            Lines(file).tell(NOTICE)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, writer)  # or to close it fails again
+        os.close(null)

@@ -167,7 +167,7 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
     place = location(options.table, settings_named(options.conf))
     settings = TableSettings.read(place)
     if settings is None:
-        if not (place / "queue=*" / "day=*").glob():
+        if not (place / "queue=*").glob():
             raise FileNotFoundError(f"no archive at {options.table}")
         settings = TableSettings()
     return settings

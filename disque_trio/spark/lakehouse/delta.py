@@ -7,11 +7,8 @@ repeated is known. What was moved and never committed nothing refers to; ``vacuu
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -25,6 +22,15 @@ from disque_trio.spark.lakehouse.placing import placed
 from disque_trio.spark.lakehouse.planning import part_prefix
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+from disque_trio.spark.lakehouse.versions import (
+    COMPACTED,
+    SAFE_SECONDS,
+    STAGING,
+    Compaction,
+    Held,
+    ReplacedError,
+    pause,
+)
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -33,10 +39,7 @@ try:
 except ModuleNotFoundError as missing:
     raise TableError(f"Delta needs {missing.name}: {how_to_install('delta')}") from None
 
-_ATTEMPTS = 5
-_TASKS = 2  # merges at once
-# Files that nothing refers to may be of a batch that is just being added.
-_SAFE_SECONDS = 3600.0
+_ATTEMPTS = 10
 
 
 class DeltaFiles:
@@ -70,20 +73,10 @@ class DeltaFiles:
         if self._has(batch):
             staging.delete_tree()
             return
-        actions: list[AddAction | RemoveAction] = []
-        for file in files:
-            name = f"{part_prefix(batch)}{uuid4().hex}.parquet"
-            placed(staging / file.name, location(self._directory / name))
-            actions.append(
-                AddAction(
-                    path=name,
-                    size=file.size,
-                    partition_values={QUEUE: file.queue, DAY: file.day},
-                    modification_time=int(self._clock() * 1000),
-                    data_change=True,
-                    stats=json.dumps({"numRecords": file.rows}),
-                )
-            )
+        prefix = part_prefix(batch)
+        actions: list[AddAction | RemoveAction] = [
+            self._placed(file, staging, prefix) for file in files
+        ]
         commit = CommitProperties(app_transactions=[Transaction(batch.query, batch.number)])
         for attempt in range(_ATTEMPTS):
             table = self._table()
@@ -106,59 +99,101 @@ class DeltaFiles:
         Raises:
             TableError: there is no table, or somebody has deleted rows without writing files anew.
         """
-        table = self._table()
-        if pa.table(table.deletion_vectors().read_all()).num_rows:
-            raise TableError(f"{self._directory}: rows were deleted in files: use Delta's readers")
-        return [
-            TableFile(location(self._directory / file.path), file.queue, file.day.isoformat())
-            for file in _files(table)
-        ]
+        return [TableFile(file.place, file.queue, file.day.isoformat()) for file in self.held()]
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
         """Remove old days, merge small files, and remove files that are no longer needed.
 
         Raises:
-            TableError: Delta fails, or duplicates are to be dropped, which it cannot.
+            TableError: Delta fails, or see ``files``.
         """
-        if upkeep.deduplicate:
-            raise TableError("--deduplicate: Delta's own compaction cannot do that")
+        staging = location(self._directory) / STAGING
         try:
-            return self._keep_up(upkeep, progress)
+            return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
         except DeltaError as problem:
             raise TableError(f"{self._directory}: {problem}") from None
 
-    def _keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
-        outcome = Outcome()
-        table = self._table()
-        files = _files(table)
-        first = upkeep.first_day(self._clock())
-        if first is not None:
-            old = {(file.queue, file.day) for file in files if file.day < first}
-            outcome.days = [f"{queue}, {day}" for queue, day in sorted(old)]
-            files = [file for file in files if file.day >= first]
-            if old and not upkeep.dry_run:
-                table.delete(f"{DAY} < '{first.isoformat()}'")
-        if upkeep.dry_run:
-            small = [file for file in files if file.size < upkeep.target]
-            several = [
-                n for n in Counter((file.queue, file.day) for file in small).values() if n > 1
-            ]
-            outcome.before, outcome.after = sum(several), len(several)
-            return outcome
-        progress("merging files")
-        done = table.optimize.compact(target_size=upkeep.target, max_concurrent_tasks=_TASKS)
-        outcome.before, outcome.after = done["numFilesRemoved"], done["numFilesAdded"]
-        if outcome.before:
-            outcome.bytes = json.loads(_details(done["filesRemoved"]))["totalSize"]
-        progress("removing files")
+    def held(self) -> list[Held]:
+        """See ``Versions``."""
+        return self._held(self._table())
+
+    def _held(self, table: DeltaTable) -> list[Held]:
+        if pa.table(table.deletion_vectors().read_all()).num_rows:
+            raise TableError(f"{self._directory}: rows were deleted in files: use Delta's readers")
+        names = ("path", f"partition.{QUEUE}", f"partition.{DAY}", "size_bytes")
+        found = pa.table(table.get_add_actions(flatten=True))
+        encoded, *columns = [found.column(name).to_pylist() for name in names]
+        paths = map(unquote, encoded)  # as they are in the log; commits encode them
+        return [
+            Held(path, location(self._directory / path), queue, day, size)
+            for path, queue, day, size in zip(paths, *columns, strict=True)
+        ]
+
+    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+        """See ``Versions``.
+
+        Raises:
+            CommitFailedError: others were always faster.
+        """
+        now = int(self._clock() * 1000)
+        change = new is None
+        gone = {file.name for file in old}
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(
+                file.name,
+                change,
+                now,
+                file.size,
+                {QUEUE: file.queue, DAY: file.day.isoformat()},
+            )
+            for file in old
+        ]
+        if new is not None:
+            actions.append(self._placed(new, staging, COMPACTED, data_change=False))
+        # The library itself would try again, and does not see that a compaction was faster.
+        commit = CommitProperties(max_commit_retries=0)
+        for attempt in range(_ATTEMPTS):
+            table = self._table()
+            there = {file.name for file in self._held(table)}
+            if not gone <= there:
+                # It may have been ours that came through.
+                if attempt and not gone & there and (change or actions[-1].path in there):
+                    return
+                raise ReplacedError
+            try:
+                table.create_write_transaction(
+                    actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
+                )
+                return
+            except CommitFailedError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                pause(attempt)
+
+    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+        """See ``Versions``."""
         removed = self._table().vacuum(
             retention_hours=int(upkeep.history // 3600),
             dry_run=False,
             enforce_retention_duration=False,
-            full=upkeep.history >= _SAFE_SECONDS,
+            full=upkeep.history >= SAFE_SECONDS,
         )
         outcome.removed = len(removed)
-        return outcome
+
+    def _placed(
+        self, file: DataFile, staging: Location, prefix: str, data_change: bool = True
+    ) -> AddAction:
+        """A file in the table's directory, and how a commit adds it."""
+        name = f"{prefix}{uuid4().hex}.parquet"
+        placed(staging / file.name, location(self._directory / name))
+        return AddAction(
+            path=name,
+            size=file.size,
+            partition_values={QUEUE: file.queue, DAY: file.day},
+            modification_time=int(self._clock() * 1000),
+            data_change=data_change,
+            stats=json.dumps({"numRecords": file.rows}),
+        )
 
     def _has(self, batch: Batch) -> bool:
         last = self._table().transaction_version(batch.query)
@@ -169,26 +204,3 @@ class DeltaFiles:
             return DeltaTable(str(self._directory))
         except TableNotFoundError:
             raise TableError(f"no Delta table at {self._directory}") from None
-
-
-class _File(NamedTuple):
-    """A file as Delta's log has it; the path is relative."""
-
-    path: str
-    queue: str
-    day: date
-    size: int
-
-
-def _files(table: DeltaTable) -> list[_File]:
-    names = ("path", f"partition.{QUEUE}", f"partition.{DAY}", "size_bytes")
-    found = pa.table(table.get_add_actions(flatten=True))
-    columns = [found.column(name).to_pylist() for name in names]
-    return [
-        _File(unquote(path), queue, day, size)
-        for path, queue, day, size in zip(*columns, strict=True)
-    ]
-
-
-def _details(found: object) -> str:
-    return found if isinstance(found, str) else json.dumps(found)

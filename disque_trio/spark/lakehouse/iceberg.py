@@ -6,12 +6,10 @@ the snapshot has it, too. What was moved and never committed nothing refers to; 
 it.
 """
 
-import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -20,12 +18,21 @@ import pyarrow as pa
 
 from disque_trio.extras import how_to_install
 from disque_trio.spark.files import Location, location
-from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, plain
-from disque_trio.spark.lakehouse.files import DataFile, merged
+from disque_trio.spark.lakehouse.columns import PARTITIONS, plain
+from disque_trio.spark.lakehouse.files import DataFile
 from disque_trio.spark.lakehouse.placing import placed
-from disque_trio.spark.lakehouse.planning import Candidate, Once, groups, part_prefix
+from disque_trio.spark.lakehouse.planning import part_prefix
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
+from disque_trio.spark.lakehouse.versions import (
+    COMPACTED,
+    SAFE_SECONDS,
+    STAGING,
+    Compaction,
+    Held,
+    ReplacedError,
+    pause,
+)
 
 try:
     from pyiceberg.catalog import load_catalog
@@ -42,17 +49,13 @@ except ModuleNotFoundError as missing:
     raise TableError(f"Iceberg needs {missing.name}: {how_to_install('iceberg')}") from None
 
 CATALOG, WAREHOUSE = "_catalog.db", "_warehouse"
-_STAGING = "_compactions"
 _ATTEMPTS = 10
-_PAUSE = 0.02  # s, at most, before the second; then twice as long each time
 _PROPERTIES = {
     # A commit every ten seconds: what lists them must not grow with each.
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-# Files that nothing refers to may be of a batch that is just being added.
-_SAFE_SECONDS = 3600.0
 
 
 class IcebergFiles:
@@ -134,9 +137,7 @@ class IcebergFiles:
         Raises:
             TableError: there is no table, or somebody has deleted rows without writing files anew.
         """
-        return [
-            TableFile(location(file.file_path), None, None) for file in self._data(self._table())
-        ]
+        return [TableFile(file.place, None, None) for file in self.held()]
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
         """Remove old days, merge small files, and remove files that are no longer needed.
@@ -144,74 +145,48 @@ class IcebergFiles:
         Raises:
             TableError: see ``files``.
         """
-        outcome = Outcome()
-        first = upkeep.first_day(self._clock())
-        self._remove_days(first, upkeep, outcome)
-        for sources in self._work(first, upkeep):
-            progress(f"{outcome.before} files merged into {outcome.after}")
-            self._merge(sources, upkeep, outcome)
-        if not upkeep.dry_run:
-            progress("removing files")
-            self._clean(upkeep, outcome)
-        return outcome
+        staging = location(self._directory) / STAGING
+        return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
 
-    def _remove_days(self, first: date | None, upkeep: Upkeep, outcome: Outcome) -> None:
-        if first is None:
-            return
-        table = self._table()
-        old = {_part(file) for file in self._data(table) if _part(file)[1] < first}
-        outcome.days = [f"{queue}, {day}" for queue, day in sorted(old)]
-        if old and not upkeep.dry_run:
-            _retried(lambda: self._table().delete(f"{DAY} < '{first.isoformat()}'"))
+    def held(self) -> list[Held]:
+        """See ``Versions``."""
+        return [
+            Held(file.file_path, location(file.file_path), *_part(file), file.file_size_in_bytes)
+            for file in self._data(self._table())
+        ]
 
-    def _work(self, first: date | None, upkeep: Upkeep) -> Iterator[list[IcebergFile]]:
-        files = sorted(self._data(self._table()), key=lambda file: (*_part(file), file.file_path))
-        for (_, day), own in groupby(files, _part):
-            if first is not None and day < first:
-                continue
-            named = {file.file_path: file for file in own}
-            candidates = [
-                Candidate(name, file.file_size_in_bytes, 0.0) for name, file in named.items()
-            ]
-            for group in groups(candidates, set(), upkeep.target, 0.0):
-                yield [named[name] for name in group]
+    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+        """See ``Versions``."""
+        names = {file.name for file in old}
+        address: str | None = None
+        if new is not None:
+            address = self._placed(self._table(), staging / new.name, COMPACTED)
+        tried = False
 
-    def _merge(self, sources: list[IcebergFile], upkeep: Upkeep, outcome: Outcome) -> None:
-        outcome.before += len(sources)
-        outcome.after += 1
-        outcome.bytes += sum(source.file_size_in_bytes for source in sources)
-        if upkeep.dry_run:
-            return
-        staging = location(self._directory / _STAGING)
-        staging.make_directory()
-        new = staging / f"{uuid4().hex}.parquet"
-        once = Once()
-        try:
-            paths = [location(source.file_path) for source in sources]
-            merged(paths, new, once.wanted if upkeep.deduplicate else lambda rows: rows)
-            place = self._placed(self._table(), new, "part-c-")
-        finally:
-            new.delete()
-
-        def swap() -> None:
+        def change() -> None:
+            nonlocal tried
             table = self._table()
-            file = parquet_file_to_data_file(table.io, table.metadata, place)
-            with table.transaction() as change, change.update_snapshot().overwrite() as both:
-                for source in sources:
-                    both.delete_data_file(source)
-                both.append_data_file(file)
+            there = {file.file_path: file for file in self._data(table)}
+            if not names <= there.keys():
+                # It may have been ours that came through.
+                if tried and not names & there.keys() and (address is None or address in there):
+                    return
+                raise ReplacedError
+            tried = True
+            with table.transaction() as commit, commit.update_snapshot().overwrite() as both:
+                for name in names:
+                    both.delete_data_file(there[name])
+                if address is not None:
+                    file = parquet_file_to_data_file(table.io, table.metadata, address)
+                    both.append_data_file(file)
 
         try:
-            _retried(swap)
+            _retried(change)
         except ValidationException:
-            outcome.before -= len(sources)
-            outcome.after -= 1
-            outcome.waiting.append("files were replaced by others meanwhile")
-            return
-        outcome.duplicates += once.dropped
+            raise ReplacedError from None
 
-    def _clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
-        """Forget old versions, and remove files that none refers to."""
+    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+        """See ``Versions``."""
         now = self._clock()
         until = datetime.fromtimestamp(now, UTC) - timedelta(seconds=upkeep.history)
         if self._table().current_snapshot() is not None:
@@ -224,7 +199,7 @@ class IcebergFiles:
             outcome.waiting.append(f"{table.location()}: files there are not removed from here")
             return
         used = {_local(path) for path in _referred(table)}
-        before = now - max(upkeep.history, _SAFE_SECONDS)
+        before = now - max(upkeep.history, SAFE_SECONDS)
         for pattern in ("data/**/*.parquet", "metadata/*.avro"):
             for path in sorted(root.glob(pattern)):
                 if str(path) not in used and path.stat().st_mtime < before:
@@ -264,7 +239,7 @@ def _retried(change: Callable[[], None]) -> None:
         except (CommitFailedException, CommitStateUnknownException):
             if attempt == _ATTEMPTS - 1:
                 raise
-            time.sleep(_PAUSE * random.random() * 2**attempt)
+            pause(attempt)
     raise AssertionError
 
 

@@ -162,7 +162,9 @@ def test_the_command_keeps_a_table_up(tmp_path: Path, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 files merged into 1, ")
     assert lines[1:] == ["6 jobs were there twice", "4 files removed"]
+    # That the last day has gone makes it no other thing.
     assert compact(tmp_path, "--keep-days", "1", "--grace", "0") == 0
+    assert not list(tmp_path.rglob("*.parquet"))
     assert compact(tmp_path) == 0
 
 

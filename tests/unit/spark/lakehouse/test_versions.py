@@ -49,6 +49,14 @@ def put(table: Table, number: int, *ids: str, queue: str = "q", back: int = 0) -
     add(table, directory_of(table), number, ids, queue, DAY - timedelta(back))
 
 
+def at_noon(table: Table) -> Table:
+    """The same, on that day."""
+    noon = 1_795_521_600.0
+    if isinstance(table, DeltaFiles):
+        return DeltaFiles(directory_of(table), clock=lambda: noon)
+    return IcebergFiles(directory_of(table), "disque.archive", {}, clock=lambda: noon)
+
+
 def ids_of(table: Table) -> list[str]:
     """As the library reads it."""
     if isinstance(table, DeltaFiles):
@@ -181,13 +189,9 @@ def test_small_files_become_one_and_old_versions_go(table: Table) -> None:
 
 
 def test_old_days_go(tmp_path: Path, table: Table) -> None:
-    noon = 1_795_521_600.0  # of that day
     for back in range(4):
         put(table, back, f"{back}", back=back)
-    if isinstance(table, DeltaFiles):
-        later: Table = DeltaFiles(directory_of(table), clock=lambda: noon)
-    else:
-        later = IcebergFiles(directory_of(table), "disque.archive", {}, clock=lambda: noon)
+    later = at_noon(table)
     dry = later.keep_up(Upkeep(days=2, dry_run=True), quiet)
     assert dry.days == ["q, 2026-11-21", "q, 2026-11-22"]
     assert ids_of(table) == ["0", "1", "2", "3"]
@@ -217,15 +221,90 @@ def test_a_compaction_and_an_archive_do_not_disturb_each_other(table: Table) -> 
     assert len(table.files()) == 1
 
 
-def test_duplicates_go_where_that_can_be_done(table: Table) -> None:
+def test_duplicates_go_if_they_shall(table: Table) -> None:
     put(table, 0, "1", "2")
     put(table, 1, "2", "3")
-    if isinstance(table, DeltaFiles):
-        with pytest.raises(TableError, match="deduplicate"):
-            table.keep_up(Upkeep(deduplicate=True), quiet)
-        return
     assert table.keep_up(Upkeep(deduplicate=True), quiet).duplicates == 1
     assert ids_of(table) == ["1", "2", "3"]
+
+
+def at_the_same_time(
+    table: Table, patch: pytest.MonkeyPatch, *others: Callable[[], object]
+) -> None:
+    """Others come between what a compaction looks up, and its commit."""
+    swap, left = type(table).swap, list(others)  # type: ignore[attr-defined]
+
+    def late(self: Table, *words: object) -> None:
+        if left:
+            left.pop()()
+        swap(self, *words)
+
+    patch.setattr(type(table), "swap", late)
+
+
+def test_of_two_compactions_at_once_each_file_is_merged_by_one(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        put(table, number, f"{number}")
+    at_the_same_time(table, monkeypatch, lambda: table.keep_up(Upkeep(), quiet))
+    outcome = table.keep_up(Upkeep(), quiet)
+    assert (outcome.before, len(outcome.waiting)) == (0, 1)
+    assert ids_of(table) == ["0", "1", "2", "3"]
+    assert len(table.files()) == 1
+
+
+def test_a_compaction_that_a_batch_overtakes_is_committed_after_it(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        put(table, number, f"{number}")
+    at_the_same_time(table, monkeypatch, lambda: put(table, 4, "4"))
+    assert table.keep_up(Upkeep(), quiet).before == 4
+    assert ids_of(table) == ["0", "1", "2", "3", "4"]
+    assert len(table.files()) == 2
+
+
+def test_days_that_are_removed_do_not_come_back_by_a_compaction(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are those merged twice that it removes while they become one."""
+    for number in range(4):
+        put(table, number, f"{number}", back=number // 2)
+    at_the_same_time(table, monkeypatch, lambda: at_noon(table).keep_up(Upkeep(days=1), quiet))
+    outcome = table.keep_up(Upkeep(), quiet)
+    assert (outcome.before, len(outcome.waiting)) == (0, 2)
+    assert ids_of(table) == ["0", "1"]
+
+
+@pytest.mark.parametrize("way", [failing, failing_after])
+def test_a_compaction_whose_commit_fails_is_tried_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Callable[..., object]]
+) -> None:
+    """Also when it had come through, and the answer was lost."""
+    for number in range(3):
+        put(table, number, f"{number}", back=number // 2)
+    one = way(DeltaTable.create_write_transaction, CommitFailedError("first"))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", one)
+    lost = CommitStateUnknownException() if way is failing_after else CommitFailedException()
+    other = way(Transaction.commit_transaction, lost)
+    monkeypatch.setattr(Transaction, "commit_transaction", other)
+    assert table.keep_up(Upkeep(), quiet).before == 2
+    assert ids_of(table) == ["0", "1", "2"]
+    assert len(table.files()) == 2
+
+
+def test_files_that_delta_itself_has_merged_are_merged_on(tmp_path: Path) -> None:
+    """They lie in directories whose names are escaped, twice in Delta's log."""
+    table = DeltaFiles(tmp_path)
+    table.create(COLUMNS)
+    for number in range(3):
+        put(table, number, f"{number}", queue="mail/in ü%2F")
+    DeltaTable(str(tmp_path)).optimize.compact()
+    put(table, 3, "3", queue="mail/in ü%2F")
+    assert table.keep_up(Upkeep(), quiet).before == 2
+    assert ids_of(table) == ["0", "1", "2", "3"]
+    assert len(table.files()) == 1
 
 
 def test_iceberg_says_in_its_snapshots_which_batch_they_are(tmp_path: Path) -> None:

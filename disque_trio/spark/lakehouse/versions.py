@@ -1,0 +1,135 @@
+"""The upkeep of tables that have versions, Delta and Iceberg: what is the same for both.
+
+Every step is one commit. It takes files out of the table, and brings one in that has their jobs. It
+fails if one of them is not in the table any more, so that of two compactions, or of a compaction
+and whoever else deletes, one comes through, and no job is lost or there twice. Who dies before the
+commit leaves a file that no version has; after it, nothing.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from itertools import groupby
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+from disque_trio.spark.files import Location
+from disque_trio.spark.lakehouse.files import DataFile, merged
+from disque_trio.spark.lakehouse.planning import Candidate, Once, groups
+from disque_trio.spark.lakehouse.table import Outcome, Upkeep
+
+COMPACTED = "part-c-"
+STAGING = "_compactions"
+# Files that nothing refers to may be of a batch that is just being added.
+SAFE_SECONDS = 3600.0
+_PAUSE = 0.02  # s, at most, before the second try of a commit; then twice as long each time
+
+
+class Held(NamedTuple):
+    """A file of the newest version of a table. ``name`` is what the table calls it."""
+
+    name: str
+    place: Location
+    queue: str
+    day: date
+    size: int
+
+
+class ReplacedError(Exception):
+    """Files are not in the table any more: somebody else has replaced or deleted them."""
+
+
+class Versions(Protocol):
+    """A table that has versions."""
+
+    def held(self) -> list[Held]:
+        """The files of its newest version."""
+
+    def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
+        """Take files out of the table, and bring one in, in one commit.
+
+        Args:
+            new: in ``staging``; None: the jobs are to go.
+
+        Raises:
+            ReplacedError: not all of them are in the table.
+        """
+
+    def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
+        """Forget old versions, and remove files that no version has."""
+
+
+class Compaction:
+    """Keeps a table up.
+
+    Args:
+        staging: a directory for new files. clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, table: Versions, staging: Location, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._table = table
+        self._staging = staging
+        self._clock = clock
+
+    def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> Outcome:
+        """Remove old days, merge small files, and remove files that are no longer needed."""
+        outcome = Outcome()
+        files = sorted(self._table.held(), key=lambda file: (file.queue, file.day, file.name))
+        first = upkeep.first_day(self._clock())
+        if first is not None:
+            self._remove([file for file in files if file.day < first], upkeep, outcome)
+            files = [file for file in files if file.day >= first]
+        for sources in _work(files, upkeep):
+            progress(f"{outcome.before} files merged into {outcome.after}")
+            self._merge(sources, upkeep, outcome)
+        if not upkeep.dry_run:
+            progress("removing files")
+            self._table.clean(upkeep, outcome)
+        return outcome
+
+    def _remove(self, old: list[Held], upkeep: Upkeep, outcome: Outcome) -> None:
+        days = sorted({f"{file.queue}, {file.day}" for file in old})
+        if old and not upkeep.dry_run:
+            try:
+                self._table.swap(old, None, self._staging)
+            except ReplacedError:
+                outcome.waiting.append("old days were changed by others meanwhile")
+                return
+        outcome.days = days
+
+    def _merge(self, sources: list[Held], upkeep: Upkeep, outcome: Outcome) -> None:
+        once = Once()
+        if not upkeep.dry_run:
+            new = self._staging / f"{uuid4().hex}.parquet"
+            wanted = once.wanted if upkeep.deduplicate else lambda rows: rows
+            try:
+                self._staging.make_directory()
+                rows, size = merged([source.place for source in sources], new, wanted)
+                file = DataFile(new.name, sources[0].queue, sources[0].day.isoformat(), rows, size)
+                self._table.swap(sources, file, self._staging)
+            except (ReplacedError, FileNotFoundError):
+                outcome.waiting.append("files were replaced by others meanwhile")
+                return
+            finally:
+                new.delete()
+        outcome.before += len(sources)
+        outcome.after += 1
+        outcome.bytes += sum(source.size for source in sources)
+        outcome.duplicates += once.dropped
+
+
+def _work(files: list[Held], upkeep: Upkeep) -> Iterator[list[Held]]:
+    """Files that are to become one each."""
+    for _, own in groupby(files, lambda file: (file.queue, file.day)):
+        named = {file.name: file for file in own}
+        candidates = [Candidate(name, file.size, 0.0) for name, file in named.items()]
+        for group in groups(candidates, set(), upkeep.target, 0.0):
+            yield [named[name] for name in group]
+
+
+def pause(attempt: int) -> None:
+    """Let others commit. ``attempt``: how often it was tried before this time."""
+    time.sleep(_PAUSE * random.random() * 2**attempt)

@@ -111,7 +111,9 @@ class Archive:
         rows = spark.readStream.format(self.source).options(**options).load()
         # The time of the batch: a batch that is repeated has the same.
         now = f.current_timestamp()
-        rows = rows.select("*", now.alias("archived_at"), f.to_date(now).alias("day"))
+        # In UTC, whatever the session's zone is: compactions go by that, too.
+        day = f.date_from_unix_date(f.floor(f.unix_micros(now) / 86_400_000_000).cast("int"))
+        rows = rows.select("*", now.alias("archived_at"), day.alias("day"))
         return decoded(rows, self.settings.body, self.settings.drop_body)
 
     @property

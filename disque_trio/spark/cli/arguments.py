@@ -319,7 +319,7 @@ def _compact(command: argparse.ArgumentParser) -> None:
         help="of the new files (default: %(default)s)",
     )
     command.add_argument(
-        "--keep-days", type=_number(1), metavar="N", help="remove days before the last N"
+        "--keep-days", type=_number(1), metavar="N", help="remove days that ended N days ago"
     )
     command.add_argument(
         "--deduplicate", action="store_true", help="drop jobs that a new file would have twice"

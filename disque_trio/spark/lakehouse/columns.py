@@ -1,9 +1,12 @@
 """The columns of an archive, and how a table's directories are called."""
 
 import re
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 import pyarrow as pa
+
+from disque_trio.spark.lakehouse.settings import TableError
 
 QUEUE, DAY, BODY, VALUE = "queue", "day", "body", "value"
 PARTITIONS = (QUEUE, DAY)
@@ -33,6 +36,30 @@ def partition_of(path: str) -> tuple[str, str]:
     """Queue and day of a path of that kind."""
     queue, day = path.split("/")[-2:]
     return unquote(queue.partition("=")[2]), day.partition("=")[2]
+
+
+def types_of(schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Names of columns, and their types."""
+    return {field.name: field.type for field in schema}
+
+
+def lacking(table: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+    """Columns that a table does not have yet. Those that it has and nobody wants are null from now
+    on.
+
+    Args:
+        table: what it is called. found, wanted: names and types.
+
+    Raises:
+        TableError: a column has another type, or is one that all archives have.
+    """
+    for name, kind in wanted.items():
+        if name not in found:
+            if name in BASE.names or name in PARTITIONS:
+                raise TableError(f"{table}: the table has lost its column {name}")
+        elif found[name] != kind:
+            raise TableError(f"{table}: the column {name} is {found[name]} there, not {kind}")
+    return [name for name in wanted if name not in found]
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from disque_trio.extras import how_to_install
 from disque_trio.spark.files import Location, location
-from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, plain
+from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, lacking, plain, types_of
 from disque_trio.spark.lakehouse.files import DataFile
 from disque_trio.spark.lakehouse.placing import placed
 from disque_trio.spark.lakehouse.planning import part_prefix
@@ -52,17 +52,15 @@ class DeltaFiles:
         self._clock = clock
 
     def create(self, schema: pa.Schema) -> None:
-        """Make it, if it is not there.
-
-        Raises:
-            TableError: it has other columns.
-        """
+        """See ``Table``."""
         wanted = Schema.from_arrow(plain(schema))
         table = DeltaTable.create(
             str(self._directory), wanted, mode="ignore", partition_by=list(PARTITIONS)
         )
-        if table.schema() != wanted:
-            raise TableError(f"{self._directory}: the table has other columns")
+        found = plain(pa.schema(table.schema()))
+        missing = lacking(str(self._directory), types_of(found), types_of(plain(schema)))
+        if missing:
+            table.alter.add_columns([one for one in wanted.fields if one.name in missing])
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, if it is not in the table.

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from disque_trio.extras import how_to_install
 from disque_trio.spark.files import Location, location
-from disque_trio.spark.lakehouse.columns import PARTITIONS, plain
+from disque_trio.spark.lakehouse.columns import PARTITIONS, lacking, plain, types_of
 from disque_trio.spark.lakehouse.files import DataFile
 from disque_trio.spark.lakehouse.placing import placed
 from disque_trio.spark.lakehouse.planning import part_prefix
@@ -86,11 +86,7 @@ class IcebergFiles:
         self._clock = clock
 
     def create(self, schema: pa.Schema) -> None:
-        """Make it, if it is not there.
-
-        Raises:
-            TableError: it has other columns.
-        """
+        """See ``Table``."""
         wanted = plain(schema)
         catalog = load_catalog("disque", **self._properties)
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
@@ -101,9 +97,11 @@ class IcebergFiles:
             with table.update_spec() as spec:
                 for name in PARTITIONS:
                     spec.add_identity(name)
-        found = {field.name: field.type for field in plain(table.schema().as_arrow())}
-        if found != {field.name: field.type for field in wanted}:
-            raise TableError(f"{self._name}: the table has other columns")
+        found = types_of(plain(table.schema().as_arrow()))
+        missing = lacking(self._name, found, types_of(wanted))
+        if missing:
+            with table.update_schema() as change:
+                change.union_by_name(pa.schema([wanted.field(name) for name in missing]))
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, if it is not in the table.

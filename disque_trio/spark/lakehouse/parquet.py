@@ -9,6 +9,9 @@ A compaction merges files into one and removes them, in steps that each survive 
 2. the new file gets its place;
 3. after the grace, files that it replaces are removed, and then the record.
 
+A day that is to go gets a record without a new file: its files are none of the table from then on,
+and are removed after the grace.
+
 So a reader that lists the files never misses a job, since those that are replaced stay until it
 has listed them all. During the grace jobs are in two files; ``read_archive`` drops what is there
 twice. Who died after the second step left the rest to the next compaction; before it, nothing but
@@ -18,7 +21,7 @@ a record of a file that is not there.
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from typing import NamedTuple
 from uuid import uuid4
@@ -44,10 +47,10 @@ RECORDS = "_compactions"
 
 
 class Record(NamedTuple):
-    """A file that replaces others; paths below the table."""
+    """A file that replaces others, or none: what they have is to go. Paths below the table."""
 
     path: Location
-    output: str
+    output: str | None
     inputs: list[str]
 
 
@@ -121,7 +124,7 @@ class ParquetFiles:
             for place, sources in self._work(upkeep):
                 progress(f"{outcome.before} files merged into {outcome.after}")
                 self._merge(place, sources, upkeep, outcome)
-            if outcome.after and not upkeep.dry_run:
+            if (outcome.after or outcome.days) and not upkeep.dry_run:
                 progress(f"waiting {upkeep.grace:.0f} s for those who read the old files")
                 self._sleep(upkeep.grace)
                 self._finish(upkeep, outcome)
@@ -155,35 +158,54 @@ class ParquetFiles:
         return found
 
     def _open_records(self) -> list[Record]:
-        """Those whose new file has its place."""
-        return [one for one in self._records() if (self._directory / one.output).exists()]
+        """Those that count: the new file has its place."""
+        return [
+            one
+            for one in self._records()
+            if one.output is None or (self._directory / one.output).exists()
+        ]
 
     def _finish(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """The third step, where it is due."""
         if upkeep.dry_run:
             return
         for record in self._records():
-            output = self._directory / record.output
-            if not output.exists():
+            since = record.path if record.output is None else self._directory / record.output
+            if not since.exists():
                 # It never came; or that day has gone since, and so have its files.
                 record.path.delete()
                 continue
-            written = dict(output.parent.ages())
-            if self._clock() - written[output] < upkeep.grace:
+            if self._clock() - dict(since.parent.ages())[since] < upkeep.grace:
                 continue
-            there = {self._below(path) for path in written}
+            there = {self._below(path) for path in self._files_beside(record.inputs)}
             for name in record.inputs:
                 if name in there:
                     (self._directory / name).delete()
                     outcome.removed += 1
-            output.parent.sync()
+            place = (self._directory / record.inputs[0]).parent
+            if record.output is None and place.local is not None:
+                with suppress(OSError):  # not empty: a batch was repeated
+                    place.local.rmdir()
+                place.parent.sync()
+            elif record.output is not None:
+                place.sync()
             record.path.delete()
+
+    def _files_beside(self, names: Sequence[str]) -> list[Location]:
+        try:
+            return (self._directory / names[0]).parent.files(recursive=False)
+        except FileNotFoundError:
+            return []
 
     def _work(self, upkeep: Upkeep) -> Iterator[tuple[Location, list[Location]]]:
         """What is to be merged: where, and which files."""
         replaced = {name for one in self._open_records() for name in (one.output, *one.inputs)}
+        first = upkeep.first_day(self._clock())
+        oldest = "" if first is None else first.isoformat()
         found: dict[Location, list[Candidate]] = {}
         for place in self._days():
+            if _partition(place)[1] < oldest:
+                continue
             found[place] = [
                 Candidate(path.name, path.size(), written)
                 for path, written in place.ages()
@@ -203,38 +225,44 @@ class ParquetFiles:
         outcome.bytes += sum(source.size() for source in sources)
         if upkeep.dry_run:
             return
-        records = self._directory / RECORDS
         name = compacted_name(sources[0].name, uuid4().hex)
-        new = records / f"{name}.new"
-        record = {
-            "output": self._below(place / name),
-            "inputs": [self._below(source) for source in sources],
-        }
+        new = self._directory / RECORDS / f"{name}.new"
         once = Once()
         try:
             merged(sources, new, once.wanted if upkeep.deduplicate else lambda rows: rows)
             new.sync()
-            noted = records / f"{name}.json"
-            noted.write_bytes((json.dumps(record) + "\n").encode())
-            noted.sync()
-            records.sync()
+            self._note(name, place / name, sources)
             new.rename(place / name)
         finally:
             new.delete()
         place.sync()
         outcome.duplicates += once.dropped
 
+    def _note(self, name: str, output: Location | None, inputs: list[Location]) -> None:
+        """Make a record."""
+        record = {
+            "output": None if output is None else self._below(output),
+            "inputs": [self._below(source) for source in inputs],
+        }
+        noted = self._directory / RECORDS / f"{name}.json"
+        noted.write_bytes((json.dumps(record) + "\n").encode())
+        noted.sync()
+        noted.parent.sync()
+
     def _remove_days(self, upkeep: Upkeep, outcome: Outcome) -> None:
         first = upkeep.first_day(self._clock())
         if first is None:
             return
+        going = self.replaced()
         for place in self._days():
-            if _partition(place)[1] < first.isoformat():
-                outcome.days.append(self._below(place))
-                if not upkeep.dry_run:
-                    outcome.removed += len(place.files(recursive=False))
-                    place.delete_tree()
-                    place.parent.sync()
+            files = place.files(recursive=False)
+            if _partition(place)[1] >= first.isoformat():
+                continue
+            if not files or all(self._below(file) in going for file in files):
+                continue  # it is said already
+            outcome.days.append(self._below(place))
+            if not upkeep.dry_run:
+                self._note(f"day-{uuid4().hex}", None, files)
 
 
 def _partition(place: Location) -> tuple[str, str]:

@@ -99,13 +99,18 @@ class TableSettings:
             raise TableError(
                 f"{directory} has a table in the format {before.format}, not {self.format}"
             )
-        later = self.format == PARQUET and before.body is None  # files without the column are read
+        later = before.body is None  # files without the column are read
         same = (before.body, before.drop_body) == (self.body, self.drop_body)
         if not same and not later:
             raise TableError(
                 f"{directory}: its bodies are {_told(before)}, not {_told(self)}: that needs a"
                 " table of its own"
             )
+        for name, kind in self.columns.items():
+            if before.columns.get(name, kind) != kind:
+                raise TableError(
+                    f"{directory}: the column {name} is {before.columns[name]} there, not {kind}"
+                )
         if self.format == ICEBERG and before.table != self.table:
             raise TableError(f"{directory} belongs to the table {before.table}, not {self.table}")
 

@@ -35,7 +35,7 @@ class Upkeep:
         older: s that a file has to be old to be merged.
         grace: s that files stay that were replaced, for those who read them.
         history: s that versions of Delta and Iceberg tables stay.
-        days: of jobs that are kept, today included; None: all.
+        days: that jobs are kept, at least; None: for ever.
         deduplicate: drop jobs that are twice in the files that become one.
         dry_run: change nothing.
     """
@@ -53,7 +53,7 @@ class Upkeep:
         if self.days is None:
             return None
         today = datetime.fromtimestamp(now, UTC).date()
-        return today - timedelta(min(self.days - 1, (today - date.min).days))
+        return today - timedelta(min(self.days, (today - date.min).days))
 
 
 @dataclass
@@ -82,10 +82,10 @@ class Table(Protocol):
     whole: bool  # whether files have queue and day as columns
 
     def create(self, schema: pa.Schema) -> None:
-        """Make it, if it is not there, with these columns.
+        """Make it, if it is not there, with these columns; or else add those that it lacks.
 
         Raises:
-            TableError: it is there and has others.
+            TableError: it is there and they do not go with those that it has.
         """
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:

@@ -113,16 +113,47 @@ def test_duplicates_go_if_they_shall(table: ParquetFiles, tmp_path: Path) -> Non
     assert ids_of(tmp_path) == ["1", "2", "3", "x", "y"]
 
 
-def test_old_days_go(tmp_path: Path) -> None:
-    noon = 1_795_521_600.0  # of that day
-    table = ParquetFiles(tmp_path, clock=lambda: noon)
+NOON = 1_795_521_600.0  # of DAY
+
+
+def days(directory: Path) -> list[str]:
+    """Puts a job into each of four days."""
     for back in range(4):
-        add(table, tmp_path, back, [f"{back}"], "q/1", DAY - timedelta(back))
-    dry = table.keep_up(Upkeep(days=2, dry_run=True), quiet)
-    assert dry.days == ["queue=q%2F1/day=2026-11-21", "queue=q%2F1/day=2026-11-22"]
+        add(ParquetFiles(directory), directory, back, [f"{back}"], "q/1", DAY - timedelta(back))
+    return ["queue=q%2F1/day=2026-11-21", "queue=q%2F1/day=2026-11-22"]
+
+
+def test_old_days_go(tmp_path: Path) -> None:
+    old = days(tmp_path)
+    table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
+    dry = table.keep_up(Upkeep(days=1, dry_run=True), quiet)
+    assert dry.days == old
     assert ids_of(tmp_path) == ["0", "1", "2", "3"]
-    assert table.keep_up(Upkeep(days=2), quiet).days == dry.days
+    assert table.keep_up(Upkeep(days=1, grace=-1e10), quiet).days == old
     assert ids_of(tmp_path) == ["0", "1"]
+    assert not list(tmp_path.glob("queue=*/day=2026-11-2[12]"))
+    assert [path.name for path in (tmp_path / RECORDS).iterdir()] == ["lock"]
+
+
+def test_old_days_are_none_of_the_table_any_more_before_they_go(tmp_path: Path) -> None:
+    """Those who read them just then get what they have listed; who dies leaves them to the next."""
+    old = days(tmp_path)
+    table = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=dies)
+    listed = [file.path for file in table.files()]
+    with pytest.raises(Died):
+        table.keep_up(Upkeep(days=1, grace=60), quiet)
+    assert sum(part.num_rows for path in listed for part in read(path)) == 4
+    assert len(table.files()) == 2
+    # Meanwhile nobody says or does it again.
+    again = ParquetFiles(tmp_path, clock=lambda: NOON, sleep=lambda _: None)
+    assert again.keep_up(Upkeep(days=1, grace=1e10), quiet).days == []
+    # A batch of such a day that is repeated then does not stay.
+    add(table, tmp_path, 3, ["3"], "q/1", DAY - timedelta(3))
+    add(table, tmp_path, 9, ["9"], "q/1", DAY - timedelta(3))
+    outcome = again.keep_up(Upkeep(days=1, grace=-1e10), quiet)
+    assert outcome.days == old[:1]
+    assert ids_of(tmp_path) == ["0", "1"]
+    assert [path.name for path in (tmp_path / RECORDS).iterdir()] == ["lock"]
 
 
 def test_replaced_files_stay_while_they_may_be_read(tmp_path: Path) -> None:

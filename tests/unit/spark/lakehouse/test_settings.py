@@ -71,6 +71,13 @@ def test_columns_of_the_source_stay_known(tmp_path: Path) -> None:
     assert found.columns == {"headers": "array<binary>", "size": "int"}
 
 
+@pytest.mark.parametrize("format", ["parquet", "delta", "iceberg"])
+def test_a_column_keeps_its_type(tmp_path: Path, format: str) -> None:
+    TableSettings(format, columns={"headers": "array<binary>"}).keep(location(tmp_path))
+    with pytest.raises(TableError, match="column headers is array<binary> there, not string"):
+        TableSettings(format, columns={"headers": "string"}).keep(location(tmp_path))
+
+
 def test_more_columns_are_those_that_not_all_archives_have() -> None:
     schema = StructType(
         [
@@ -83,9 +90,10 @@ def test_more_columns_are_those_that_not_all_archives_have() -> None:
 
 def test_days_begin_in_utc_and_all_of_them_may_be_kept() -> None:
     midnight = datetime(2026, 11, 24, tzinfo=UTC).timestamp()
-    assert Upkeep(days=1).first_day(midnight) == date(2026, 11, 24)
-    assert Upkeep(days=1).first_day(midnight - 0.001) == date(2026, 11, 23)
-    assert Upkeep(days=2).first_day(midnight) == date(2026, 11, 23)
+    # What was archived as the 23rd ended is a day old when the 24th has.
+    assert Upkeep(days=1).first_day(midnight) == date(2026, 11, 23)
+    assert Upkeep(days=1).first_day(midnight - 0.001) == date(2026, 11, 22)
+    assert Upkeep(days=2).first_day(midnight) == date(2026, 11, 22)
     assert Upkeep(days=2_000_000_000).first_day(midnight) == date.min
     assert Upkeep().first_day(midnight) is None
 

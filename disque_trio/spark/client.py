@@ -21,6 +21,7 @@ DEFAULT_PORT = 7711
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 60.0
 CHUNK = 1 << 18
+IDS = 500  # of jobs in one command
 
 
 class WireError(OSError):
@@ -198,6 +199,11 @@ def accepted(reply: Reply) -> Reply:
     if isinstance(reply, hiredis.ReplyError):
         raise RefusedError(str(reply))
     return reply
+
+
+def by_ids(command: str, ids: Sequence[bytes | str]) -> list[tuple[Arg, ...]]:
+    """The requests that say ``command`` of all ``ids``."""
+    return [(command, *ids[at : at + IDS]) for at in range(0, len(ids), IDS)]
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Callable
 
-from disque_trio.spark.sink.adder import RETRIED
+from disque_trio.spark.link import RETRIED
 
 FIRST_PAUSE = 1.0  # s
 LONGEST_PAUSE = 60.0

@@ -22,10 +22,10 @@ from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.settings import TableSettings
 from disque_trio.spark.leases.directory import LeaseLog
 from disque_trio.spark.leases.store import LOCK_SECONDS
+from disque_trio.spark.link import RETRIED
 from disque_trio.spark.options import OptionError, login_of, nodes_of
 from disque_trio.spark.report.compare import read_report
 from disque_trio.spark.segments import find_segments
-from disque_trio.spark.sink.adder import RETRIED
 
 WAIT_SECONDS = LOCK_SECONDS
 _MASTERS = ("local", "spark://", "k8s://", "yarn")

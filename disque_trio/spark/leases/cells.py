@@ -11,11 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 import hiredis
 
 from disque_trio.respclient.login import Login
-from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
+from disque_trio.spark.client import (
+    Arg,
+    BlockingClient,
+    RefusedError,
+    Reply,
+    WireError,
+    accepted,
+    by_ids,
+)
 from disque_trio.spark.defaults import LEASE_QUEUES
 from disque_trio.spark.leases.journal import Cell
 from disque_trio.spark.leases.store import LeaseError
-from disque_trio.spark.nodes import Nodes, discovered
+from disque_trio.spark.link import PAUSE, RETRIED, Link
+from disque_trio.spark.nodes import Nodes
 
 YEARS = 10 * 365 * 86_400  # s
 COPIES = 3  # of each job, at most
@@ -24,11 +33,8 @@ LOOK_MS = 1000  # and one that adds nothing
 NOBODY = 65_535  # copies that no cluster can make: such an ADDJOB adds nothing
 SHOW_AT_ONCE = 16  # pages
 SCAN = 1000  # jobs a step of JSCAN visits
-ACK_IDS = 500
 FAILOVER = 10.0
-PAUSE = 0.1  # s
-# Another node, or the same one a moment later, may do what was refused for these reasons.
-_PASSING = frozenset(("NOUNIQ", "NOREPL", "LEAVING", "OOM", "LOADING", "MISCONF"))
+COUNTED = 5.0  # s for which a number of nodes holds
 
 
 class QueueCells:
@@ -56,19 +62,19 @@ class QueueCells:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = LEASE_QUEUES + queue
-        self._seeds = list(nodes)
         self._login = login
         self._timeout = timeout
         self._failover = failover
         self._sleep = sleep
         self._clock = clock
-        self._client = BlockingClient(nodes, login, timeout)
-        self._size = 0  # of the cluster; 0: not known yet
+        self._link = Link(nodes, login, timeout, failover, sleep=sleep, clock=clock)
+        self._size = 0  # of the cluster
+        self._counted = float("-inf")  # when
         self._refusal = ""  # the code of the last error
 
     def wait(self, seconds: float) -> None:
         """Wait up to ``seconds`` until a node answers."""
-        self._size = self._count_nodes(seconds)
+        self._count_nodes(seconds)
 
     def put(self, key: str, body: bytes, seconds: int = 0) -> Cell:
         """See ``Cells``. To do it again, by another node, does no harm."""
@@ -122,7 +128,7 @@ class QueueCells:
     def scan(self) -> list[Cell]:
         """See ``Cells``. Walks over all jobs of all nodes."""
         ids: dict[str, None] = {}
-        nodes = Nodes(self._seeds, self._login, timeout=self._timeout)
+        nodes = Nodes(self._link.nodes, self._login, timeout=self._timeout)
         try:
             addresses = nodes.addresses()
             lost: list[str] = []
@@ -149,69 +155,40 @@ class QueueCells:
 
     def drop(self, ids: Iterable[str]) -> None:
         """See ``Cells``."""
-        named = list(ids)
-        requests: list[Sequence[Arg]] = [
-            ("ACKJOB", *named[at : at + ACK_IDS]) for at in range(0, len(named), ACK_IDS)
-        ]
-        if requests:
-            for reply in self._send(requests):
-                accepted(reply)
+        for reply in self._link.send(by_ids("ACKJOB", list(ids))):
+            accepted(reply)
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self._link.close()
 
     def _add(self, body: bytes, *more: Arg, seconds: int = 0) -> str:
-        if not self._size:
-            self._size = self._count_nodes(self._failover)
+        if self._clock() - self._counted >= COUNTED:  # nodes come and go
+            self._count_nodes()
         how = ("REPLICATE", copies(self._size), *_for_seconds(seconds), *more)
         return _text(self._ask(("ADDJOB", self._queue, body, AGREE_MS, *how)))
 
-    def _count_nodes(self, seconds: float) -> int:
-        deadline = self._clock() + seconds
-        while True:
-            try:
-                nodes = discovered(self._client)
-                break
-            except WireError:
-                if self._clock() >= deadline:
-                    raise
-                self._sleep(PAUSE)
-        if set(nodes) - set(self._seeds):
-            # The one that answered stays the first.
-            self._seeds = list(dict.fromkeys([nodes[0], *self._seeds, *nodes]))
-            self._client.close()
-            self._client = BlockingClient(self._seeds, self._login, self._timeout)
-        return len(nodes)
-
-    def _send(self, requests: Sequence[Sequence[Arg]]) -> list[Reply]:
-        """The replies to requests that do no harm twice."""
-        for _ in self._seeds[1:]:
-            try:
-                return self._client.pipeline(requests)
-            except WireError:
-                continue  # the next node
-        return self._client.pipeline(requests)
+    def _count_nodes(self, seconds: float | None = None) -> None:
+        self._size = self._link.size(seconds)
+        self._counted = self._clock()
 
     def _ask(self, request: Sequence[Arg], nothing: Sequence[str] = ()) -> Reply:
         """The reply of the first node that does it. None where one answers with an error of
         ``nothing``; ``_refusal`` is which."""
         deadline = self._clock() + self._failover
         while True:
+            [reply] = self._link.send([request])
             try:
-                return self._client.call(*request)
+                return accepted(reply)
             except RefusedError as refused:
                 self._refusal = refused.code
                 if refused.code in nothing:
                     return None
-                if refused.code not in _PASSING:
+                if refused.code not in RETRIED:
                     raise
-                problem = WireError(f"{self._client.address}: {refused}")
-                self._client.close()  # the next one may do it
-            except WireError as lost:
-                problem = lost
-            if self._clock() >= deadline:
-                raise problem
+                if self._clock() >= deadline:
+                    raise WireError(f"{self._link.address}: {refused}") from refused
+            self._link.turn()  # the next one may do it
             self._sleep(PAUSE)
 
     def _cell(self, id: str) -> Cell | None:
@@ -231,21 +208,20 @@ class QueueCells:
             WireError: none of those that can be reached has it, and others cannot be reached.
         """
         found: dict[str, dict[bytes, Reply]] = {}
-        try:
-            _show_at(self._client, ids, found)
-        except WireError:
-            pass  # others have copies
+        _note_jobs(ids, self._link.send([("SHOW", id) for id in ids]), found)
         if len(found) < len(ids):
             self._show_elsewhere(ids, found)
         return [found.get(id) for id in ids]
 
     def _show_elsewhere(self, ids: Sequence[str], found: dict[str, dict[bytes, Reply]]) -> None:
-        nodes = Nodes(self._seeds, self._login, timeout=self._timeout)
+        nodes = Nodes(self._link.nodes, self._login, timeout=self._timeout)
         lost: WireError | None = None
         try:
             for address in nodes.addresses():
                 try:
-                    _show_at(nodes.client(address), [id for id in ids if id not in found], found)
+                    left = [id for id in ids if id not in found]
+                    shown = nodes.client(address).pipeline([("SHOW", id) for id in left])
+                    _note_jobs(left, shown, found)
                 except WireError as problem:
                     lost = problem
                 if len(found) == len(ids):
@@ -280,13 +256,11 @@ def copies(nodes: int) -> int:
     return min(COPIES, nodes // 2 + 1)
 
 
-def _show_at(
-    client: BlockingClient, ids: Sequence[str], found: dict[str, dict[bytes, Reply]]
+def _note_jobs(
+    ids: Sequence[str], replies: Sequence[Reply], found: dict[str, dict[bytes, Reply]]
 ) -> None:
-    """Ask a node for jobs, and note those that it has."""
-    if not ids:
-        return
-    for id, reply in zip(ids, client.pipeline([("SHOW", id) for id in ids]), strict=True):
+    """Note which of the jobs a node has, as it answers to SHOW."""
+    for id, reply in zip(ids, replies, strict=True):
         if isinstance(reply, hiredis.ReplyError):
             accepted(reply)
         if isinstance(reply, list):

@@ -12,11 +12,18 @@ from itertools import repeat
 import pyarrow as pa
 
 from disque_trio.respclient.login import Login
-from disque_trio.spark.client import Arg, BlockingClient, RefusedError, Reply, WireError, accepted
+from disque_trio.spark.client import (
+    Arg,
+    BlockingClient,
+    RefusedError,
+    Reply,
+    WireError,
+    accepted,
+    by_ids,
+)
 from disque_trio.spark.leases.store import LeaseError, LeasePlace, PartitionPlan, TaskBatch
 from disque_trio.spark.options import batch_of, text
 
-ACK_IDS = 500  # in one command
 HEADERS = "headers"  # the column
 FIRST_FETCH = 16  # jobs to see how large they are
 FETCH_BYTES = (
@@ -211,19 +218,14 @@ def acknowledge(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
     Raises:
         WireError: the connection broke; some are said then.
     """
-    replies = client.pipeline(
-        [("ACKJOB", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)]
-    )
-    for reply in replies:
+    for reply in client.pipeline(by_ids("ACKJOB", ids)):
         accepted(reply)
 
 
 def give_back(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
     """Say ENQUEUE for all ``ids``. If that fails they come again by their retry time."""
     with suppress(WireError):
-        client.pipeline(
-            [("ENQUEUE", *ids[at : at + ACK_IDS]) for at in range(0, len(ids), ACK_IDS)]
-        )
+        client.pipeline(by_ids("ENQUEUE", ids))
 
 
 def working(client: BlockingClient, ids: Sequence[str | bytes]) -> None:

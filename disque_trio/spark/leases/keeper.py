@@ -6,17 +6,18 @@ Spark does not tell when their rows are safe.
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
-from disque_trio.spark.client import BlockingClient, RefusedError, WireError
+from disque_trio.spark.client import BlockingClient, RefusedError, WireError, accepted, by_ids
 from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.spark.leases.directory import DirectoryPlace
-from disque_trio.spark.leases.fetch import acknowledge, give_back, working
+from disque_trio.spark.leases.fetch import give_back, working
 from disque_trio.spark.leases.queue import QueuePlace
 from disque_trio.spark.leases.store import LeaseError, LeasePlace, LeaseStore
+from disque_trio.spark.link import Link
 from disque_trio.spark.nodes import discovered
 from disque_trio.spark.options import local
 
@@ -102,16 +103,11 @@ class LeaseKeeper:
                     give_back(client, lease.ids)
                 continue
             # Any node takes an ACKJOB and passes it on.
-            nodes = list(dict.fromkeys([lease.address, *self._seeds, *others]))
-            with BlockingClient(nodes, self._login, self._timeout) as client:
-                for attempt in range(len(nodes)):
-                    try:
-                        acknowledge(client, lease.ids)
-                    except WireError:
-                        if attempt == len(nodes) - 1:
-                            raise
-                    else:
-                        break
+            nodes = [lease.address, *self._seeds, *others]
+            link = Link(nodes, self._login, self._timeout, failover=0, discover=False)
+            with closing(link):
+                for reply in link.send(by_ids("ACKJOB", lease.ids)):
+                    accepted(reply)
         return count
 
     def _working(self, address: str, ids: Sequence[str]) -> None:

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 import hiredis
 
-from disque_trio.spark.client import Arg, RefusedError, Reply, accepted
-from disque_trio.spark.leases.fetch import ACK_IDS
+from disque_trio.spark.client import Arg, RefusedError, Reply, accepted, by_ids
 from disque_trio.spark.processing.job import Failed, Job, Outcome
 from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.sink.adder import Adder, code_of
@@ -50,10 +49,7 @@ def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Se
                 raise RefusedError(error)
             failed[part[place][0]] = Failed(f"result: {error}")
     done = [outcome.job.id for at, outcome in enumerate(outcomes) if at not in failed]
-    replies = link.send(
-        [("ACKJOB", *done[at : at + ACK_IDS]) for at in range(0, len(done), ACK_IDS)]
-    )
-    for reply in replies:
+    for reply in link.send(by_ids("ACKJOB", done)):
         accepted(reply)
     dead = hand_back(link, options, [(outcomes[at].job, why) for at, why in failed.items()])
     results = sum([at not in failed for at, _ in with_result])

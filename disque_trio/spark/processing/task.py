@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from disque_trio.spark.client import RefusedError, Reply, accepted
-from disque_trio.spark.leases.fetch import ACK_IDS, FETCH_BYTES
+from disque_trio.spark.client import RefusedError, Reply, accepted, by_ids
+from disque_trio.spark.leases.fetch import FETCH_BYTES
 from disque_trio.spark.options import text
 from disque_trio.spark.processing.calls import Calls, InFrames, Singly
 from disque_trio.spark.processing.heart import Heart
@@ -122,7 +122,7 @@ class Task:
         except RefusedError as refused:
             if refused.code != "LEAVING":
                 raise
-            self._link.close()  # the next node
+            self._link.turn()
             time.sleep(min(wait, 0.1))
             return []
         replies = found if isinstance(found, list) else []
@@ -149,9 +149,7 @@ class Task:
         self._settle(outcomes)
         self._heart.release([job.id for job in jobs])
         if left and self._options.queues:
-            ids = list(left)
-            parts = [ids[at : at + ACK_IDS] for at in range(0, len(ids), ACK_IDS)]
-            self._link.send([("ENQUEUE", *part) for part in parts])
+            self._link.send(by_ids("ENQUEUE", list(left)))
 
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         if outcomes:

@@ -131,19 +131,20 @@ class Sink:
         """
         result = Added()
         context = TaskContext.get()
-        # Tasks begin with different nodes.
         partition = context.partitionId() if context else 0
+        # Tasks begin with different nodes, of those that are named and of those that there are.
         first = partition % len(self._nodes)
         keys = self._keys(context, partition)
         result.once = keys is not None
         adder = Adder(
             self._nodes[first:] + self._nodes[:first],
             self._login,
-            self._discover,
             timeout=self._timeout / 1000 + 60,
-            retries=self._retries,
-            pause=self._retry_pause / 1000,
             failover=self._failover,
+            discover=self._discover,
+            first=partition,
+            pause=self._retry_pause / 1000,
+            retries=self._retries,
         )
         letters = DeadLetters(self._letters) if self._letters is not None else None
         try:
@@ -235,6 +236,8 @@ class Sink:
         result: Added,
         letters: DeadLetters | None,
     ) -> None:
+        if not requests:
+            return
         refused = adder.add(requests)
         if keys is not None and any(_no_unique(refusal) for refusal in refused):
             if self._strict:
@@ -244,6 +247,7 @@ class Sink:
         result.added += len(requests) - len(refused)
         found = [Refusal(places[place], error) for place, error in refused]
         self._refuse(rows, found, result, letters)
+        adder.turn()  # however few tasks there are, all nodes get as many
 
     def _add_without_keys(
         self,

@@ -17,7 +17,7 @@ from disque_trio.spark.leases.keeper import ack, holding
 from disque_trio.spark.leases.queue import QueuePlace
 from disque_trio.spark.leases.store import LeaseError, PartitionPlan
 from tests.support import ROOT
-from tests.support.harness import ClusterFactory, LiveNode, wait_until
+from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, join, wait_until
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("body", pa.binary(), nullable=False)])
 
@@ -185,3 +185,32 @@ def test_ack_and_holding_name_a_queue_or_a_directory(node: LiveNode, tmp_path: P
         ack()
     with pytest.raises(ValueError, match="lease_directory or lease_queue"):
         ack(tmp_path, lease_queue="test")
+
+
+def test_a_cluster_that_becomes_smaller_has_fewer_copies(
+    cluster: ClusterFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = cluster(3)
+    monkeypatch.setattr("disque_trio.spark.leases.cells.COUNTED", 0.0)
+    with closing(QueueCells("test", at(*nodes))) as cells:
+        cells.put("a", b"one")
+        ids = [node.ask("CLUSTER", "MYID") for node in nodes]
+        for node, id in zip(nodes[1:], ids[1:], strict=True):
+            node.kill()
+            assert isinstance(id, bytes)
+            nodes[0].ask("CLUSTER", "FORGET", id)
+        # The cell may have been on those that are gone: nobody waits for them any more.
+        assert cells.put("b", b"two").body == b"two"
+
+
+def test_a_cluster_that_grows_has_more_copies(
+    disque_server: NodeFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [disque_server() for _ in range(3)]
+    monkeypatch.setattr("disque_trio.spark.leases.cells.COUNTED", 0.0)
+    with closing(QueueCells("test", at(nodes[0]))) as cells:
+        cells.put("a", b"one")
+        join(nodes)
+        cells.put("b", b"two")
+        nodes[0].kill()
+        assert cells.find("b") is not None

@@ -213,3 +213,11 @@ def test_rows_bring_keys_groups_headers_and_times(node: LiveNode) -> None:
     assert first[b"headers"] == [b"type", b"\xff", b"type", b"b"]
     assert (last[b"group"], last[b"state"]) == (b"all", b"active")
     assert b"headers" not in last
+
+
+def test_one_task_writes_to_all_nodes_and_again_adds_nothing(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    written = sink(*nodes, replicate=1, pipeline=100)
+    for _ in range(2):
+        assert written.write(iter([rows(*[f"body {n}" for n in range(900)])])).added == 900
+        assert [node.ask("QLEN", "q") for node in nodes] == [300] * 3

@@ -1,5 +1,7 @@
 """Adding jobs when nodes refuse or go away."""
 
+from collections.abc import Callable
+
 import pytest
 
 from disque_trio.spark.client import WireError
@@ -122,3 +124,36 @@ def test_without_any_node_it_ends_after_the_time_for_failover() -> None:
     with pytest.raises(WireError):
         adder.add(JOBS)
     assert now == 30
+
+
+def hello(own: str, *nodes: tuple[str, str, str]) -> bytes:
+    """What the node ``own`` answers: names, addresses and priorities."""
+    entries = b"".join(
+        b"*4\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
+        for name, address, priority in nodes
+        for words in [(name, *address.split(":"), priority)]
+    )
+    return b"*%d\r\n:1\r\n$%d\r\n%b\r\n" % (2 + len(nodes), len(own), own.encode()) + entries
+
+
+def test_all_nodes_are_visited_in_turn_but_those_that_leave_or_are_lost() -> None:
+    gone = f"127.0.0.1:{free_port()}"
+    with (
+        ScriptedNode(lambda request: answers(0)(request)) as one,
+        ScriptedNode(lambda request: answers(1)(request)) as two,
+        ScriptedNode(takes) as leaving,
+    ):
+
+        def answers(at: int) -> Callable[[list[bytes]], bytes]:
+            nodes = [("a", one.address, "1"), ("b", two.address, "1"), ("c", gone, "1")]
+            told = hello("ab"[at], *nodes, ("d", leaving.address, "100"))
+            return lambda request: told if request[0] == b"HELLO" else b"+OK\r\n"
+
+        for first in range(6):
+            adder = Adder([one.address], first=first, sleep=lambda s: None)
+            for job in JOBS:
+                assert adder.add([job]) == []
+                adder.turn()
+            adder.close()
+    assert len(added(one)) == len(added(two)) == 30
+    assert added(leaving) == []

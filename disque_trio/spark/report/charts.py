@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from disque_trio.spark.report.markup import HOUR, Numbers, step_name
+from disque_trio.spark.report.markup import HOUR, NONE, Numbers, step_name
 from disque_trio.spark.report.plots import Line, heat_map, line_plot, number
 from disque_trio.spark.report.series import RATES
 
 # Column of the rates, and what its line is called.
 _RATES = {"added": "added", "delivered": "delivered", "acked": "acknowledged"}
 _TROUBLE = {"retries": "retries", "nacked": "NACKs", "expired": "expired"}
+TROUBLE = "trouble"
 Points = list[tuple[int, float | None]]
 
 
@@ -32,7 +33,10 @@ class Plot(NamedTuple):
     unit: str = ""
 
     def markup(self, span: tuple[int, int]) -> str:
-        """As it stands in the page."""
+        """As it stands in the page; ``NONE`` instead of events that never were."""
+        values = [value for line in self.lines for _, value in line.points]
+        if self.id == TROUBLE and not any(values):
+            return NONE
         return line_plot(
             self.lines, self.title, log=self.log, times=self.times, span=span, id=self.id
         )
@@ -61,7 +65,7 @@ def plots(numbers: Numbers) -> list[Plot]:
             unit="/s",
         ),
         Plot(
-            "trouble",
+            TROUBLE,
             "retries, NACKs and expired jobs over time",
             "Retries and NACKs a second: jobs that came back since nobody acknowledged them in"
             " time, or that workers handed back. And jobs whose time was over.",

@@ -12,9 +12,9 @@ from disque_trio.spark.report.compare import totals as changed_totals
 from disque_trio.spark.report.found import job
 from disque_trio.spark.report.markup import (
     NONE,
+    SHORT,
     Numbers,
     name,
-    node_code,
     pair,
     percentage,
     queue_name,
@@ -153,7 +153,7 @@ def nodes(numbers: Numbers) -> str:
     """What happened where, and by which rules it was judged."""
     rows = [
         [
-            node_code(numbers, row["node"]),
+            f"<code title='{escape(row['node'])}'>{escape(row['node'][:SHORT])}</code>",
             escape(numbers.get("addresses", {}).get(row["node"], "")),
             *[number(row.get(gauge, 0)) for gauge in _GAUGES],
             "no log here" if row["node"] not in numbers["nodes"] else "",

@@ -12,6 +12,7 @@ LONGEST = 60  # characters of a name in a table
 _LONGEST_HINT = 500  # of one under the mouse; a name may have 64 KB
 SHORT = 8  # of the id of a node
 MINUTE = 60_000
+_WIDE = 5  # columns; on a small screen these are moved under it
 HOUR = 3_600_000
 NONE = "<p class=none>None.</p>"
 
@@ -60,9 +61,14 @@ def percentage(part: int | None, whole: int) -> str:
     return f"{100 * (part or 0) / whole:.2f}%" if whole else "-"
 
 
-def jobs(count: int) -> str:
+def counted(count: int, what: str) -> str:
     """1 job, 2 jobs."""
-    return f"{number(count)} job" + ("" if count == 1 else "s")
+    return f"{number(count)} {what}" + ("" if count == 1 else "s")
+
+
+def jobs(count: int) -> str:
+    """So many of them."""
+    return counted(count, "job")
 
 
 def period(first: int, last: int) -> str:
@@ -94,7 +100,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, hits: bool = T
         + "</tr>"
         for row in rows
     )
-    kind = " class=rows" if hits else ""
+    kinds = ["rows"] * hits + ["wide"] * (len(heads) >= _WIDE)
+    kind = f" class='{' '.join(kinds)}'" if kinds else ""
     return (
         f"<div class=scroll><table{kind}><thead><tr>{text}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"

@@ -38,6 +38,8 @@
     return `${+(ms / 86400000).toPrecision(3)} d`;
   }
 
+  const shortened = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
   // ---- plots ------------------------------------------------------------------------------
 
   function element(name, attributes, parent, text) {
@@ -87,7 +89,8 @@
 
   function moments(first, last) {
     const span = (last - first) / 1000;
-    const step = STEPS.find((size) => span / size <= 8) ?? Math.ceil(span / 8 / 86400) * 86400;
+    const most = span < 86400 ? 8 : 6;
+    const step = STEPS.find((size) => span / size <= most) ?? Math.ceil(span / most / 86400) * 86400;
     const format = step >= 86400 ? "%m-%d" : step < 60 ? "%H:%M:%S"
       : span < 86400 ? "%H:%M" : "%m-%d %H:%M";
     const found = [];
@@ -139,7 +142,7 @@
       const item = document.createElement("span");
       const key = element("svg", { viewBox: "0 0 26 8" }, item);
       element("path", { d: "M0 4H26", class: `line c${place % 6}` }, key);
-      item.append(line.name);
+      item.append(shortened(line.name, 40));
       return item;
     }));
     listen(figure, svg, plot, sizes);
@@ -160,7 +163,7 @@
         let value = line.points.find((point) => point[0] === at)?.[1];
         if (value === undefined && plot.held) value = line.points.findLast((point) => point[0] <= at)?.[1];
         return value === undefined || value === null ? null
-          : `${line.name} ${plot.times ? duration(value) : number(value)}${plot.unit ?? ""}`;
+          : `${shortened(line.name, 40)} ${plot.times ? duration(value) : number(value)}${plot.unit ?? ""}`;
       });
       readout.textContent = `${moment(at)}: ${values.filter(Boolean).join(", ") || "nothing"}`;
     };
@@ -255,7 +258,7 @@
   [...data.series.queues.keys()].forEach((queue, place) => {
     const option = document.createElement("option");
     option.value = String(place);
-    option.textContent = queue.length > 60 ? `${queue.slice(0, 59)}…` : queue || "?";
+    option.textContent = shortened(queue, 60) || "?";
     byId("queue").append(option);
   });
   byId("queue").addEventListener("change", (event) => {

@@ -41,7 +41,7 @@ def page(numbers: Numbers, link: str | None = None) -> str:
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         f'<meta http-equiv=Content-Security-Policy content="{_policy(style, script)}">',
-        "<meta name=viewport content='width=device-width'>",
+        "<meta name=viewport content='width=device-width,initial-scale=1'>",
         f"<title>{escape(title)}</title><style>{style}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         summary(numbers),
@@ -55,7 +55,8 @@ def page(numbers: Numbers, link: str | None = None) -> str:
         "<h2>Deliveries per job</h2><p class=hint>How many jobs were delivered how often. The bars"
         " grow with the logarithm.</p>",
         bar_plot([(_times(str(name)), count) for name, count in numbers["deliveries"]], "jobs"),
-        f"<h2>Deliveries by queue and hour</h2><p class=hint>The darker the more{most}.</p>",
+        f"<h2>Deliveries by queue and hour</h2><p class=hint>The stronger the colour, the more"
+        f"{most}.</p>",
         hours(numbers),
         "<h2 id=queues>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries;"
         " beside them is how many there were within a second, at most. Depths are those of all"
@@ -143,4 +144,5 @@ def _of(shown: int, numbers: Numbers) -> str:
 
 def _times(times: str) -> str:
     """How often a job was delivered."""
-    return {"0": "never", "1": "once", "2": "twice"}.get(times, f"{times} times")
+    known = {"0": "never", "1": "once", "2": "twice"}
+    return known.get(times, f"{times.replace(' or more', '+')} times")

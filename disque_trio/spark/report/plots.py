@@ -17,6 +17,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
 _STEPS = (1, 2, 5, 10)
 _TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
 _HALF_LABEL = 30
+_LONGEST_ROW = 18  # characters of a name beside a heat map
+_LABELS = 8  # below a plot, at most
+_LONG_LABELS = 6  # likewise, of those with a day
+_DAY = 86400  # s
+_DAY_MS = 86_400_000
+_HOURS_OF_DAYS = 48  # a heat map of more hours has days below it
+_HOUR_LABEL, _DAY_LABEL = 44, 52  # how wide they are
 _MS = 1000
 _ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 
@@ -157,13 +164,13 @@ def heat_map(
     """
     if not rows or not columns:
         return "<p class=none>Nothing to show.</p>"
-    left, row = 150, 24
+    left, row = 190, 24
     width = min((WIDTH - left - _RIGHT) / len(columns), 64)
     height = row * len(rows) + 30
     most = max(cells.values(), default=1) or 1
     parts = []
     for place, name in enumerate(rows):
-        parts.append(_text(left - 8, place * row + 16, shortened(name, 20), "end"))
+        parts.append(_text(left - 8, place * row + 16, shortened(name, _LONGEST_ROW), "end"))
         for column, hour in enumerate(columns):
             count = cells.get((name, hour), 0)
             share = math.sqrt(count / most)
@@ -178,15 +185,27 @@ def heat_map(
                 words = {"text_anchor": "middle", "class_": "on" if share > 0.5 else "off"}
                 x, y = at + width / 2, place * row + 15
                 parts.append(svg.tag("text", _short_count(count), x=x, y=y, **words))
-    every = max(1, math.ceil(44 / width))
-    for column in range(0, len(columns), every):
+    for column, format in _hours(columns, width):
         hour = columns[column]
-        midnight = column == 0 or moment(hour, "%H") == "00" or every >= 24
-        format = "%m-%d %Hh" if midnight and width * every > 52 else "%Hh"
         known = {"text_anchor": "middle", "data_t": hour, "data_f": format}
         x = left + (column + 0.5) * width
         parts.append(svg.text(x, height - 12, moment(hour, format), **known))
     return _picture(title, height, parts)
+
+
+def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
+    """Which columns of a heat map have a label, and of which form: hours, or days if there are
+    more than two."""
+    if len(columns) > _HOURS_OF_DAYS:
+        midnights = [at for at, hour in enumerate(columns) if moment(hour, "%H") == "00"]
+        every = math.ceil(_DAY_LABEL / (24 * width))
+        return [(column, "%m-%d") for column in midnights[::every]]
+    every = max(1, math.ceil(_HOUR_LABEL / width))
+    long = width * every > _DAY_LABEL
+    return [
+        (column, "%m-%d %Hh" if long and (not column or not columns[column] % _DAY_MS) else "%Hh")
+        for column in range(0, len(columns), every)
+    ]
 
 
 def legend(names: Sequence[str]) -> str:
@@ -236,13 +255,14 @@ def _log_ticks(least: float, most: float, times: bool) -> list[float]:
 
 
 def _moments(first: int, last: int) -> list[tuple[int, str]]:
-    """At most eight times to write below a plot, and how."""
+    """The times to write below a plot, and how."""
     span = (last - first) / _MS
-    step = next((step for step in _TICK_SECONDS if span / step <= 8), None)
+    most = _LABELS if span < _DAY else _LONG_LABELS
+    step = next((step for step in _TICK_SECONDS if span / step <= most), None)
     if step is None:
-        step = math.ceil(span / 8 / 86400) * 86400
-    format = "%H:%M:%S" if step < 60 else "%H:%M" if span < 86400 else "%m-%d %H:%M"
-    if step >= 86400:
+        step = math.ceil(span / most / _DAY) * _DAY
+    format = "%H:%M:%S" if step < 60 else "%H:%M" if span < _DAY else "%m-%d %H:%M"
+    if step >= _DAY:
         format = "%m-%d"
     step *= _MS
     start = -(-first // step) * step

@@ -19,7 +19,7 @@ from disque_trio.spark.audit.rules import (
     UNSEEN_ACK,
     WITH_WORKER,
 )
-from disque_trio.spark.report.markup import Numbers, jobs, node_code, pair, time
+from disque_trio.spark.report.markup import Numbers, counted, jobs, node_code, pair, time
 from disque_trio.spark.report.plots import number
 
 _VERDICTS = {
@@ -49,8 +49,8 @@ def summary(numbers: Numbers) -> str:
 def _missing(numbers: Numbers) -> Iterator[str]:
     """What the logs lack."""
     sub = (
-        f"{number(numbers['events'])} events of {len(numbers['nodes'])} nodes in"
-        f" {number(numbers['segments'])} segments"
+        f"{counted(numbers['events'], 'event')} of {counted(len(numbers['nodes']), 'node')} in"
+        f" {counted(numbers['segments'], 'segment')}"
     )
     yield f"<p class=sub>{sub}. All times are <span class=zone>UTC</span>.</p>"
     if numbers["dropped"]:
@@ -84,7 +84,7 @@ def _missing(numbers: Numbers) -> Iterator[str]:
 
 def _verdicts(numbers: Numbers) -> str:
     """Whether something was lost, in plain words."""
-    text = ""
+    bad: list[str] = []
     unclear = held = sure = 0
     for kind, what in _VERDICTS.items():
         reasons = numbers["reasons"][kind]
@@ -97,13 +97,15 @@ def _verdicts(numbers: Numbers) -> str:
         sure += lost
         if lost:
             were = "was" if lost == 1 else "were"
-            text += f"<p class='verdict bad'><b>{jobs(lost)} {were} {what}.</b></p>"
+            bad.append(f"{jobs(lost)} {were} {what}.")
     missed = sum(numbers["reasons"][SCHEDULE_MISSED].values())
     if missed:
         times = "once" if missed == 1 else f"{number(missed)} times"
-        text += (
-            f"<p class='verdict bad'><b>A schedule was to add a job and did not, {times}.</b></p>"
-        )
+        bad.append(f"A schedule was to add a job and did not, {times}.")
+    text = ""
+    if bad:
+        items = "".join(f"<li>{line}</li>" for line in bad)
+        text = f"<div class='verdict bad'><ul>{items}</ul></div>"
     if unclear:
         text += (
             f"<p class=warn><b>Of {jobs(unclear)} the logs do not say whether they were"
@@ -150,7 +152,7 @@ def _judged(numbers: Numbers) -> str:
         return ""
     patience = rules.get("patience")
     late = f"{patience} s" if patience else f"{rules.get('retries', '?')} times its RETRY"
-    with_logs = f"{len(numbers['nodes'])} node" + ("" if len(numbers["nodes"]) == 1 else "s")
+    with_logs = counted(len(numbers["nodes"]), "node")
     judged = (
         f"{jobs(totals['jobs'])}, by the logs of {with_logs}: whether each one that was confirmed"
         f" was delivered, acknowledged (after {late} at the latest), queued again when its RETRY"

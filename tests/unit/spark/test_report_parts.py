@@ -1,5 +1,8 @@
 """The report without a Spark: what it says of numbers that are known."""
 
+import re
+from itertools import pairwise
+
 import pyarrow as pa
 import pytest
 
@@ -7,11 +10,13 @@ from disque_trio.spark.audit.addresses import addresses_in
 from disque_trio.spark.audit.clients import DID, MOST, add_clients, busiest, clients_of
 from disque_trio.spark.audit.rules import KINDS
 from disque_trio.spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
+from disque_trio.spark.report import verdict
+from disque_trio.spark.report.charts import plots
 from disque_trio.spark.report.compare import ComparisonError, slowed, summary, totals
 from disque_trio.spark.report.found import job, lives
 from disque_trio.spark.report.lists import clients, comparison, schedules
 from disque_trio.spark.report.lives import SHOWN, counts_of, life_of
-from disque_trio.spark.report.markup import queue_name
+from disque_trio.spark.report.markup import HOUR, queue_name
 from disque_trio.spark.report.plots import Line, heat_map, line_plot
 
 A = "a" * 40
@@ -159,3 +164,59 @@ def test_lives_are_cut_in_the_middle_when_there_are_many() -> None:
     assert told[2] == 0
     assert told[-3] == 39
     assert sum(len(one) - 2 for one in many["jobs"].values()) <= 3 * 15_000
+
+
+# ---- how it looks -------------------------------------------------------------------------------
+
+
+def test_a_heat_map_of_weeks_has_days_below_it() -> None:
+    def labels(hours: int) -> list[str]:
+        first = 1_795_294_800_000  # 21:00
+        text = heat_map(["q"], [first + n * HOUR for n in range(hours)], {("q", first): 1}, "t")
+        return re.findall(r'data-f="[^"]+">([^<]+)', text)
+
+    assert labels(3) == ["11-21 21h", "22h", "23h"]
+    weeks = labels(14 * 24)
+    assert weeks[0] == "11-22"
+    assert 5 < len(weeks) == len(set(weeks))
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 5, 30, 400])
+def test_labels_with_a_day_have_room_on_a_small_screen(days: int) -> None:
+    first = 1_795_294_800_000
+    text = line_plot([Line("x", [(first, 1.0), (first + days * 24 * HOUR, 2.0)])], "t")
+    known = re.findall(r'<text x="([\d.]+)"[^>]* data-f="[^"]+">([^<]+)', text)
+    places = [float(x) for x, _ in known]
+    wide = 9.5 * max(len(label) for _, label in known)  # as in the page's style for 390 pixels
+    assert all(b - a > wide for a, b in pairwise(places[:-1]))
+
+
+def test_what_never_happened_is_no_plot() -> None:
+    quiet = [[n * 1000, 5, 5, 5, 0, 0, 0] for n in range(9)]
+    numbers = {"step": 1000, "rates": quiet, "wait": [], "processing": [], "depth": {}}
+    numbers |= {"first": 0, "last": 9000, "queues": []}
+    rates, trouble, *_ = (plot.markup((0, 9000)) for plot in plots(numbers))
+    assert "<svg" in rates
+    assert "<svg" not in trouble
+    quiet[3][4] = 1
+    assert "<svg" in plots(numbers)[1].markup((0, 9000))
+
+
+def test_what_is_wrong_stands_in_one_box_a_line_each() -> None:
+    numbers = {
+        "events": 1,
+        "nodes": [A],
+        "segments": 2,
+        "dropped": 0,
+        "unknown": 0,
+        "missing_nodes": [],
+        "missing_segments": {},
+        "reasons": {kind: {"": 1} for kind in KINDS},
+        "jobs": {"jobs": 0},
+        "settings": {},
+        "findings_shown": [],
+    }
+    text = verdict.summary(numbers)
+    assert "1 event of 1 node in 2 segments." in text
+    assert text.count("verdict bad") == 1
+    assert text.count("<li>") > 5

@@ -17,7 +17,7 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import Machine
 
 # The fields that do not apply where a job is not new.
-_NOT_NEW: Final[tuple[int | bytes, ...]] = (*[-1] * len(schema.NEW_JOB_FIELDS), 0, b"")
+_NOT_NEW: Final[tuple[int | str | bytes, ...]] = (-1, -1, -1, -1, -1, -1, -1, 0, b"")
 _RARE: Final = FLAGS_PRIORITY | FLAG_TRAILER  # flags of jobs of which there is more to say
 
 
@@ -175,8 +175,18 @@ class EventNotes:
         if label is not self._label:
             self._label = label
             events.append(label)
-        about = (job.queue, reason, self.peer, job.nacks, job.deliveries)
-        events.append((machine.now, schema.PAUSED, *about, *_NOT_NEW, int(job.qtime)))
+        what: tuple[int | str | bytes, ...] = (
+            machine.now,
+            schema.PAUSED,
+            job.queue,
+            reason,
+            self.peer,
+            job.nacks,
+            job.deliveries,
+        )
+        what += _NOT_NEW
+        what += (int(job.qtime),)
+        events.append(what)
         events.append(job.id)
         self._event = ""  # the next one is noted at length
 

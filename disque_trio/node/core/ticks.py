@@ -42,6 +42,7 @@ RETRY: Final = 5_000  # ms until a job that was refused is tried again
 KEPT: Final = 3_600  # s for which the key of a tick is kept
 LINK_TIME: Final = 5_000  # ms after its start in which a node gets to know who is there
 MOST: Final = 20  # schedules that are looked at in a turn
+MOST_NOTED: Final = 100  # lines about ticks that were missed in a row
 _ID_SIZE: Final = 40  # bytes of the id of a job
 _TIMEOUT: Final = b"2000"  # ms that the ADDJOB of a tick waits for other nodes
 
@@ -224,13 +225,13 @@ class Ticks:
         latest = plan.times.last(plan.tick - 1, now)
         if latest > plan.tick:  # there were several: only the last one counts
             self.missed += 1
-            self._note_missed(plan, schedule, latest)
+            self._note_missed(plan, schedule, plan.times, latest)
             plan.tick = latest
         if not plan.seen:
             plan.seen = now
         if now - plan.tick > GRACE and not schedule.flags & CATCHES_UP:
             self.missed += 1
-            self._note_missed(plan, schedule, -1)
+            self._note_missed(plan, schedule, plan.times, plan.tick + 1)
             self._done(plan)
             return
         turn = plan.seen + self._place(plan.entry.name) * STAGGER
@@ -239,10 +240,20 @@ class Ticks:
         else:
             self._add(plan, schedule)
 
-    def _note_missed(self, plan: Plan, schedule: Schedule, until: int) -> None:
+    def _note_missed(self, plan: Plan, schedule: Schedule, times: Times, until: int) -> None:
+        """Note all ticks from that of ``plan`` on, before ``until``; of very many the last ones in
+        one line."""
+        if not self._notes.eventing:
+            return
         reason = schema.BY_REFUSAL if plan.problem else schema.BY_ABSENCE
-        tick = (schedule.name, plan.tick, schedule.queue)
-        self._notes.note_tick(schema.MISSED, tick, reason, until, b"")
+        at = plan.tick
+        for number in range(MOST_NOTED):
+            last = number == MOST_NOTED - 1
+            tick = (schedule.name, at, schedule.queue)
+            self._notes.note_tick(schema.MISSED, tick, reason, until if last else -1, b"")
+            at = times.next(at)
+            if not at or at >= until:
+                return
 
     def _place(self, name: bytes) -> int:
         """How many nodes that this one reaches add jobs of the schedule ``name`` before it does."""

@@ -33,6 +33,8 @@ _MEANING = {
     "poison": "Workers refuse it again and again.",
     "dead": "It ended as a dead letter, which has an id of its own, for the reason that is given.",
     "letter-waiting": "It is a dead letter, and nobody has taken it yet.",
+    "schedule-missed": "A schedule was to add a job at this time, and no node did.",
+    "schedule-doubled": "Two nodes added a job for one tick of a schedule.",
     "clock-skew": "The clocks of two nodes are apart: times of the one cannot be compared with"
     " those of the other.",
 }

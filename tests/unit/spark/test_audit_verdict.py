@@ -15,6 +15,8 @@ from disque_trio.spark.audit.rules import (
     NEVER_DELIVERED,
     NOT_REQUEUED,
     POISON,
+    SCHEDULE_DOUBLED,
+    SCHEDULE_MISSED,
     TWICE,
 )
 from disque_trio.spark.audit.run import Result
@@ -157,3 +159,17 @@ def test_what_logs_are_silent_about_is_said_node_by_node() -> None:
     lines = list(lacking(result(silences=found)))
     assert [line.split(" of node ")[1][0] for line in lines] == ["a", "b", "b"]
     assert "2 gaps between 1970-01-01 00:09" in lines[0]
+
+
+def test_every_kind_of_finding_has_its_meaning_on_the_page() -> None:
+    text = said(findings=dict.fromkeys(KINDS, 1))
+    assert all(f"<td>{kind}</td>" in text for kind in KINDS)
+
+
+def test_a_tick_that_added_no_job_is_not_all_well_and_two_jobs_are() -> None:
+    missed = said((SCHEDULE_MISSED, "down"))
+    assert ALL_WELL not in missed
+    assert "A schedule was to add a job and did not, once." in missed
+    assert result((SCHEDULE_MISSED, "down")).serious == 1
+    assert ALL_WELL in said((SCHEDULE_DOUBLED, ""))
+    assert result((SCHEDULE_DOUBLED, None)).serious == 0

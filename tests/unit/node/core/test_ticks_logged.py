@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from disque_trio.eventlog.lines import LineWriter
-from disque_trio.node.core.ticks import GRACE
+from disque_trio.node.core.ticks import GRACE, MOST_NOTED
 from tests.support.node_bench import START, Bench
 
 
@@ -44,14 +44,27 @@ def test_the_event_log_has_what_was_missed_while_no_node_was_there(
     since = bench.now
     bench.now += 3_599_000 + GRACE
     advance(bench, 2)
-    first, second = told(bench)
-    assert (first["event"], first["reason"], first["tick"]) == (
-        *("missed", "down"),
-        (since // 600_000 + 1) * 600_000,
-    )
-    assert first["until"] == second["tick"] > first["tick"]
-    assert second["event"] == ("ticked" if catchup else "missed")
-    assert "until" not in second
+    lines = told(bench)
+    first = (since // 600_000 + 1) * 600_000
+    assert [line["tick"] for line in lines] == [first + n * 600_000 for n in range(6)]
+    events = [line["event"] for line in lines]
+    assert events == ["missed"] * 5 + ["ticked" if catchup else "missed"]
+    assert {line.get("reason") for line in lines[:5]} == {"down"}
+    assert not any("until" in line for line in lines)
+
+
+def test_of_very_many_ticks_in_a_row_the_last_ones_are_in_one_line(bench: Bench) -> None:
+    bench.node.notes.eventing = True
+    bench("CRON", "SET", "s", "@every 1s", "q", "body")
+    advance(bench, 1)
+    since = bench.now
+    bench.now += 3_600_000
+    advance(bench, 2)
+    lines = [line for line in told(bench) if line["event"] == "missed"]
+    assert len(lines) == MOST_NOTED
+    assert [line["tick"] - since for line in lines[:3]] == [1000, 2000, 3000]
+    assert [line["tick"] for line in lines if "until" in line] == [lines[-1]["tick"]]
+    assert lines[-1]["until"] - since >= 3_600_000
 
 
 def test_the_event_log_has_what_was_refused_and_nothing_of_what_was_paused_or_deleted(

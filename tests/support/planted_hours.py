@@ -37,7 +37,10 @@ class Hours:
     def write(self) -> None:
         """Close the segments of the next hour. What begins in it may end behind it."""
         log = self._log
-        odd = [log.never_delivered, log.retried, log.nacked_once, log.taken_once, log.expired]
+        odd = [
+            *(log.never_delivered, log.retried, log.nacked_once, log.taken_once, log.expired),
+            *(log.scheduled, log.missed_while_down, log.doubled),
+        ]
         for number in range(self._jobs):
             at = self._at + number * self._hour // self._jobs
             log.healthy(at)

@@ -3,14 +3,18 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from disque_trio.spark import register
+from disque_trio.spark.audit.run import audit
 from tests.support import ROOT, quick_java
-from tests.support.harness import HANG_SECONDS, free_port
+from tests.support.harness import HANG_SECONDS, LiveNode, free_port
+from tests.support.lease_reader import Reader, place_for
+from tests.support.planted_lines import Key
 
 LOGGING = """\
 rootLogger.level = error
@@ -78,3 +82,23 @@ def _end_of_java(gateway: object) -> None:
     if process is not None:
         process.stdin.close()
         process.wait(HANG_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def whole(
+    spark: SparkSession,
+    planted: tuple[Path, dict[Key, set[str]]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The audit, in one go, of the log that the module has ``planted``."""
+    output = tmp_path_factory.mktemp("whole") / "audit"
+    audit(spark, [str(planted[0])], output)
+    return output
+
+
+@pytest.fixture(params=["directory", "disque"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path, node: LiveNode) -> Iterator[Reader]:
+    place = place_for(request.param, tmp_path, node)
+    reader = Reader(place, [f"127.0.0.1:{node.port}"])
+    yield reader
+    reader.planner.close()

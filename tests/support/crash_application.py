@@ -1,0 +1,242 @@
+"""A program with Spark that tests kill, and what it leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow.dataset
+import pyspark
+import pytest
+
+from tests.support import ROOT
+from tests.support.crash_app import ROWS, Points
+from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
+
+LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
+LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
+LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
+JOBS = 600  # before each kill; more than a batch
+START_SECONDS = 120.0
+TWO_EXECUTORS = "local-cluster[2,1,512]"
+SOON = 6  # s, a retry time; for tests that wait for it
+LATE = 600  # s, for tests in which no job may come by its retry time
+
+
+class Application:
+    """``crash_app`` and what it leaves in its directory.
+
+    Args:
+        what: it does.
+        master: of Spark.
+        leases: where they are kept, ``directory`` or ``disque``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: list[LiveNode],
+        what: str,
+        master: str = "local[2]",
+        leases: str = "directory",
+    ) -> None:
+        self.directory = directory
+        self.points = Points(directory)
+        self.nodes = nodes
+        self.produced = 0
+        self._what = what
+        self._master = master
+        self._leases = leases
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir()
+
+    def start(self) -> None:
+        for name in ("jvm", "stop"):
+            (self.directory / name).unlink(missing_ok=True)
+        # The workers of a cluster write below Spark's home, which is no place for that.
+        home = self.directory / "spark"
+        home.mkdir(exist_ok=True)
+        for path in Path(pyspark.__file__).parent.iterdir():
+            if not (home / path.name).exists():
+                (home / path.name).symlink_to(path)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(home),
+        }
+        addresses = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        script = str(ROOT / "tests" / "support" / "crash_app.py")
+        words = [
+            script,
+            str(self.directory),
+            addresses,
+            "q",
+            self._what,
+            self._master,
+            self._leases,
+        ]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def produce(self, node: LiveNode, retry: int) -> None:
+        """Add jobs with two copies."""
+        wire = node.wire()
+        for n in range(self.produced, self.produced + JOBS):
+            wire.send("ADDJOB", "q", f"body {n}", 5000, "REPLICATE", 2, "RETRY", retry)
+        for _ in range(JOBS):
+            assert isinstance(wire.read(), bytes)
+        wire.close()
+        self.produced += JOBS
+
+    def kill_at(self, point: str, *others: Callable[[int], None]) -> None:
+        """Wait for a process to come to the point, and kill it; or do ``others`` instead, which
+        are told which one waits."""
+        wait_until(partial(self.points.waiting, point), START_SECONDS)
+        waiting = self.points.waiting(point)
+        for other in others or (kill,):
+            other(waiting)
+        self.points.release(point)
+
+    def driver(self, waiting: int) -> None:
+        """Kill the driver's Python."""
+        assert self._process is not None
+        kill(self._process.pid)
+
+    def java(self, waiting: int) -> None:
+        """Kill the driver's JVM."""
+        kill(int((self.directory / "jvm").read_text()))
+
+    def executor(self, waiting: int) -> None:
+        """Kill the JVM of the executor that has the process that waits, or of any executor."""
+        own = [pid for pid in executors() if waiting in descendants(pid)]
+        jvm = int((self.directory / "jvm").read_text())
+        kill((own or [pid for pid in executors() if pid in descendants(jvm)])[0])
+
+    def node(self, waiting: int) -> None:
+        """Kill the first node."""
+        self.nodes[0].kill()
+
+    def ended(self) -> None:
+        """Wait for the process to be gone, and all that it has started."""
+        assert self._process is not None
+        self._process.wait(HANG_SECONDS)
+        pid = (self.directory / "jvm").read_text()
+        wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+    def archived(self) -> list[str]:
+        """What is in the files that are complete."""
+        files = [
+            str(path)
+            for path in (self.directory / "archive").glob("batch=*/*.parquet")
+            if (path.parent / "_SUCCESS").exists()
+        ]
+        table = pyarrow.dataset.dataset(files, format="parquet").to_table(["body"])
+        return [body.decode() for body in table.column("body").to_pylist()]
+
+    def is_archived(self) -> bool:
+        """Whether no node has a job any more."""
+        return not any(jobs_at(node) for node in self.nodes if alive(node))
+
+    def is_added(self) -> bool:
+        """Whether all rows that are written are jobs."""
+        return set(self.added()) == bodies(ROWS)
+
+    def added(self) -> list[str]:
+        """The bodies of the jobs, each once, however many copies it has."""
+        found: dict[str, str] = {}
+        for node in self.nodes:
+            if alive(node):
+                found.update(bodies_at(node))
+        return list(found.values())
+
+    def finish(self, done: Callable[[], bool]) -> None:
+        """Wait until it has done its work, and end it in good order."""
+        wait_until(done, 150)
+        (self.directory / "stop").touch()
+        self.ended()
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(HANG_SECONDS)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def parents() -> dict[int, int]:
+    """The parent of each process."""
+    found: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found[int(path.parent.name)] = int(fields[1])
+    return found
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that come from ``pid``."""
+    parent_of = parents()
+    found: set[int] = set()
+    for child in parent_of:
+        line = [child]
+        while line[-1] in parent_of and line[-1] != pid:
+            line.append(parent_of[line[-1]])
+        if line[-1] == pid:
+            found.update(line[:-1])
+    return found
+
+
+def executors() -> list[int]:
+    """The executors of all Sparks of this machine."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def alive(node: LiveNode) -> bool:
+    return node.process.poll() is None
+
+
+def jobs_at(node: LiveNode) -> int:
+    """How many jobs of the queue the node holds that are not acknowledged."""
+    reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "queued", "STATE", "active")
+    assert isinstance(reply, list)
+    return len(reply[1])
+
+
+def bodies_at(node: LiveNode) -> dict[str, str]:
+    """The bodies of all jobs of a node that are not acknowledged, by their ids."""
+    reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active", "REPLY", "all")
+    assert isinstance(reply, list)
+    jobs = [dict(zip(job[::2], job[1::2], strict=True)) for job in reply[1]]
+    return {str(job[b"id"], "ascii"): str(job[b"body"], "ascii") for job in jobs}
+
+
+def bodies(count: int) -> set[str]:
+    return {f"body {n}" for n in range(count)}
+
+
+Starting = Callable[..., Application]

@@ -1,0 +1,133 @@
+"""Findings of many runs are those of one: what is not judged again would be found the same."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from disque_trio.spark.audit.classify import Finding
+from disque_trio.spark.audit.clocks import clocks_by_id, least_in, least_of
+from disque_trio.spark.audit.evidence import Logs
+from disque_trio.spark.audit.findings import found_in
+from disque_trio.spark.audit.gaps import Head, ends_of, head_of
+from disque_trio.spark.audit.jobs import fold, jobs_of
+from disque_trio.spark.audit.judging import dependence, logs_of
+from disque_trio.spark.audit.manifest import Manifest, Part
+from disque_trio.spark.audit.partial_jobs import read
+from disque_trio.spark.audit.rules import Rules
+from disque_trio.spark.audit.stages import is_final
+from disque_trio.spark.files import Location
+from disque_trio.spark.segments import Piece, find_segments
+from tests.support.planted_log import generate
+
+RULES = (Rules(), Rules(settled=5), Rules(patience=900), Rules(poison=1, tolerance=0))
+
+
+class Runs:
+    """Audits of more and more segments, which judge what they have to.
+
+    Attributes:
+        judged: how many jobs were, in all runs.
+    """
+
+    def __init__(self) -> None:
+        self.manifest = Manifest()
+        self.judged = 0
+        self._partial: list[pa.Table] = []
+        self._jobs: pa.Table | None = None
+        # Of each job: what it was like, what its findings depend on, these.
+        self._known: dict[str, tuple[Any, str, list[Finding]]] = {}
+
+    def read(self, segments: Sequence[Location]) -> None:
+        """Take new segments."""
+        manifest = self.manifest
+        heads: dict[Location, Head] = {}
+        for path in segments:
+            head = head_of(path)
+            assert head is not None
+            heads[path] = head
+            if head.node not in manifest.nodes:
+                manifest.nodes.append(head.node)
+        pieces = [Piece(path, 0, path.size()) for path in segments]
+        partial, seen, notes = read(pieces, manifest.nodes)
+        self._partial = [fold(pa.concat_tables([*self._partial, partial]))]
+        manifest.peers = sorted(notes.peers.union(manifest.peers))
+        manifest.first = min(manifest.first or seen.first, seen.first)
+        manifest.last = max(manifest.last, seen.last)
+        for path, stretches in notes.segments().items():
+            place = next(place for place in segments if str(place) == path)
+            ends = ends_of(heads[place], stretches)
+            assert ends is not None
+            manifest.segments[place.name] = place.size()
+            manifest.ends[place.name] = list(ends)
+        self._jobs = jobs_of(self._partial[0], manifest.nodes)
+
+    def logs(self) -> Logs:
+        manifest = self.manifest
+        assert self._jobs is not None
+        (batch,) = self._jobs.combine_chunks().to_batches()
+        whole = not manifest.without_logs
+        least = least_in(least_of(batch, whole).to_pylist())
+        return logs_of(manifest, clocks_by_id(least, manifest.nodes))
+
+    def judge(self, rules: Rules) -> tuple[list[Finding], list[Finding]]:
+        """All findings, with those that were not judged again, and as one run would find them."""
+        jobs, logs = self._jobs, self.logs()
+        assert jobs is not None
+        final = is_final(jobs).to_pylist()
+        again: list[int] = []
+        for place, row in enumerate(jobs.to_pylist()):
+            depends = dependence(_part_of(row, open=not final[place]), rules, logs)
+            before = self._known.get(row["id"])
+            like = {name: value for name, value in row.items() if name != "complete"}
+            if before is None or before[0] != like or not depends or before[1] != depends:
+                again.append(place)
+                self._known[row["id"]] = (like, depends, [])
+        self.judged += len(again)
+        for finding in found_of(jobs.take(pa.array(again, pa.int64())), rules, logs):
+            assert finding.job is not None
+            self._known[finding.job][2].append(finding)
+        kept = [finding for _, _, found in self._known.values() for finding in found]
+        return sorted(kept, key=str), sorted(found_of(jobs, rules, logs), key=str)
+
+
+def found_of(jobs: pa.Table, rules: Rules, logs: Logs) -> list[Finding]:
+    batches = jobs.combine_chunks().to_batches()
+    return [finding for batch in batches for finding in found_in(batch, rules, logs)]
+
+
+def _part_of(row: dict[str, Any], *, open: bool) -> Part:
+    """A file that has this job alone."""
+    first, last = (int(row[name].timestamp() * 1000) for name in ("first_event", "last_event"))
+    made = (row["ctime"] or 0) // 1_000_000
+    wait = max(row["delay"] or 0, row["ttl"] or 0)
+    return Part("f", 1, 1, first, last, max(last, made), open, wait, row["retry"] or 0)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_not_judged_again_is_found_as_before(tmp_path: Path, seed: int, torn: bool) -> None:
+    rng = random.Random(seed)
+    generate(tmp_path, 1_200, anomalies=1, chunk=15, seed=seed, torn=torn, rate=0.05)
+    segments = sorted(find_segments([str(tmp_path)], False), key=lambda path: path.name[16:])
+    if seed % 2:
+        rng.shuffle(segments)  # some come late, nodes are new, gaps appear and go
+    if seed == 2:
+        del segments[len(segments) // 2]
+    runs = Runs()
+    jobs = 0
+    while segments:
+        count = rng.randrange(1, 5)
+        runs.read(segments[:count])
+        del segments[:count]
+        kept, fresh = runs.judge(rng.choice(RULES) if seed == 3 else RULES[0])
+        assert kept == fresh
+        jobs += len({finding.job for finding in fresh})
+    # The same once more: only rules change.
+    for rules in RULES:
+        kept, fresh = runs.judge(rules)
+        assert kept == fresh
+    assert jobs

@@ -201,6 +201,7 @@ soak:
 	$(PY) -m tools.soak_cluster
 	$(PY) -m tools.soak_kill $(ARGS)
 	$(PY) -m tools.soak_audit
+	$(PY) -m tools.soak_watch --seconds 900
 	WORKER_TASKS=5000 $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
 	TASK_STORIES=5000 $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
 		tests/live/integrations/test_django_faults.py

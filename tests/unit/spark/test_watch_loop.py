@@ -2,7 +2,9 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from disque_trio.spark.audit.manifest import Manifest
 from disque_trio.spark.audit.run import Result
 from disque_trio.spark.audit.store import BusyError, Store, StoreError
 from disque_trio.spark.audit.unread import AuditError, NoLogError
+from disque_trio.spark.classic import is_gone
 from disque_trio.spark.cli.checks import UsageError
 from disque_trio.spark.cli.watching import headers_of
 from disque_trio.spark.files import location
@@ -98,6 +101,20 @@ def test_without_a_jvm_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(loop, "is_gone", lambda spark: True)
     with pytest.raises(ConnectionRefusedError):
         looks.run()
+
+
+def test_a_session_is_gone_when_its_jvm_does_not_answer_or_its_context_has_stopped() -> None:
+    def session(answer: Callable[[], bool]) -> SparkSession:
+        java = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=answer))
+        return cast(SparkSession, SimpleNamespace(_sc=SimpleNamespace(_jsc=java)))
+
+    def refused() -> bool:
+        raise ConnectionRefusedError
+
+    assert is_gone(session(refused))
+    assert is_gone(session(lambda: True))
+    assert not is_gone(session(lambda: False))
+    assert not is_gone(cast(SparkSession, SimpleNamespace()))  # that of Spark Connect
 
 
 def test_only_one_watch_looks_for_a_directory(

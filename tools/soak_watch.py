@@ -1,0 +1,12 @@
+"""Let faults happen to a watch of nodes that write event logs, and compare it with an audit.
+
+    python -m tools.soak_watch [--seconds 180] [--seed N]
+
+What happens is in ``tests/support/soak_of_watches.py``. The exit status is 1 when the watch was
+wrong.
+"""
+
+from tests.support.soak_of_watches import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -9,6 +9,7 @@ it.
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -50,6 +51,13 @@ except ModuleNotFoundError as missing:
 
 CATALOG, WAREHOUSE = "_catalog.db", "_warehouse"
 _ATTEMPTS = 10
+_SETTINGS = {
+    "s3.endpoint": "fs.s3a.endpoint",
+    "s3.region": "fs.s3a.endpoint.region",
+    "s3.access-key-id": "fs.s3a.access.key",
+    "s3.secret-access-key": "fs.s3a.secret.key",
+    "s3.session-token": "fs.s3a.session.token",
+}
 _PROPERTIES = {
     # A commit every ten seconds: what lists them must not grow with each.
     "commit.manifest-merge.enabled": "true",
@@ -148,9 +156,16 @@ class IcebergFiles:
 
     def held(self) -> list[Held]:
         """See ``Versions``."""
+        table = self._table()
+        settings = _file_system(table)
         return [
-            Held(file.file_path, location(file.file_path), *_part(file), file.file_size_in_bytes)
-            for file in self._data(self._table())
+            Held(
+                file.file_path,
+                location(file.file_path, settings),
+                *_part(file),
+                file.file_size_in_bytes,
+            )
+            for file in self._data(table)
         ]
 
     def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
@@ -192,16 +207,14 @@ class IcebergFiles:
                 lambda: self._table().maintenance.expire_snapshots().older_than(until).commit()
             )
         table = self._table()
-        root = Path(_local(table.location()))
-        if not root.is_dir():
-            outcome.waiting.append(f"{table.location()}: files there are not removed from here")
-            return
-        used = {_local(path) for path in _referred(table)}
+        settings = _file_system(table)
+        root = location(table.location(), settings)
+        used = {location(path, settings) for path in _referred(table)}
         before = now - max(upkeep.history, SAFE_SECONDS)
-        for pattern in ("data/**/*.parquet", "metadata/*.avro"):
-            for path in sorted(root.glob(pattern)):
-                if str(path) not in used and path.stat().st_mtime < before:
-                    path.unlink()
+        for name, kind in (("data", ".parquet"), ("metadata", ".avro")):
+            for file, written in _ages(root / name):
+                if file.name.endswith(kind) and file not in used and written < before:
+                    file.delete()
                     outcome.removed += 1
 
     def _data(self, table: Table) -> list[IcebergFile]:
@@ -265,6 +278,19 @@ def _referred(table: Table) -> Iterator[str]:
                 yield manifest.manifest_path
                 for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                     yield entry.data_file.file_path
+
+
+def _ages(directory: Location) -> Iterator[tuple[Location, float]]:
+    """All files below a directory, if there is one, and when they were written."""
+    with suppress(FileNotFoundError):
+        for place in sorted({file.parent for file in directory.files()}):
+            yield from place.ages()
+
+
+def _file_system(table: Table) -> dict[str, str]:
+    """What the catalog says of where the files are, as settings of Spark."""
+    said = table.io.properties
+    return {setting: said[name] for name, setting in _SETTINGS.items() if name in said}
 
 
 def _is_local(address: str) -> bool:

@@ -1,7 +1,8 @@
-"""Parquet archives on S3, without Spark: batches, compaction, and that one at a time does it."""
+"""Archives on S3, without Spark: batches, compaction, and that of Parquet one at a time does it."""
 
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +10,12 @@ from disque_trio.spark import pipeline
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.alone import STALE_SECONDS, alone
 from disque_trio.spark.lakehouse.files import read
+from disque_trio.spark.lakehouse.iceberg import IcebergFiles
 from disque_trio.spark.lakehouse.parquet import ParquetFiles
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Upkeep
-from tests.support.jobs_files import DAY, add
-from tests.support.s3 import Bucket, s3, s3_server
+from tests.support.jobs_files import COLUMNS, DAY, add
+from tests.support.s3 import KEYS, Bucket, s3, s3_server
 
 __all__ = ["s3", "s3_server"]
 
@@ -37,8 +39,10 @@ def test_batches_are_there_once_and_are_merged(s3: Bucket, monkeypatch: pytest.M
     assert (outcome.before, outcome.after, outcome.removed) == (5, 1, 5)
     assert ids_of(table) == ["0", "1", "2", "3", "4", "last", "old"]
     assert len(table.files()) == 3
-    later = ParquetFiles(place, clock=lambda: noon)
-    assert later.keep_up(Upkeep(days=2), lambda text: None).days == ["queue=q/day=2026-11-15"]
+    later = ParquetFiles(place, clock=lambda: noon, sleep=lambda _: None)
+    assert later.keep_up(Upkeep(days=2, grace=-1e10), lambda text: None).days == [
+        "queue=q/day=2026-11-15"
+    ]
     assert ids_of(table) == ["0", "1", "2", "3", "4", "last"]
     assert not [file for file in place.files() if "_staging" in file.path]
     # Keys and endpoint may also be settings of Spark.
@@ -46,6 +50,38 @@ def test_batches_are_there_once_and_are_merged(s3: Bucket, monkeypatch: pytest.M
         monkeypatch.delenv(name)
     settings = [f"--conf={name}={value}" for name, value in s3.settings.items()]
     assert pipeline.main(["compact", f"{s3.uri}/archive", *settings]) == 0
+
+
+def test_an_iceberg_table_is_where_its_catalog_says(
+    s3: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the keys that the catalog has, and no others."""
+    for name in s3.environment:
+        monkeypatch.delenv(name)
+    noon = 1_795_521_600.0 + 30 * 86400
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path / 'catalog.db'}",
+        "warehouse": f"s3://{s3.name}/warehouse",
+        "s3.endpoint": s3.endpoint,
+        "s3.region": KEYS["AWS_REGION"],
+        "s3.access-key-id": KEYS["AWS_ACCESS_KEY_ID"],
+        "s3.secret-access-key": KEYS["AWS_SECRET_ACCESS_KEY"],
+    }
+    table = IcebergFiles(tmp_path, "shop.orders", properties)
+    table.create(COLUMNS)
+    for number in range(4):
+        add(table, tmp_path, number, [f"{number}"])
+    add(table, tmp_path, 4, ["old"], day=DAY - timedelta(40))
+    assert table.keep_up(Upkeep(), lambda text: None).before == 4
+    later = IcebergFiles(tmp_path, "shop.orders", properties, clock=lambda: noon)
+    place = location(f"{s3.uri}/warehouse/shop/orders/data", s3.settings)
+    assert len(place.files()) == 6
+    # The versions of before have gone a week later, and the files that only they had.
+    assert later.keep_up(Upkeep(days=60), lambda text: None).days == ["q, 2026-10-15"]
+    left = [file.path for file in table.files()]
+    assert [file.path for file in place.files()] == [file.path for file in left]
+    assert sorted(one.as_py() for rows in read(left[0]) for one in rows["id"]) == list("0123")
 
 
 def test_two_at_once_are_refused(s3: Bucket) -> None:

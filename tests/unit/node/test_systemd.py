@@ -44,7 +44,9 @@ BANANAQ = ROOT / "config" / "bananaq.service"
 ARCHIVE = ROOT / "config" / "disque-archive.service"
 WATCH = ROOT / "config" / "disque-watch.service"
 OUTBOX = ROOT / "config" / "disque-outbox.service"
-UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (WATCH,), (OUTBOX,)]
+COMPACT = ROOT / "config" / "disque-compact.service"
+TIMER = ROOT / "config" / "disque-compact.timer"
+UNITS = [(SERVICE, SOCKET), (BANANAQ,), (ARCHIVE,), (WATCH,), (OUTBOX,), (COMPACT, TIMER)]
 
 
 class Manager:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable
 
+from disque_trio.spark.failures import NOT_STARTED
 from disque_trio.spark.link import RETRIED
 
 FIRST_PAUSE = 1.0  # s
@@ -29,7 +30,8 @@ _STAYS = re.compile(
     r"\b(?:OptionError|AnalysisException|ModuleNotFoundError|NotInstalledError|UnauthorizedError"
     r"|ForbiddenError|OAuthError)\b"
     r"|RefusedError: (?:NOAUTH|WRONGPASS|NOPERM|ERR)\b"
-    r"|LeaseError: .*checkpoint is an old one|\[PARSE_SYNTAX_ERROR\]|\[UNSUPPORTED_DATATYPE\]"
+    r"|LeaseError: .*checkpoint is an old one|\[PYTHON_VERSION_MISMATCH\]"
+    r"|\[PARSE_SYNTAX_ERROR\]|\[UNSUPPORTED_DATATYPE\]"
 )
 # Lines of a traceback that are of the program, not of what went wrong.
 _PROGRAM = re.compile(r"^[ \t].*$", re.MULTILINE)
@@ -72,7 +74,7 @@ class Restarts:
             text = _PROGRAM.sub("", text)
             if _STAYS.search(text):
                 return None
-            if not _PASSES.search(text):
+            if NOT_STARTED in line or not _PASSES.search(text):
                 self._stuck += 1
                 if self._same >= SAME or self._stuck >= MANY:
                     return None

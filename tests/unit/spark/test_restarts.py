@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from disque_trio.spark.failures import NOT_STARTED
 from disque_trio.spark.restarts import LONGEST_PAUSE, MANY, SAME, Restarts, wait
 
 PASSES = (
@@ -56,6 +57,15 @@ def test_a_catalog_that_is_away_is_waited_for_without_end(kind: str) -> None:
     assert None not in [restarts.pause(text, text) for _ in range(20 * SAME)]
 
 
+def test_a_python_that_does_not_start_is_not_waited_for_without_end() -> None:
+    text = "EOFException occurred while reading the port number from pyspark.daemon's stdout."
+    line = f"{NOT_STARTED}: TypeError: unsupported operand"
+    restarts = Restarts()
+    pauses = [restarts.pause(text, line) for _ in range(SAME)]
+    assert pauses[-1] is None
+    assert None not in pauses[:-1]
+
+
 def test_pauses_are_short_again_when_a_batch_was_done() -> None:
     restarts = Restarts()
     for _ in range(8):
@@ -74,6 +84,7 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
         "shop.orders: UnauthorizedError: who are you",
         "org.apache.spark.sql.AnalysisException: [PATH_NOT_FOUND]",
         "[PARSE_SYNTAX_ERROR] Syntax error at or near FOO",
+        "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has a different version",
     ],
 )
 def test_what_needs_fixing_by_hand_is_not_tried_again(text: str) -> None:

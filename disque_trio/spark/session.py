@@ -19,9 +19,11 @@ from disque_trio.spark import register
 from disque_trio.spark.classic import check_java, hush, send_file
 from disque_trio.spark.package import is_remote, packed
 
-# Without it Spark tells the terminal how it starts.
+# Without it Spark tells the terminal how it starts. The gateway would set a level of its own.
 _LOGGING = """\
 rootLogger.level = fatal
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr

@@ -48,8 +48,16 @@ def _place(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", port
 
 
+def _given(text: str) -> str:
+    """A path that an unset variable of a shell has not made empty: that would be this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, not nothing")
+    return text
+
+
 def _path(text: str) -> Path | str:
     """A path, or a URI as it is."""
+    text = _given(text)
     return text if "://" in text or text.startswith("file:") else Path(text)
 
 
@@ -90,11 +98,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _audit(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", help="directories or files of event logs")
+    command.add_argument("log", nargs="+", type=_given, help="directories or files of event logs")
     command.add_argument("--output", type=_path, required=True, help="directory for the tables")
     command.add_argument(
         "--aof",
         nargs="+",
+        type=_given,
         default=[],
         action="extend",
         metavar="FILE",
@@ -159,7 +168,7 @@ def _add_judging(command: argparse.ArgumentParser) -> None:
 
 
 def _watch(command: argparse.ArgumentParser) -> None:
-    command.add_argument("log", nargs="+", help="directories or files of event logs")
+    command.add_argument("log", nargs="+", type=_given, help="directories or files of event logs")
     command.add_argument("--output", type=_path, required=True, help="directory for the tables")
     command.add_argument("--html", type=_path, metavar="PAGE", help="write the report there")
     command.add_argument("--webhook", metavar="URL", help="post what is new there, as JSON")
@@ -205,12 +214,18 @@ def _report(command: argparse.ArgumentParser) -> None:
 
 def _archive(command: argparse.ArgumentParser) -> None:
     command.add_argument("--queue", action="append", required=True, help="may be repeated")
-    command.add_argument("--output", required=True, help="directory of the table, or its URI")
     command.add_argument(
-        "--checkpoint", metavar="DIR", help="of the stream (default: beside a local table)"
+        "--output", type=_given, required=True, help="directory of the table, or its URI"
+    )
+    command.add_argument(
+        "--checkpoint",
+        type=_given,
+        metavar="DIR",
+        help="of the stream (default: beside a local table)",
     )
     command.add_argument(
         "--lease-directory",
+        type=_given,
         metavar="DIR",
         help="of the stream (default: beside a local table; else leases are kept in Disque)",
     )
@@ -238,9 +253,11 @@ def _archive(command: argparse.ArgumentParser) -> None:
 
 
 def _replay(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--archive", help="a table of archive, for the bodies")
+    command.add_argument("--archive", type=_given, help="a table of archive, for the bodies")
     _iceberg(command)
-    command.add_argument("--aof", action="append", default=[], help="append-only files, likewise")
+    command.add_argument(
+        "--aof", type=_given, action="append", default=[], help="append-only files, likewise"
+    )
     command.add_argument("--audit", type=_path, help="choose among the jobs of an audit")
     command.add_argument(
         "--where",
@@ -303,7 +320,7 @@ def _period(text: str) -> int:
 
 
 def _compact(command: argparse.ArgumentParser) -> None:
-    command.add_argument("table", help="the --output of an archive")
+    command.add_argument("table", type=_given, help="the --output of an archive")
     command.add_argument(
         "--older-than",
         type=_period,

@@ -64,3 +64,25 @@ def test_an_archive_of_what_is_queued_now_needs_a_node_now(tmp_path: Path) -> No
 def test_an_archive_without_end_does_not_wait_for_another_password(tmp_path: Path) -> None:
     with ScriptedNode(answers("NOAUTH required")) as node, pytest.raises(UsageError):
         archive(tmp_path, "--nodes", node.address)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["audit", "", "--output", "x"],
+        ["audit", "x", "--output", ""],
+        ["audit", "x", "--output", "x", "--aof", "x", ""],
+        ["report", ""],
+        ["watch", "x", "--output", "x", "--html", ""],
+        ["archive", "--queue", "q", "--output", ""],
+        ["replay", "--archive", ""],
+        ["compact", ""],
+    ],
+)
+def test_a_path_that_is_empty_is_not_this_directory(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(words)
+    assert ended.value.code == 2
+    assert "expected a path" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import argparse
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from disque_trio.respclient.arguments import add_certificate_options
@@ -61,9 +61,27 @@ def _path(text: str) -> Path | str:
     return text if "://" in text or text.startswith("file:") else Path(text)
 
 
+class _Command(argparse.ArgumentParser):
+    """The arguments of one command, which says itself which of them it does not know, and what may
+    have been meant."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            from difflib import get_close_matches  # takes a while
+
+            word = unknown[0].partition("=")[0]
+            near = get_close_matches(word, self._option_string_actions, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"no such argument: {word}{meant}")
+        return options, unknown
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands; the name of the chosen one is in ``command``."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Command(add_help=False)
     where = common.add_mutually_exclusive_group()
     where.add_argument("--master", help="where Spark runs (default: local[*])")
     where.add_argument(
@@ -75,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         "--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark"
     )
     common.add_argument("--explain", action="store_true", help="print the plan, and do nothing")
-    cluster = argparse.ArgumentParser(add_help=False)
+    cluster = _Command(add_help=False)
     cluster.add_argument("--nodes", default=DEFAULT_NODES, metavar="HOST:PORT,...")
     cluster.add_argument("--password", default=os.environ.get("DISQUE_PASSWORD"))
     cluster.add_argument("--user", metavar="NAME", help="whose password it is")
@@ -83,7 +101,9 @@ def parser() -> argparse.ArgumentParser:
     add_certificate_options(cluster.add_argument)
     whole = argparse.ArgumentParser(prog="disque-pipeline", description="Disque and Spark.")
     whole.add_argument("--version", action="version", version=f"disque-pipeline {VERSION}")
-    commands = whole.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    commands = whole.add_subparsers(
+        required=True, metavar="COMMAND", dest="command", parser_class=_Command
+    )
     for name, add_arguments, parents, text in (
         ("audit", _audit, [common], "event logs of all nodes to tables of jobs and findings"),
         ("report", _report, [common], "an audit as a page to read"),

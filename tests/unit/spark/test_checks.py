@@ -86,3 +86,23 @@ def test_a_path_that_is_empty_is_not_this_directory(
         parser().parse_args(words)
     assert ended.value.code == 2
     assert "expected a path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["audit", "x", "--output", "x", "--setled", "5"], "did you mean --settled?"),
+        (["archive", "--queue", "q", "--output", "x", "--avalable-now"], "--available-now?"),
+        (["report", "x", "y"], "no such argument: y"),
+    ],
+)
+def test_an_argument_that_a_command_does_not_have_is_named_and_the_nearest_one(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(words)
+    assert ended.value.code == 2
+    text = capsys.readouterr().err
+    assert said in text
+    assert text.startswith("usage: ")
+    assert f" {words[0]} [-h]" in text

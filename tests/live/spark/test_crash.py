@@ -1,5 +1,5 @@
 """Real processes killed with -9 while Spark reads queues or writes into them: nothing produced is
-missing, and what is there twice may be, by the tables of docs/spark.md.
+missing, and what is there twice may be, by the tables of docs/spark-queues.md.
 
 A few kills of each kind, one after the other with one checkpoint, run always. Each kill at each
 point, each with a Spark of its own, runs with ``DISQUE_SPARK_CRASHES`` set.

@@ -1,30 +1,26 @@
-"""The commands of the documentation are run as they stand there; only ports and directories are
-others, so that they disturb nobody."""
+"""The commands of docs/spark*.md are run as they stand there."""
 
+import importlib.util
 import os
 import random
 import re
-import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from disque_trio.spark.pipeline import main
 from tests.support import ROOT
+from tests.support.documented import Typist, commands, section
+from tests.support.harness import free_port
 
-DOCUMENT = ROOT / "docs" / "spark.md"
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
 NODES = 3
-
-
-def commands(title: str) -> str:
-    """What is indented below a title."""
-    text = DOCUMENT.read_text()
-    part = re.split(rf"^#+ {re.escape(title)}$", text, maxsplit=1, flags=re.MULTILINE)[1]
-    part = re.split(r"^#", part, maxsplit=1, flags=re.MULTILINE)[0]
-    return "".join(line[4:] for line in part.splitlines(True) if line.startswith("    "))
+SHOP = "From a web shop's orders to a table and a report"
+THREE = "Nothing is lost: three nodes and an archive that is killed twice"
+MODEL = "A small model that scores texts"
+EXAMPLE = ROOT / "examples" / "spark" / "score.py"
 
 
 def free_ports() -> str:
@@ -46,37 +42,72 @@ def is_free(port: int) -> bool:
     return True
 
 
+@pytest.mark.live
+@pytest.mark.timeout(400)
+def test_a_web_shop_has_a_table_and_a_report_as_documented(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = commands("spark-pipelines.md", SHOP)
+    tables = commands("spark-tables.md", "Formats") + commands("spark-tables.md", "Decoded bodies")
+    tables += commands("spark-tables.md", "Compaction")
+    tables = "".join(
+        line
+        for line in tables.splitlines(True)
+        if "/tmp/shop" in line or "redis-cli" in line  # the others are of other machines
+    )
+    assert tables.count("disque-pipeline") == 3
+    running, end, over = shop.partition("redis-cli -p 7711 SHUTDOWN\n")
+    replay = commands("spark-pipelines.md", "replay").splitlines(True)
+    over += "".join(line for line in replay if "/tmp/shop" in line)
+    assert (running + over).count("disque-pipeline") == 4
+    typist = Typist(
+        tmp_path,
+        {"7711": str(free_port()), "/tmp/shop": str(tmp_path / "shop")},
+        lambda arguments: main(arguments, lambda _: spark),
+    )
+    printed = typist.type(running + tables + end + over)
+    assert "1000 jobs archived in" in printed
+    assert "no findings" in printed
+    assert "No job was lost" in (tmp_path / "shop" / "report.html").read_text()
+
+
 @pytest.mark.skipif(not LONG, reason="takes two minutes; set DISQUE_SPARK_LONG")
 @pytest.mark.live
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_when_an_archive_is_killed_twice_as_documented(tmp_path: Path) -> None:
-    script = commands("Nothing is lost: three nodes and an archive that is killed twice")
+    script = commands("spark-pipelines.md", THREE)
     assert script.count("kill -9") == 2
     assert script.count("disque-pipeline") == 3
-    script = script.replace("771", free_ports()).replace("/tmp/three", str(tmp_path / "three"))
-    script = script.replace("$PWD/.venv/bin", str(Path(sys.executable).parent))
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    with subprocess.Popen(
-        ["bash"],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as shell:
-        try:
-            output, _ = shell.communicate(script)
-        finally:
-            if shell.poll() is None:
-                os.killpg(shell.pid, signal.SIGKILL)
-            for pid in tmp_path.glob("three/*/pid"):
-                os.kill(int(pid.read_text()), signal.SIGKILL)
-    assert output.count("Killed") >= 2, output
-    assert "exit status 0\n" in output, output
-    assert "\n0 produced and not archived\n" in output, output
+    typist = Typist(tmp_path, {"771": free_ports(), "/tmp/three": str(tmp_path / "three")})
+    printed = typist.type(script, strictly=False)
+    assert printed.count("Killed") >= 2, printed
+    assert "exit status 0\n" in printed, printed
+    assert "\n0 produced and not archived\n" in printed, printed
     produced = (tmp_path / "three" / "produced.ids").read_text().splitlines()
     assert len(produced) > 1000
     assert "No job was lost" in (tmp_path / "three" / "report.html").read_text()
+
+
+def test_the_model_of_the_page_tells_mails_apart() -> None:
+    spec = importlib.util.spec_from_file_location("score", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    score = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(score)
+    model = score.Model([score.mail(number) for number in range(10_000, 10_300)])
+    mails = [score.mail(number) for number in range(300)]
+    right = (model([text for text, _ in mails]) > 0.5) == [odd for _, odd in mails]
+    assert right.mean() > 0.95
+
+
+@pytest.mark.skipif(not LONG, reason="starts a Spark of its own; set DISQUE_SPARK_LONG")
+@pytest.mark.live
+@pytest.mark.timeout(300)
+def test_mails_are_scored_as_documented(tmp_path: Path) -> None:
+    (expected,) = re.findall(r"```text\n(.*?)```", section("spark-process.md", MODEL), re.DOTALL)
+    port = str(free_port())
+    program = tmp_path / "score.py"
+    program.write_text(EXAMPLE.read_text().replace("7711", port))
+    others = {"examples/spark/score.py": str(program), "7711": port}
+    others["/tmp/score"] = str(tmp_path / "score")
+    assert expected in Typist(tmp_path, others).type(commands("spark-process.md", MODEL))

@@ -1,4 +1,4 @@
-"""Options that a source does not have are refused, and docs/spark.md has all that it has."""
+"""Options that a source does not have are refused, and its page has all that it has."""
 
 import re
 
@@ -21,6 +21,8 @@ SECTIONS = {
     "Reading queues: `disque`": READ_OPTIONS,
     "Writing jobs: `disque`": WRITE_OPTIONS,
 }
+NAMES = ("spark.md", "spark-queues.md")
+PAGE = "".join((ROOT / "docs" / name).read_text("utf-8") for name in NAMES)
 # What stands in these sections' tables beside options.
 ARGUMENTS = {"include_open"}
 
@@ -39,16 +41,15 @@ def tables(text: str) -> list[str]:
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_page_about_spark_has_all_options(title: str) -> None:
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    text = section(page, title)
-    tls = set(re.findall(r"`(tls\w*)`", page))
+    text = section(PAGE, title)
+    tls = set(re.findall(r"`(tls\w*)`", PAGE))
     for name in SECTIONS[title]:
         assert f"`{name}`" in text or name in tls, name
 
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_page_about_spark_has_no_other_options(title: str) -> None:
-    text = section((ROOT / "docs" / "spark.md").read_text(encoding="utf-8"), title)
+    text = section(PAGE, title)
     rows = [line for table in tables(text) for line in table.splitlines()[2:]]
     for row in rows:
         names = re.findall(r"`([^`]+)`", row.split("|")[1])

@@ -1,0 +1,146 @@
+"""Commands of the documentation, run as they stand there; only ports and directories are others,
+so that they disturb nobody."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.support import ROOT
+
+Main = Callable[[list[str]], int]  # a command's: arguments, exit status
+
+# Has the test run the command.
+_ASK = """\
+import json, socket, sys
+with socket.socket(socket.AF_UNIX) as asked:
+    asked.connect({path!r})
+    asked.sendall(json.dumps(sys.argv[1:]).encode() + b"\\n")
+    with asked.makefile() as answer:
+        status, out, err = json.load(answer)
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(status)
+"""
+
+
+def section(page: str, title: str) -> str:
+    """What stands below a title of a page of docs/, up to the next one of its level or above."""
+    text = (ROOT / "docs" / page).read_text()
+    found = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
+    assert found, f"{page} has no {title!r}"
+    rest = text[found.end() :]
+    return re.split(rf"^#{{1,{len(found[1])}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def commands(page: str, title: str) -> str:
+    """What is indented there."""
+    lines = section(page, title).splitlines(True)
+    return "".join(line[4:] for line in lines if line.startswith("    "))
+
+
+class Typist:
+    """Types commands into a shell in the directory of the project.
+
+    Args:
+        directory: for temporary files, and what ``others`` say; nodes leave their ``pid`` there.
+        others: what is to stand instead of what, besides the environment of these tests.
+        main: what ``disque-pipeline`` is, which is then run in this thread of this process, so that
+            it can have a session of Spark that is there; None: a process of its own.
+    """
+
+    def __init__(
+        self, directory: Path, others: Mapping[str, str], main: Main | None = None
+    ) -> None:
+        self._directory = directory
+        self._main = main
+        programs = str(Path(sys.executable).parent)
+        self._others = {**others, "$PWD/.venv/bin": programs, ".venv/bin": programs}
+
+    def type(self, script: str, *, strictly: bool = True) -> str:
+        """Returns all that was printed.
+
+        Args:
+            strictly: the first command that fails ends it.
+
+        Raises:
+            AssertionError: it failed.
+        """
+        for old, new in self._others.items():
+            script = script.replace(old, new)
+        socket_path = self._directory / "asked"
+        if self._main is not None:
+            ask = self._directory / "ask.py"
+            ask.write_text(_ASK.format(path=str(socket_path)))
+            asking = f"{shlex.quote(sys.executable)} {shlex.quote(str(ask))}"
+            script = re.sub(r"^\S*disque-pipeline", lambda _: asking, script, flags=re.MULTILINE)
+        temporary = self._directory / "temporary"
+        temporary.mkdir(exist_ok=True)
+        environment = {"TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1"}
+        printed = self._directory / "printed"
+        with (
+            printed.open("wb") as output,
+            socket.socket(socket.AF_UNIX) as listener,
+            subprocess.Popen(
+                ["bash", "-e", "-c", script] if strictly else ["bash", "-c", script],
+                cwd=ROOT,
+                env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as shell,
+        ):
+            try:
+                if self._main is not None:
+                    socket_path.unlink(missing_ok=True)
+                    listener.bind(str(socket_path))
+                    listener.listen()
+                    threading.Thread(target=_tell_the_end, args=(shell, socket_path)).start()
+                    while self._answer(listener, self._main):
+                        pass
+                shell.wait()
+            finally:
+                self._clean_up(shell)
+        text = printed.read_text(errors="replace")
+        assert not strictly or shell.returncode == 0, text
+        return text
+
+    def _answer(self, listener: socket.socket, main: Main) -> bool:
+        """Run a command that the shell asks for. False: it has ended."""
+        connection, _ = listener.accept()
+        with connection, connection.makefile("r") as asked:
+            line = asked.readline()
+            if not line:
+                return False
+            out, err = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                try:
+                    status = main(json.loads(line))
+                except SystemExit as ended:  # argparse
+                    status = int(ended.code or 0)
+            with contextlib.suppress(BrokenPipeError):
+                connection.sendall(json.dumps([status, out.getvalue(), err.getvalue()]).encode())
+        return True
+
+    def _clean_up(self, shell: "subprocess.Popen[bytes]") -> None:
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGKILL)
+        for pid in self._directory.rglob("pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def _tell_the_end(shell: "subprocess.Popen[bytes]", path: Path) -> None:
+    shell.wait()
+    with socket.socket(socket.AF_UNIX) as nothing:
+        nothing.connect(str(path))

@@ -1,6 +1,7 @@
 """Looks at growing logs again and again: an audit each time, what is new in it told, a page."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, time
 
@@ -218,7 +219,9 @@ class Watch:
         )
         for receiver in self.receivers:
             self._tell_one(receiver, News(state.told[receiver.key], view), tell)
-            state.save()
+            with suppress(OSError):  # a full disk keeps nobody from being told
+                state.save()
+        state.save()
 
     def _tell_one(self, receiver: Receiver, news: News, tell: Callable[[str], None]) -> None:
         until = monotonic() + TELL_SECONDS

@@ -18,13 +18,13 @@ from disque_trio.spark.audit.unread import AuditError, NoLogError
 from disque_trio.spark.classic import is_gone
 from disque_trio.spark.cli.checks import UsageError
 from disque_trio.spark.cli.watching import headers_of
-from disque_trio.spark.files import location
+from disque_trio.spark.files import Location, location
 from disque_trio.spark.restarts import Restarts
 from disque_trio.spark.watch import loop
 from disque_trio.spark.watch.loop import Observer, Watch
 from disque_trio.spark.watch.notices import MINUTE, Findings, Notice, Row
 from disque_trio.spark.watch.receivers import ReceiverError
-from disque_trio.spark.watch.state import STATE, alone
+from disque_trio.spark.watch.state import STATE, State, alone
 from tests.unit.spark.test_watch_notices import SCHEMA
 
 SPARK = cast(SparkSession, None)
@@ -235,6 +235,23 @@ def test_who_is_told_before_another_one_is_lost_is_not_told_again(
         told.look(one, other)
     told.look(one)
     assert one.heard == [["D-1"]]
+
+
+def test_all_are_told_though_it_cannot_be_noted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = Told(monkeypatch, tmp_path)
+    told.jobs = ["D-1"]
+    one, other = Hears("one", 0), Hears("other", 0)
+    (tmp_path / STATE).mkdir()  # as good as a full disk
+    monkeypatch.setattr(State, "__init__", lambda state, output: _empty(state, output / STATE))
+    with pytest.raises(OSError, match=STATE):
+        told.look(one, other)
+    assert one.heard == other.heard == [["D-1"]]
+
+
+def _empty(state: State, file: Location) -> None:
+    state._file, state._kept, state.told = file, b"", {}
 
 
 def test_a_node_whose_clock_is_ahead_does_not_end_minutes_that_last(

@@ -81,9 +81,13 @@ def _explained(missing: ModuleNotFoundError) -> ImportError:
 def register(spark: "SparkSession") -> None:
     """Make ``spark.read.format("disque")`` and the others known to the session. With Spark
     Connect the server gets this package sent along, for its Python workers."""
-    from disque_trio.spark.package import is_remote, send_package
+    from disque_trio.spark.package import is_remote, send_package, zipped
 
     if is_remote(spark):
         send_package(spark)
+    elif (file := zipped()) is not None:
+        from disque_trio.spark.classic import search_file
+
+        search_file(spark, file)
     for source in sources():
         spark.dataSource.register(source)

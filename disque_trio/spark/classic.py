@@ -5,6 +5,7 @@ No other module touches that: the rest also works with Spark Connect, where the 
 and py4j need not be installed.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,7 @@ __all__ = [
     "end_java",
     "hush",
     "is_gone",
+    "search_file",
     "send_file",
     "work_done",
 ]
@@ -80,7 +82,20 @@ def send_file(spark: SparkSession, packed: Callable[[], Path]) -> None:
         packed: makes it a zip file.
     """
     if not re.match(r"local($|\[)", spark.sparkContext.master or ""):
-        spark.sparkContext.addPyFile(str(packed()))
+        path = packed()
+        spark.sparkContext.addPyFile(str(path))
+        search_file(spark, path)
+
+
+def search_file(spark: SparkSession, path: Path) -> None:
+    """Have the Python processes of sources that are registered from now on find modules in a zip
+    file. The file that was sent along does not reach those that plan a stream (Spark up to 4.3):
+    they run beside the driver, and look for it in a directory of the stream."""
+    environment = spark.sparkContext.environment
+    known = environment.get("PYTHONPATH", "")
+    paths = known.split(os.pathsep) if known else []
+    if str(path) not in paths:
+        environment["PYTHONPATH"] = os.pathsep.join([str(path), *paths])
 
 
 def work_done(spark: SparkSession) -> float | None:

@@ -18,6 +18,12 @@ def is_remote(spark: object) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def zipped() -> Path | None:
+    """The zip file that this package is imported from; None: it is in a directory."""
+    root = Path(__file__).parents[2]
+    return root if root.is_file() else None
+
+
 def packed(directory: Path) -> Path:
     """This package as a zip file in ``directory``."""
     package = Path(__file__).parents[1]

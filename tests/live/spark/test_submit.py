@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pyarrow.dataset
@@ -61,12 +63,22 @@ LOCAL_CLUSTER = (
 )
 
 
+def other_python(directory: Path) -> Path:
+    """A Python with the libraries of this one, in which this package is not installed."""
+    venv.create(directory, symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(directory)})
+    # Files .pth in a directory that is named in one do not count; one of them is this package.
+    Path(packages, "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return directory / "bin" / "python"
+
+
 class Home:
     """Spark's home: its workers write below it, which is no place for what tests leave behind."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         directory.mkdir()
+        self._python = other_python(directory.parent / "python")
         for path in Path(pyspark.__file__).parent.iterdir():
             (directory / path.name).symlink_to(path)
 
@@ -79,7 +91,7 @@ class Home:
             env={
                 **clean,
                 **quick_java.ENVIRONMENT,
-                "PYSPARK_PYTHON": sys.executable,
+                "PYSPARK_PYTHON": str(self._python),
                 "SPARK_HOME": str(self.directory),
                 "SPARK_LOCAL_IP": "127.0.0.1",
             },

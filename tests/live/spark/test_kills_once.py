@@ -17,13 +17,13 @@ from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, wait_un
 LONG = bool(os.environ.get("DISQUE_SPARK_LONG"))
 pytestmark = [
     pytest.mark.live,
-    pytest.mark.timeout(500),
+    pytest.mark.timeout(2000),
     pytest.mark.skipif(not LONG, reason="starts several Sparks; set DISQUE_SPARK_LONG"),
 ]
 FILES = 8
 ROWS = 2000  # a file
 JOBS = 4000
-START = 120.0
+START = 400.0  # s; a driver may take minutes to start on a machine that does much else
 
 SESSION = """
 import sys, time

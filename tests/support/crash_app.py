@@ -93,7 +93,7 @@ class CrashingSource(DisqueSource):
     def name(cls) -> str:
         return "disque-crashing"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return READ_SCHEMA  # whatever the options are: there is one more
 
     def reader(self, schema: StructType) -> DataSourceReader:

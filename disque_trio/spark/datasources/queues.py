@@ -22,11 +22,19 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.leases.division import divide_all
-from disque_trio.spark.leases.fetch import ReadOptions, acknowledge, leased, take
+from disque_trio.spark.leases.fetch import HEADERS, ReadOptions, acknowledge, leased, take
 from disque_trio.spark.leases.places import place_of
 from disque_trio.spark.leases.planner import Offset, Planner
 from disque_trio.spark.leases.store import LeaseError, PartitionPlan
@@ -38,6 +46,7 @@ from disque_trio.spark.options import (
     OptionError,
     arrow_schema,
     check_names,
+    choice,
     flag,
     login_of,
     nodes_of,
@@ -45,19 +54,30 @@ from disque_trio.spark.options import (
 )
 from disque_trio.spark.sink.writer import WRITE_OPTIONS, BatchWriter, StreamWriter
 
-READ_SCHEMA = """
-    id STRING NOT NULL, queue STRING NOT NULL, body BINARY NOT NULL, nacks INT NOT NULL,
-    additional_deliveries INT NOT NULL, node STRING NOT NULL, ctime TIMESTAMP
-"""
-HEADERS_SCHEMA = ", headers ARRAY<STRUCT<key: STRING NOT NULL, value: BINARY NOT NULL>>"
+READ_SCHEMA = StructType(
+    [
+        StructField("id", StringType(), False),
+        StructField("queue", StringType(), False),
+        StructField("body", BinaryType(), False),
+        StructField("nacks", IntegerType(), False),
+        StructField("additional_deliveries", IntegerType(), False),
+        StructField("node", StringType(), False),
+        StructField("ctime", TimestampType()),
+    ]
+)
+_HEADER = StructType(
+    [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+)
 MOST_PATTERN = 255  # bytes, of GETJOB's
 STREAM_JOBS = 10_000
 READ_OPTIONS = (
     *(*CONNECTION, "discover", "timeout", "queue", "queues", "queuePattern"),
     *("leaseDirectory", "leases", "leaseQueue"),
     *("ackOnRead", "maxJobsPerBatch", "maxBytesPerBatch", "partitionsPerNode", "minPartitions"),
-    *("fetch", "heartbeat", "idleWait", "withCtime", "withHeaders"),
+    *("fetch", "heartbeat", "idleWait", "withCtime", "withHeaders", "acks"),
 )
+ACKS = "disque.acks"  # metadata of the column id: who acknowledges
+COMMIT, PROCESS = "commit", "process"
 
 
 class DisqueSource(DataSource):
@@ -67,9 +87,13 @@ class DisqueSource(DataSource):
     def name(cls) -> str:
         return "disque"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         self._check_read()
-        return READ_SCHEMA + (HEADERS_SCHEMA if flag(self.options, "withHeaders", False) else "")
+        acks = {ACKS: choice(self.options, "acks", COMMIT, PROCESS)}
+        fields = [StructField("id", StringType(), False, acks), *READ_SCHEMA.fields[1:]]
+        if flag(self.options, "withHeaders", False):
+            fields.append(StructField(HEADERS, ArrayType(_HEADER)))
+        return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check_read()
@@ -211,6 +235,9 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
     once = flag(options, "ackOnRead", False)
     if once and not batch:
         raise OptionError("ackOnRead: only batch reads have it; a stream acknowledges what it has")
+    acks = choice(options, "acks", COMMIT, PROCESS)
+    if once and acks == PROCESS:
+        raise OptionError("acks: with ackOnRead jobs are acknowledged already")
     for limit in ("maxJobsPerBatch", "maxBytesPerBatch"):
         if once and limit in options:
             raise OptionError(f"{limit}: with ackOnRead all that is queued is taken")
@@ -233,6 +260,7 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
         min_partitions=number(options, "minPartitions", 1, most=MOST_TASKS),
         max_bytes=number(options, "maxBytesPerBatch", 0, 1) if "maxBytesPerBatch" in options else 0,
         with_headers=flag(options, "withHeaders", False),
+        elsewhere=acks == PROCESS,
     )
 
 

@@ -241,8 +241,8 @@ class LeaseLog:
         """The leases that have jobs, of a batch that is open or to be acknowledged."""
         batch = self._path(number)
         found = [
-            Lease(place, plan.address, leased_ids(batch, place), _was_read(batch, place))
-            for place, plan in enumerate(read_plan(batch) or [])
+            Lease(n, plan.address, leased_ids(batch, n), _was_read(batch, n), plan.elsewhere)
+            for n, plan in enumerate(read_plan(batch) or [])
         ]
         return [lease for lease in found if lease.ids]
 

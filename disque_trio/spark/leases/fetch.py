@@ -48,6 +48,7 @@ class ReadOptions:
         with_ctime: whether to ask for each job's time of creation. with_headers: or its headers.
         heartbeat: seconds between two WORKINGs while it takes long.
         login, timeout: of connections, see ``BlockingClient``.
+        elsewhere: who gets the rows acknowledges, or hands back, and says WORKING.
     """
 
     queues: tuple[str, ...]
@@ -67,6 +68,7 @@ class ReadOptions:
     min_partitions: int = 1
     max_bytes: int = 0
     with_headers: bool = False
+    elsewhere: bool = False
 
 
 def leased(

@@ -70,7 +70,8 @@ class LeaseKeeper:
         """Say WORKING for all jobs in leases of batches that are not over."""
         for number in self._log.open_batches():
             for lease in self._log.leases(number):
-                self._working(lease.address, lease.ids)
+                if not lease.given:
+                    self._working(lease.address, lease.ids)
 
     def start(self, seconds: float) -> None:
         """Call ``working`` now and every ``seconds`` in a thread of its own, until ``close``."""
@@ -101,6 +102,8 @@ class LeaseKeeper:
             if not lease.read:
                 with BlockingClient([lease.address], self._login, self._timeout) as client:
                     give_back(client, lease.ids)
+                continue
+            if lease.given:
                 continue
             # Any node takes an ACKJOB and passes it on.
             nodes = [lease.address, *self._seeds, *others]

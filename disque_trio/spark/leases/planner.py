@@ -272,6 +272,8 @@ class Planner:
     ) -> Offset:
         if first is not None:
             plans = [PartitionPlan(address, first.num_rows), *plans]
+        if self._options.elsewhere:
+            plans = [plan._replace(elsewhere=True) for plan in plans]
         own = start.seq if start.log == self._log.identity else 0
         seq = max(self._log.highest(), own) + 1
         self._log.begin(seq, plans, first)

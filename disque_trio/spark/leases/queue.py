@@ -223,6 +223,7 @@ class QueueStore:
                     journal.plans[place].address,
                     self._ids_of(entry),
                     journal.was_read(place),
+                    journal.plans[place].elsewhere,
                 )
                 for place, entry in sorted(journal.leases.items())
             ]

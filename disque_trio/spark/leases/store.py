@@ -18,12 +18,19 @@ class LeaseError(Exception):
 
 
 class PartitionPlan(NamedTuple):
-    """The plan of one task of a batch: fetch ``limit`` jobs at most (0: all) from a node, and about
-    ``size`` bytes of bodies at most (0: no limit)."""
+    """The plan of one task of a batch.
+
+    Attributes:
+        address: of the node that it fetches jobs from.
+        limit: so many at most; 0: all.
+        size: about so many bytes of bodies at most; 0: no limit.
+        elsewhere: who gets the rows says what becomes of the jobs.
+    """
 
     address: str
     limit: int
     size: int = 0
+    elsewhere: bool = False
 
 
 class Lease(NamedTuple):
@@ -34,12 +41,19 @@ class Lease(NamedTuple):
         address: of the node that they came from.
         ids: of the jobs.
         read: whether any task gave them to Spark.
+        elsewhere: as in the plan.
     """
 
     number: int
     address: str
     ids: list[str]
     read: bool
+    elsewhere: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether others deal with the jobs now."""
+        return self.read and self.elsewhere
 
 
 class LeaseDraft(Protocol):

@@ -39,10 +39,15 @@ class Singly:
     def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         for job in jobs:
             if not self._gone(job):
-                try:
-                    yield _outcome(job, self._function(job), self._wanted)
-                except Exception as problem:
-                    yield Outcome(job, failed=Failed.of(problem))
+                yield self._call(job)
+
+    def _call(self, job: Job) -> Outcome:
+        try:
+            return _outcome(job, self._function(job), self._wanted)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # also SystemExit: the job has failed, not the task
+            return Outcome(job, failed=Failed.of(problem))
 
 
 class InFrames:
@@ -72,7 +77,9 @@ class InFrames:
             values: list[object] = [None] * len(jobs)
             if self._wanted or _is_list(given):
                 values = _values(given, len(jobs))
-        except Exception as problem:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
             if len(jobs) == 1:
                 yield Outcome(jobs[0], failed=Failed.of(problem))
                 return
@@ -85,7 +92,7 @@ class InFrames:
 
 
 def _outcome(job: Job, value: object, wanted: bool) -> Outcome:
-    if isinstance(value, Exception):
+    if isinstance(value, BaseException):
         return Outcome(job, failed=Failed.of(value))
     if not wanted:
         return Outcome(job)

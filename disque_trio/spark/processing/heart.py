@@ -21,10 +21,11 @@ ENDED = ("CANCELLED", "ACKED")
 class Heart:
     """A thread with a connection of its own.
 
-    It learns the jobs' retry times from the answers, and beats several times in each.
+    It learns the jobs' retry times from the answers, and beats several times in each. Only a node
+    that holds a job does this, so it also learns which one does.
 
     Args:
-        nodes: to connect to, the first that answers. login, timeout: as for ``BlockingClient``.
+        nodes: all that are known. login, timeout: as for ``BlockingClient``.
         clock: monotonic seconds.
 
     Attributes:
@@ -39,10 +40,12 @@ class Heart:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ended: set[str] = set()
-        self._client = BlockingClient(nodes, login, min(timeout, LONGEST))
+        self._clients = [BlockingClient([node], login, min(timeout, LONGEST)) for node in nodes]
         self._clock = clock
+        self._at: dict[str, int] = {}  # the node to ask first for a job, if it is not the first
         self._due: dict[str, float] = {}  # when to say WORKING for a job
         self._changed = threading.Lock()
+        self._talks = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="disque-working", daemon=True)
 
@@ -60,6 +63,7 @@ class Heart:
         with self._changed:
             for id in ids:
                 self._due.pop(id, None)
+                self._at.pop(id, None)
                 self.ended.discard(id)
 
     def close(self) -> None:
@@ -67,7 +71,8 @@ class Heart:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._client.close()
+        for client in self._clients:
+            client.close()
 
     def due(self) -> list[str]:
         """The jobs for which it is time."""
@@ -87,12 +92,45 @@ class Heart:
                 if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) in ENDED:
                     self.ended.add(id)
 
+    def still(self, ids: Sequence[str]) -> set[str]:
+        """Say WORKING now. Returns the jobs that have not ended: which a node still knows, or may
+        know that cannot be reached."""
+        lost = False
+        left = list(ids)
+        with self._talks:
+            for turn in range(len(self._clients)):
+                places: dict[int, list[str]] = {}
+                for id in left:
+                    at = (self._at.get(id, 0) + (turn and 1)) % len(self._clients)
+                    self._at[id] = at
+                    places.setdefault(at, []).append(id)
+                left = []
+                for at, some in places.items():
+                    try:
+                        left += self._say(self._clients[at], some)
+                    except WireError:
+                        lost = True
+                        left += some
+                if not left:
+                    break
+        ended = self.ended if lost else self.ended.union(left)
+        return set(ids) - ended
+
+    def _say(self, client: BlockingClient, ids: Sequence[str]) -> list[str]:
+        """WORKING, to one node. Returns the jobs that it does not know."""
+        unknown: list[str] = []
+        for at in range(0, len(ids), WORKING_AT_ONCE):
+            part = ids[at : at + WORKING_AT_ONCE]
+            replies = client.pipeline([("WORKING", id) for id in part])
+            self.learn(part, replies)
+            unknown += [
+                id
+                for id, reply in zip(part, replies, strict=True)
+                if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) == "NOJOB"
+            ]
+        return unknown
+
     def _beat(self) -> None:
         while not self._stop.wait(TICK):
-            ids = self.due()
-            for at in range(0, len(ids), WORKING_AT_ONCE):
-                part = ids[at : at + WORKING_AT_ONCE]
-                try:
-                    self.learn(part, self._client.pipeline([("WORKING", id) for id in part]))
-                except WireError:
-                    break  # at the next tick the next node is asked
+            if due := self.due():
+                self.still(due)

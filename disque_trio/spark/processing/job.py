@@ -55,7 +55,7 @@ class Failed(Exception):
         self.dead = dead
 
     @classmethod
-    def of(cls, problem: Exception) -> "Failed":
+    def of(cls, problem: BaseException) -> "Failed":
         """What an exception says."""
         if isinstance(problem, Failed):
             return problem

@@ -24,6 +24,8 @@ class WorkOptions:
         delay: seconds until a failed job comes again; None: as the policy of its queue says.
         attempts: deliveries after which a failed job becomes a dead letter; None: as above.
         failover: seconds to look for a node when none answers.
+        limit: seconds that a call of the function may take; None: any number.
+        leased: rows have jobs that nobody else keeps from being delivered again.
     """
 
     function: Callable[[Any], object]
@@ -41,3 +43,5 @@ class WorkOptions:
     attempts: int | None
     timeout: float
     failover: float
+    limit: float | None = None
+    leased: bool = False

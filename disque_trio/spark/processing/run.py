@@ -1,9 +1,10 @@
 """``process``: has Spark's executors work off jobs."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,59 +14,23 @@ from pyspark.sql import DataFrame, SparkSession
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 from disque_trio.spark.client import Arg, WireError
+from disque_trio.spark.datasources.queues import ACKS, PROCESS
 from disque_trio.spark.defaults import DEFAULT_NODES
 from disque_trio.spark.nodes import Nodes
 from disque_trio.spark.options import OptionError, nodes_of
+from disque_trio.spark.package import is_remote
 from disque_trio.spark.processing.job import MAX_DELAY
 from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.processing.progress import Progress, told_of
+from disque_trio.spark.processing.rounds import Rounds
+from disque_trio.spark.processing.summary import Summary
 from disque_trio.spark.processing.task import Task
-from disque_trio.spark.restarts import Restarts
 
 RESULT_OPTIONS = ("delay", "maxlen", "priority", "replicate", "retry", "ttl")
 SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
 NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
-ROWS = ("id", "queue", "body", "nacks", "additional_deliveries")
+ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
 TASK_SEEDS = 10_000  # at most so many tasks
-
-
-@dataclass(frozen=True)
-class Partition:
-    """What a task has done.
-
-    Attributes:
-        partition: its number.
-        done: jobs that were acknowledged. failed: that were handed back; ``dead`` of these are
-            dead letters now. results: that were sent.
-        seconds: that it took.
-    """
-
-    partition: int
-    done: int
-    failed: int
-    dead: int
-    results: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a run has done; what was done by tasks that died is not counted.
-
-    Attributes:
-        done, failed, dead, results: as in ``Partition``, of all of them.
-        seconds: that the run took, with its start and its restarts.
-        partitions: one for each task that came to its end.
-        restarts: how often Spark had to be asked again.
-    """
-
-    done: int
-    failed: int
-    dead: int
-    results: int
-    seconds: float
-    partitions: tuple[Partition, ...] = ()
-    restarts: int = 0
 
 
 def process(
@@ -85,6 +50,9 @@ def process(
     result_options: Mapping[str, int] | None = None,
     unique_for: int = 3600,
     restarts: int | None = 10,
+    limit: float | None = None,
+    stop: threading.Event | None = None,
+    checkpoint: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     username: str | None = None,
     password: str | None = None,
@@ -100,7 +68,8 @@ def process(
     A job is done at least once, and has one result at most: that is added with its id for a key.
 
     Args:
-        jobs: a queue, or several; or rows with ``id`` and ``body``, as the source ``disque`` reads.
+        jobs: a queue, or several; or rows with ``id`` and ``body``, or a stream of these. What is
+            read from the source ``disque`` needs its option ``acks=process``.
         function: gets a ``Job``, and returns its result: bytes, text, what JSON can say, or None.
             With ``batches`` a frame of pandas, for which it returns results in the same order: see
             ``InFrames``. It may run again for the same job.
@@ -109,8 +78,12 @@ def process(
         batches: ``function`` takes frames.
         partitions: tasks; None: as many as run at once.
         size: jobs that a task has in hand, at most; with ``batches`` rows of a frame, at most.
-        until_empty: end when no job has come for ``wait`` seconds; else only after ``seconds``.
+        until_empty: end when no job has come for ``wait`` seconds, or when a stream has given what
+            was there; else only after ``seconds``, or when ``stop`` is set.
         seconds: how long to take jobs; what is begun then is finished. None: for ever.
+        limit: seconds that a call of ``function`` may take.
+        stop: ends the run when it is set: within some seconds, or behind the batch of a stream.
+        checkpoint: of a stream: where Spark keeps how far it is.
         delay: seconds until a job that failed is delivered again; None: as the policy of its queue
             says, or at once.
         attempts: after so many deliveries a job that fails becomes a dead letter, if its queue has
@@ -129,7 +102,7 @@ def process(
         WireError: no node can be reached.
         Exception: tasks have failed, as Spark says, for a reason that does not pass.
     """
-    queues = _queues_of(jobs)
+    queues = _queues_of(jobs, checkpoint)
     if not callable(function):
         raise OptionError(f"function: expected one, got {function!r}")
     seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
@@ -137,19 +110,25 @@ def process(
         if value is not None and value < 1:
             raise OptionError(f"{name}: expected a number of at least 1, got {value}")
     times = {"wait": wait, "seconds": seconds, "delay": delay, "unique_for": unique_for}
+    if limit is not None and not 0 < limit <= MAX_DELAY:
+        raise OptionError(f"limit: expected seconds above 0, got {limit}")
     for name, given in times.items():
         if given is not None and not 0 <= given <= MAX_DELAY:
             raise OptionError(f"{name}: expected seconds, got {given}")
     login = Login(username, password, tls)
-    with closing(Nodes(seeds, login, discover, timeout)) as found:
-        reached = list(found.ask([("PING",)]))
-    if not reached:
+
+    def reached() -> tuple[str, ...]:
+        with closing(Nodes(seeds, login, discover, timeout)) as found:
+            return tuple(found.ask([("PING",)]))
+
+    first = reached()
+    if not first:
         raise WireError("no node can be reached: " + ", ".join(seeds))
     options = WorkOptions(
         function=function,
         frames=batches,
         queues=queues,
-        nodes=tuple(reached),
+        nodes=first,
         login=login,
         results=results,
         add=_add_options(result_options or {}, unique_for),
@@ -161,60 +140,64 @@ def process(
         attempts=attempts,
         timeout=timeout,
         failover=failover,
+        limit=limit,
+        leased=isinstance(jobs, DataFrame) and _acks(jobs) == PROCESS,
     )
-    if isinstance(jobs, DataFrame):
-        frame = jobs.select(*[name for name in ROWS if name in jobs.columns])
+    rounds = Rounds(restarts, stop or threading.Event(), seconds)
+
+    def work(frame: DataFrame) -> DataFrame:
+        rows = frame.select(*[name for name in ROWS if name in frame.columns])
         if partitions is not None:
-            frame = frame.repartition(partitions)
-    else:
-        frame = (spark or SparkSession.active()).range(0, TASK_SEEDS, 1, partitions)
+            rows = rows.repartition(partitions)
+        return rows.mapInArrow(_task(options), SUMMARY)
+
+    if isinstance(jobs, DataFrame):
+        if not jobs.isStreaming:
+            return rounds.once(work(jobs))
+        return rounds.stream(jobs, work, str(checkpoint), until_empty)
+    session = spark or SparkSession.active()
+
+    def take(seconds: float | None) -> DataFrame:
+        chosen = replace(options, seconds=seconds, nodes=reached() or first)
+        tasks = session.range(0, TASK_SEEDS, 1, partitions)
+        return tasks.mapInArrow(_task(chosen), SUMMARY)
+
     with told_of(progress, options):
-        return _run(frame.mapInArrow(_task(options), SUMMARY), restarts)
+        return rounds.once(take(seconds)) if until_empty else rounds.for_ever(take)
 
 
-def _queues_of(jobs: DataFrame | str | Sequence[str]) -> tuple[str, ...]:
+def _acks(jobs: DataFrame) -> str | None:
+    """Who acknowledges the jobs in rows, if they are those of the source ``disque``."""
+    found: str | None = jobs.schema["id"].metadata.get(ACKS)
+    return found
+
+
+def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) -> tuple[str, ...]:
     """Those to take from; none if jobs are rows.
 
     Raises:
         OptionError: it is neither queues nor rows that have what jobs need.
     """
+    streams = isinstance(jobs, DataFrame) and jobs.isStreaming
+    if streams != (checkpoint is not None):
+        raise OptionError(
+            "checkpoint: a stream needs one" if streams else "checkpoint: only streams have one"
+        )
     if isinstance(jobs, DataFrame):
         if not {"id", "body"} <= set(jobs.columns):
             raise OptionError("jobs: expected a frame with the columns id and body")
-        if jobs.isStreaming:
-            raise OptionError("jobs: expected rows, got a stream; process works in foreachBatch")
+        if _acks(jobs) not in (None, PROCESS):
+            raise OptionError(
+                f"jobs: expected rows that were read with the option acks={PROCESS}; else jobs that"
+                " failed are acknowledged with the others"
+            )
+        if streams and is_remote(jobs.sparkSession):
+            raise OptionError("jobs: with Spark Connect there are no streams; give the queue")
         return ()
     queues = (jobs,) if isinstance(jobs, str) else tuple(jobs)
     if not queues or not all(isinstance(queue, str) and queue for queue in queues):
         raise OptionError(f"jobs: expected a queue, queues or a frame, got {jobs!r}")
     return queues
-
-
-def _run(frame: DataFrame, most: int | None) -> Summary:
-    began = time.monotonic()
-    again = Restarts(most)
-    while True:
-        try:
-            found = frame.collect()
-        except Exception as failure:  # of PySpark's, or of the JVM's, or of a Spark Connect server
-            # Without a JVM there is nobody to ask.
-            lost = isinstance(failure, ConnectionError) or "NetworkError" in type(failure).__name__
-            text = "" if lost else str(failure).strip()
-            pause = None if lost else again.pause(text, " ".join(text.splitlines()[:2]))
-            if pause is None:
-                raise
-            time.sleep(pause)
-            continue
-        parts = [Partition(*row) for row in found]
-        return Summary(
-            done=sum(part.done for part in parts),
-            failed=sum(part.failed for part in parts),
-            dead=sum(part.dead for part in parts),
-            results=sum(part.results for part in parts),
-            seconds=time.monotonic() - began,
-            partitions=tuple(sorted(parts, key=lambda part: part.partition)),
-            restarts=again.count,
-        )
 
 
 def _task(

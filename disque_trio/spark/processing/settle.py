@@ -45,7 +45,7 @@ def settle(link: Adder, options: WorkOptions, outcomes: Sequence[Outcome]) -> Se
     ]
     for part in _parts(with_result):
         for place, error in link.add([request for _, request in part]):
-            if code_of(error) == "NOEXT":
+            if code_of(error) in ("NOEXT", "NOPERM"):  # so it will be for all
                 raise RefusedError(error)
             failed[part[place][0]] = Failed(f"result: {error}")
     done = [outcome.job.id for at, outcome in enumerate(outcomes) if at not in failed]
@@ -95,11 +95,18 @@ def _nack_of(job: Job, why: Failed, how: Sequence[Arg]) -> tuple[Arg, ...]:
 
 
 def _nack(link: Adder, requests: Sequence[tuple[Arg, ...]]) -> list[Reply]:
-    return [
-        reply
-        for at in range(0, len(requests), AT_ONCE)
-        for reply in link.send(requests[at : at + AT_ONCE])
-    ]
+    """The replies to NACKs, which only a node does that holds the job."""
+    replies: list[Reply] = [0] * len(requests)
+    for _ in link.nodes:
+        left = [place for place, reply in enumerate(replies) if reply == 0]
+        for at in range(0, len(left), AT_ONCE):
+            part = left[at : at + AT_ONCE]
+            for place, reply in zip(part, link.send([requests[n] for n in part]), strict=True):
+                replies[place] = reply
+        if 0 not in replies:
+            break
+        link.turn()
+    return replies
 
 
 def _parts(

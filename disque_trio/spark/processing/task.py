@@ -12,6 +12,7 @@ from disque_trio.spark.options import text
 from disque_trio.spark.processing.calls import Calls, InFrames, Singly
 from disque_trio.spark.processing.heart import Heart
 from disque_trio.spark.processing.job import Job, Outcome
+from disque_trio.spark.processing.limit import limited
 from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.processing.settle import Settled, settle
 from disque_trio.spark.sink.adder import Adder
@@ -45,11 +46,14 @@ class Task:
             nodes, options.login, timeout=options.timeout, failover=options.failover, discover=False
         )
         self._heart = Heart(nodes, options.login, options.timeout)
+        function = options.function
+        if options.limit is not None:
+            function = limited(function, options.limit)
         self._calls: Calls = (
-            InFrames(options.function, options.results is not None)
+            InFrames(function, options.results is not None)
             if options.frames
             else Singly(
-                options.function,
+                function,
                 lambda job: job.id in self._heart.ended,
                 options.results is not None,
             )
@@ -85,13 +89,28 @@ class Task:
             WireError, RefusedError: as ``take``.
         """
         with self._working():
+            if self._options.leased:
+                batches = self._held(batches)
             for batch in batches:
                 jobs = jobs_of(batch)
                 for at in range(0, len(jobs), self._options.size):
                     if self._over():
                         return self.settled
-                    self._do(jobs[at : at + self._options.size])
+                    some = jobs[at : at + self._options.size]
+                    ids = [job.id for job in some]
+                    self._heart.hold(ids)
+                    there = self._heart.still(ids)
+                    self._heart.release([id for id in ids if id not in there])
+                    self._do([job for job in some if job.id in there])
         return self.settled
+
+    def _held(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same rows, whose jobs are all kept from being delivered again from now on."""
+        rows = list(batches)
+        place = rows[0].schema.get_field_index("id") if rows else 0
+        for some in rows:
+            self._heart.hold(some.column(place).to_pylist())
+        return iter(rows)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -183,16 +202,22 @@ def job_of(reply: Sequence[Reply]) -> Job:
 
 
 def jobs_of(rows: pa.RecordBatch) -> list[Job]:
-    """Of rows with ``id`` and ``body``, and perhaps ``queue``, ``nacks`` and
-    ``additional_deliveries``."""
+    """Of rows with ``id`` and ``body``, and perhaps ``queue``, ``nacks``, ``additional_deliveries``
+    and ``headers``."""
     columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}
     count = rows.num_rows
-    queue, nacks, again = (
+    queue, nacks, again, headers = (
         columns.get(name, [missing] * count)
-        for name, missing in (("queue", ""), ("nacks", 0), ("additional_deliveries", 0))
+        for name, missing in (
+            *(("queue", ""), ("nacks", 0), ("additional_deliveries", 0)),
+            ("headers", None),
+        )
     )
+    pairs = [tuple((pair["key"], pair["value"]) for pair in some or ()) for some in headers]
     bodies = [body.encode() if isinstance(body, str) else body or b"" for body in columns["body"]]
-    return [Job(*row) for row in zip(columns["id"], queue, bodies, nacks, again, strict=True)]
+    return [
+        Job(*row) for row in zip(columns["id"], queue, bodies, nacks, again, pairs, strict=True)
+    ]
 
 
 def _word(value: Reply) -> str:

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from disque_trio.respclient.login import Login
 from disque_trio.spark import Failed, Job, process
-from disque_trio.spark.client import WireError
+from disque_trio.spark.client import RefusedError, WireError
 from disque_trio.spark.options import OptionError
 from disque_trio.spark.processing.options import WorkOptions
 from disque_trio.spark.processing.progress import Progress
@@ -172,6 +173,48 @@ def test_one_task_drains_all_nodes_also_when_its_own_dies(cluster: ClusterFactor
     assert len(seen) == 90
 
 
+def test_rows_are_kept_and_handed_back_at_nodes_that_hold_them(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    wanted = {}  # RETRY 2, and each is on one node, of which two are not that of the task
+    for at, other in enumerate(nodes):
+        for name in ("good", "bad", "gone"):
+            [wanted[f"{name} {at}"]] = add(other, [name], "REPLICATE", 1, "RETRY", 2)
+            other.ask("GETJOB", "FROM", "q")
+            if name == "gone":
+                other.ask("ACKJOB", wanted[f"{name} {at}"])
+    seen = []
+
+    def function(job: Job) -> None:
+        seen.append(job.id)
+        if job.text() == "bad":
+            raise Failed("bad", delay=1000)
+        left = [None]
+
+        def is_kept() -> bool:
+            """Whether a WORKING has come since the last look."""
+            at = next(key for key, id in wanted.items() if id == job.id)[-1]
+            fields = nodes[int(at)].ask("SHOW", job.id)
+            assert isinstance(fields, list)
+            left.append(fields[fields.index(b"next-requeue-within") + 1])
+            return len(left) > 2 and left[-1] > left[-2]
+
+        wait_until(is_kept)
+
+    rows = pa.RecordBatch.from_pydict(
+        {"id": list(wanted.values()), "body": [key.split()[0] for key in wanted]}
+    )
+    settled = task(function, *nodes, queues=(), leased=True).rows(iter([rows]))
+    assert (settled.done, settled.failed) == (3, 3)
+    assert sorted(seen) == sorted(id for key, id in wanted.items() if "gone" not in key)
+    for key, id in wanted.items():
+        fields = nodes[int(key[-1])].ask("SHOW", id)
+        if key.startswith("bad"):
+            assert isinstance(fields, list)
+            assert fields[fields.index(b"next-requeue-within") + 1] > 100_000
+        else:
+            assert fields is None
+
+
 def test_what_cannot_be_is_refused_before_spark_is_asked(node: LiveNode) -> None:
     for jobs, changes in [
         ("", {}),
@@ -189,3 +232,28 @@ def test_what_cannot_be_is_refused_before_spark_is_asked(node: LiveNode) -> None
         process("q", None, nodes=addresses(node))  # type: ignore[arg-type]
     with pytest.raises(WireError):
         process("q", len, nodes=f"127.0.0.1:{free_port()}")
+
+
+def test_a_user_may_be_confined_to_the_queue_and_its_results(node: LiveNode) -> None:
+    commands = ["getjob", "ackjob", "nack", "working", "enqueue", "addjob"]
+    rules = ["on", ">secret", "%R~q", "%W~r", *[f"+{name}" for name in commands]]
+    node.ask("ACL", "SETUSER", "worker", *rules)
+    login = Login("worker", "secret")
+    add(node, ["1", "x"])
+    settled = task(lambda job: int(job.text()), node, login=login, results="r", delay=9.0).take()
+    assert (settled.done, settled.failed, settled.results) == (1, 1, 1)
+    add(node, ["2"])
+    with pytest.raises(RefusedError, match="NOPERM"):
+        task(lambda job: job.body, node, login=login, results="other").take()
+    assert node.ask("QLEN", "other") == 0
+
+
+def test_of_a_paused_queue_nothing_is_taken_and_large_bodies_are(node: LiveNode) -> None:
+    large = "x" * (3 << 20)
+    add(node, [large] * 8)
+    node.ask("PAUSE", "q", "out")
+    assert task(len, node).take().done == 0
+    node.ask("PAUSE", "q", "none")
+    settled = task(lambda job: job.body, node, results="r", size=4).take()
+    assert (settled.done, settled.results) == (8, 8)
+    assert node.ask("QLEN", "r") == 8

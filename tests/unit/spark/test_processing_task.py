@@ -1,5 +1,7 @@
 """What a task says to its nodes, and when."""
 
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +33,8 @@ def options(node: ScriptedNode, function: Callable[[Any], object], **changes: An
         "timeout": 10.0,
         "failover": 0.0,
     } | changes
-    return WorkOptions(function=function, nodes=(node.address,), login=Login(), **wanted)
+    wanted.setdefault("nodes", (node.address,))
+    return WorkOptions(function=function, login=Login(), **wanted)
 
 
 class Queue:
@@ -194,3 +197,51 @@ def test_beats_go_by_the_retry_time_and_tell_of_jobs_that_ended() -> None:
 
 def test_jobs_of_c_disque_have_no_headers() -> None:
     assert job_of([b"q", b"i", b"x", b"nacks", 1, b"additional-deliveries", 0]).headers == ()
+
+
+def test_a_job_is_handed_back_at_the_node_that_holds_it() -> None:
+    with (
+        ScriptedNode(Queue(b"1", refuse={b"NACK": b":0\r\n"})) as one,
+        ScriptedNode(Queue()) as other,
+    ):
+        wanted = options(one, lambda job: 1 / 0, nodes=(one.address, other.address))
+        assert Task(wanted, 0).take() == Settled(failed=1)
+    assert [len(said(node, b"NACK")) for node in (one, other)] == [1, 1]
+
+
+def test_a_call_that_takes_too_long_has_failed() -> None:
+    def function(job: Job) -> object:
+        while job.body == b"1":  # it hangs
+            pass
+        return job.body
+
+    before = signal.getsignal(signal.SIGALRM)
+    with ScriptedNode(Queue(b"1", b"2")) as node:
+        settled = Task(options(node, function, limit=0.05), 0).take()
+    assert settled == Settled(done=1, failed=1, results=1)
+    assert said(node, b"NACK")[0][-1] == b"TimeoutError: it took longer than 0.05 s"
+    assert signal.getsignal(signal.SIGALRM) == before
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_a_function_that_wants_to_end_the_process_fails_its_job(frames: bool) -> None:
+    def function(job: object) -> object:
+        sys.exit("enough")
+
+    with ScriptedNode(Queue(b"1", b"2")) as node:
+        assert Task(options(node, function, frames=frames), 0).take() == Settled(failed=2)
+    assert said(node, b"NACK")[1][-1] == b"SystemExit: enough"
+
+
+def test_while_the_queue_is_paused_there_is_nothing_to_do() -> None:
+    with ScriptedNode(lambda request: b"*-1\r\n") as node:
+        assert Task(options(node, lambda job: None), 0).take() == Settled()
+
+
+def test_what_a_user_may_not_do_ends_the_task() -> None:
+    with (
+        ScriptedNode(Queue(b"1", refuse={b"ADDJOB": b"-NOPERM not r\r\n"})) as node,
+        pytest.raises(RefusedError, match="NOPERM"),
+    ):
+        Task(options(node, lambda job: job.body), 0).take()
+    assert said(node, b"ACKJOB", b"NACK") == []

@@ -116,7 +116,7 @@
     for (const [at, format] of moments(sizes.first, sizes.last)) {
       const near = sizes.x(at) > WIDTH - RIGHT - 30;
       element("text", {
-        x: near ? WIDTH : sizes.x(at), y: HEIGHT - BOTTOM + 18,
+        x: near ? WIDTH : sizes.x(at), y: HEIGHT - BOTTOM + 22,
         "text-anchor": near ? "end" : "middle", "data-t": at, "data-f": format,
       }, svg, moment(at, format));
     }

@@ -106,7 +106,7 @@ def line_plot(
         near = x(at) > WIDTH - _RIGHT - _HALF_LABEL
         place = WIDTH if near else x(at)
         anchor = "end" if near else "middle"
-        below = HEIGHT - _BOTTOM + 18
+        below = HEIGHT - _BOTTOM + 22
         known = {"text_anchor": anchor, "data_t": at, "data_f": format}
         parts.append(svg.text(place, below, moment(at, format), **known))
     for place, line in enumerate(lines[:COLOURS]):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from disque_trio.respclient.login import Login
 from disque_trio.spark.archive import LEASES
 from disque_trio.spark.audit.store import Store
+from disque_trio.spark.cli.bodies import columns_of
 from disque_trio.spark.client import BlockingClient, RefusedError, WireError
 from disque_trio.spark.datasources.aof import find_files
 from disque_trio.spark.defaults import ICEBERG
@@ -133,11 +134,16 @@ def table_settings(options: argparse.Namespace) -> TableSettings:
     """How an archive is to be written.
 
     Raises:
-        UsageError: that does not go together.
+        UsageError: that does not go together. OSError: a file cannot be read.
     """
     body = options.body
-    if body is not None and body != TEXT and not (body.startswith(JSON) and body != JSON):
-        raise UsageError(f"--body {body}: expected text, or json: and columns as in SQL")
+    if body is not None and body != TEXT:
+        if not body.startswith(JSON):
+            raise UsageError(f"--body {body}: expected text, or json: and columns as in SQL")
+        try:
+            body = JSON + columns_of(body.removeprefix(JSON))
+        except ValueError as problem:
+            raise UsageError(f"--body {body}: {problem}") from None
     if options.drop_body and body is None:
         raise UsageError("--drop-body: goes with --body")
     catalog = catalog_of(options)

@@ -64,7 +64,11 @@ def lacking(table: str, found: Mapping[str, object], wanted: Mapping[str, object
 
 def plain(schema: pa.Schema) -> pa.Schema:
     """The same columns with types that all tables and their readers have: times in UTC, short
-    offsets, null wherever it may be."""
+    offsets, integers of 32 bits or 64, null wherever it may be.
+
+    Raises:
+        TableError: a column has a type that not all tables have.
+    """
     return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
 
 
@@ -77,6 +81,10 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field("element", _plain(kind.value_type)))
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind) or pa.types.is_null(kind):
+        raise TableError(f"a table cannot have columns of the type {kind}")
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):

@@ -174,6 +174,11 @@ class IcebergFiles:
         address: str | None = None
         if new is not None:
             address = self._placed(self._table(), staging / new.name, COMPACTED)
+
+        def came_through() -> bool:
+            there = {file.file_path for file in self._data(self._table())}
+            return not names & there and (address is None or address in there)
+
         tried = False
 
         def change() -> None:
@@ -181,8 +186,7 @@ class IcebergFiles:
             table = self._table()
             there = {file.file_path: file for file in self._data(table)}
             if not names <= there.keys():
-                # It may have been ours that came through.
-                if tried and not names & there.keys() and (address is None or address in there):
+                if tried and came_through():
                     return
                 raise ReplacedError
             tried = True
@@ -196,7 +200,9 @@ class IcebergFiles:
         try:
             _retried(change)
         except ValidationException:
-            raise ReplacedError from None
+            # The library tries again as well, and then misses the files that are to go.
+            if not came_through():
+                raise ReplacedError from None
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """See ``Versions``."""

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from disque_trio.spark.files import Location, location
 from disque_trio.spark.lakehouse.alone import alone
-from disque_trio.spark.lakehouse.columns import partition_of, partition_path
+from disque_trio.spark.lakehouse.columns import partition_of, partition_path, plain
 from disque_trio.spark.lakehouse.files import DataFile, merged
 from disque_trio.spark.lakehouse.planning import (
     Candidate,
@@ -75,7 +75,8 @@ class ParquetFiles:
         self._sleep = sleep
 
     def create(self, schema: pa.Schema) -> None:
-        """Nothing: its files have their columns."""
+        """Nothing is made, as files have their columns; but they have to be such as can be."""
+        plain(schema)
 
     def add(self, batch: Batch, files: Sequence[DataFile], staging: Location) -> None:
         """Move the files of a batch into the table: on the disk, and each in one step."""

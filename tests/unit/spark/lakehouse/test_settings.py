@@ -5,7 +5,15 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from disque_trio.spark import pipeline
 from disque_trio.spark.cli.arguments import parser
@@ -137,6 +145,33 @@ def test_the_arguments_of_an_archive_say_its_table() -> None:
     assert settings_of(*words, "--body", "text") == TableSettings(
         "iceberg", "text", False, {"uri": "a=b"}, "a.b"
     )
+
+
+SCHEMA = StructType(
+    [
+        StructField("a `b`", DecimalType(10, 2), metadata={"comment": "it is"}),
+        StructField(
+            "m", MapType(StringType(), ArrayType(StructType([StructField("x-y", DateType())])))
+        ),
+    ]
+)
+
+
+def test_a_schema_may_be_in_a_file_and_in_each_way_that_spark_has(tmp_path: Path) -> None:
+    sql = "`a ``b```: DECIMAL(10,2), `m`: MAP<STRING, ARRAY<STRUCT<`x-y`: DATE>>>"
+    file = tmp_path / "schema"
+    for text in (sql, f" struct<{sql}>\n", SCHEMA.json(), sql.replace(", ", ",\n", 1)):
+        file.write_text("\ufeff" + text)
+        for body in (f"json:@{file}", f"json:{text}"):
+            found = settings_of("--body", body).body
+            assert found is not None
+            assert found.replace(", ", ",") == f"json:{sql}".replace(", ", ",")
+    with pytest.raises(FileNotFoundError):
+        settings_of("--body", f"json:@{tmp_path / 'another'}")
+    for wrong in (b"\xff\xfe", b"", b"{}", b'{"type": "map"}', b"STRUCT<>"):
+        file.write_bytes(wrong)
+        with pytest.raises(UsageError):
+            settings_of("--body", f"json:@{file}")
 
 
 @pytest.mark.parametrize(

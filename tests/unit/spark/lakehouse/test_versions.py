@@ -130,6 +130,15 @@ def rows_with(file: TableFile, column: pa.Field) -> list[tuple[object, object]]:
     return [(row["id"], row[column.name]) for row in found]
 
 
+def test_types_that_not_all_tables_have_are_widened_or_refused(table: Table) -> None:
+    small = pa.field("value", pa.struct([("n", pa.map_(pa.string(), pa.int16()))]))
+    for _ in range(2):
+        table.create(COLUMNS.append(small))
+    for kind in (pa.duration("us"), pa.null()):
+        with pytest.raises(TableError, match="cannot have columns of the type"):
+            table.create(COLUMNS.append(pa.field("other", kind)))
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_column_that_somebody_has_dropped_is_missed(tmp_path: Path, format: str) -> None:
     table = table_of(location(tmp_path), TableSettings(format))

@@ -1,0 +1,49 @@
+"""Reads the schema that ``archive --body`` names, in the ways that users of Spark have it."""
+
+import json
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from disque_trio.spark.files import location
+
+
+def columns_of(text: str) -> str:
+    """The columns, as they stand between ``STRUCT<`` and ``>`` in Spark's SQL.
+
+    Args:
+        text: the same; or all of ``STRUCT<...>``; or the JSON of a ``StructType``; or ``@`` and a
+            file with one of these.
+
+    Raises:
+        OSError: the file cannot be read. ValueError: it is no text, or the JSON is no schema.
+    """
+    if text.startswith("@"):
+        place = location(text[1:])
+        try:
+            text = place.read_bytes().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"{place} is not in UTF-8") from None
+    text = " ".join(line.strip() for line in text.splitlines()).strip()
+    if text.startswith("{"):
+        try:
+            text = _sql(StructType.fromJson(json.loads(text)))
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise ValueError(f"no schema of Spark: {type(problem).__name__}: {problem}") from None
+    if text[:7].upper() == "STRUCT<" and text.endswith(">"):
+        text = text[7:-1].strip()
+    if not text:
+        raise ValueError("no columns")
+    return text
+
+
+def _sql(kind: DataType) -> str:
+    """The type in Spark's SQL; names may be any."""
+    if isinstance(kind, StructType):
+        names = ("`{}`".format(field.name.replace("`", "``")) for field in kind)
+        types = (_sql(field.dataType) for field in kind)
+        return f"STRUCT<{', '.join(map(': '.join, zip(names, types, strict=True)))}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_sql(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{_sql(kind.keyType)}, {_sql(kind.valueType)}>"
+    return kind.simpleString().upper()

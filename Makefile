@@ -24,7 +24,7 @@ PARALLEL = -n $(WORKERS) --dist loadgroup
 TYPED = disque_trio.client disque_trio.tasks disque_trio.bananaq.client
 
 .PHONY: help run test types check check-tests collect test-pure test-pressure test-bananaq test-spark \
-	test-spark-versions test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
+	test-spark-versions test-stores test-interop test-django test-compiled lint format bench guard guard-pure guard-compiled profile \
 	simulate soak compiled wheels docs clean
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo "make check  what takes less than a minute of it: lint, unit tests, a hundred simulated clusters"
 	@echo "make test-spark  the tests that start a Spark (SPARK=4.2: with that PySpark);"
 	@echo "            make test-spark-versions: with the newest PySpark and the one before"
+	@echo "make test-stores  those of files on Azurite and HDFS; installs both (400 MB)"
 	@echo "make test-interop  those of clients in other languages; installs Node, PHP, Ruby, Go"
 	@echo "make test-django  those of Django's tasks, on Django 6 with a Python 3.12 or later"
 	@echo "make test-compiled  those of the compiled form"
@@ -111,6 +112,12 @@ test-spark-versions:
 	$(MAKE) test-spark SPARK=4.3
 
 # Here the tools of a language must be there; `make test` does without those that are not.
+STORES = tests/unit/spark/test_files.py tests/unit/spark/test_far_files.py
+
+test-stores:
+	@tools/setup.sh stores
+	DISQUE_STORES=1 $(PY) -m pytest $(STORES) $(ARGS)
+
 test-interop:
 	@tools/setup.sh test
 	@tools/setup.sh interop

@@ -6,10 +6,11 @@
 # alerts), a Java runtime (Spark is a Java program), and valgrind and a C compiler (instructions are
 # counted and the compiled form is tested as well).
 #
-#   tools/setup.sh run|check|test|django|interop|profile|compiled|wheels
+#   tools/setup.sh run|check|test|stores|django|interop|profile|compiled|wheels
 #
 # `check` is what ruff, mypy and the unit tests need: Python packages only.
-# `interop` is what the examples in other languages need besides.
+# `interop` is what the examples in other languages need besides. `stores` is what
+# `make stores` needs besides: Azurite (of npm) and a Hadoop, in $VENV.
 #
 # It installs Debian packages only when they are missing and only as root;
 # otherwise it says which command the operator has to run.
@@ -93,12 +94,12 @@ fi
 
 # One stamp a purpose, renewed when pyproject.toml changes.
 case $what in
-    check | interop) stamp=$venv/.installed-test ;;
+    check | interop | stores) stamp=$venv/.installed-test ;;
     *) stamp=$venv/.installed-$what ;;
 esac
 if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     case $what in
-        check | interop | test) extras='dev' ;;
+        check | interop | stores | test) extras='dev' ;;
         profile) extras='dev,profile' ;;
         django) extras='django,test' ;;
         *) extras='console,cron' ;;
@@ -151,5 +152,23 @@ if [ "$what" = interop ]; then
     stamp=examples/node/node_modules/.package-lock.json # npm writes it
     if [ ! -e "$stamp" ] || [ examples/node/package-lock.json -nt "$stamp" ]; then
         npm ci --prefix examples/node --no-audit --no-fund
+    fi
+fi
+
+# An old PySpark has the jars of a NameNode and a DataNode; later ones have those of clients only.
+if [ "$what" = stores ]; then
+    command -v npm >/dev/null || apt_install nodejs npm
+    java -version >/dev/null 2>&1 || apt_install default-jre-headless
+    [ -e "$venv/azurite/node_modules/.bin/azurite-blob" ] ||
+        npm install --silent --no-audit --no-fund --prefix "$venv/azurite" azurite@3.37.0
+    if [ ! -d "$venv/hadoop" ]; then
+        rm -rf "$venv/hadoop.new"
+        mkdir -p "$venv/hadoop.new"
+        $pip download --quiet --no-deps --no-binary pyspark --no-build-isolation \
+            --dest "$venv/hadoop.new" pyspark==2.4.8
+        tar -xzf "$venv"/hadoop.new/pyspark-*.tar.gz -C "$venv/hadoop.new" \
+            --strip-components=3 --wildcards '*/deps/jars/*.jar'
+        rm "$venv"/hadoop.new/pyspark-*.tar.gz
+        mv "$venv/hadoop.new" "$venv/hadoop"
     fi
 fi

@@ -8,7 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO, Protocol, Self
 from uuid import uuid4
 
-from disque_trio.spark.filesystems import FileSystemError, Options, s3_client
+from disque_trio.spark.filesystems import (
+    HADOOP,
+    LOCAL,
+    S3,
+    FileSystemError,
+    Opened,
+    Options,
+    renamer,
+    s3_client,
+)
+from disque_trio.spark.remote import FAILURES, in_a_line
 
 STALE_SECONDS = 60.0  # after which a claim is of somebody who has died
 _PATIENCE = 120.0  # s that others may claim a file
@@ -22,7 +32,13 @@ class File(Protocol):
     """What this needs of a ``files.Location``."""
 
     @property
+    def scheme(self) -> str: ...
+    @property
+    def authority(self) -> str: ...
+    @property
     def path(self) -> str: ...
+    @property
+    def options(self) -> Options: ...
     @property
     def name(self) -> str: ...
     @property
@@ -32,8 +48,33 @@ class File(Protocol):
     def ages(self) -> Sequence[tuple[Self, float]]: ...
     def open_output(self) -> BinaryIO: ...
     def write_bytes(self, data: bytes) -> None: ...
+    def filesystem(self) -> Opened: ...
     def sync(self) -> None: ...
     def delete(self) -> None: ...
+
+
+def put_new(place: File, data: bytes) -> bool:
+    """Make a file if there is none, in the best way that its file system has; returns whether.
+
+    - on this machine by a hard link: the file system sees to it; it is brought to the disk.
+    - on S3, with the extra ``s3``, by a PUT with a condition, and on HDFS, with the extra
+      ``hdfs``, by a rename that replaces nothing: the server sees to it. All who write there
+      need the extra.
+    - elsewhere by claims (``put_by_claim``): who says so first, in a file beside it,
+      writes. That holds as long as lists of files are up to date, as those of S3, Google, Azure
+      and HDFS are, and nobody halts for more than a minute between his claim and his write.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    if place.scheme == LOCAL:
+        return put_by_link(place, data)
+    if place.scheme in S3:
+        done = put_conditionally(place.authority, place.path[1:], data, place.options)
+        if done is not None:
+            return done
+    rename = renamer(place.filesystem().system) if place.scheme in HADOOP else None
+    return put_by_claim(place, data) if rename is None else put_by_rename(place, data, rename)
 
 
 def put_by_link(place: File, data: bytes) -> bool:
@@ -57,6 +98,29 @@ def put_by_link(place: File, data: bytes) -> bool:
     finally:
         temporary.delete()
     place.parent.sync()
+    return True
+
+
+def put_by_rename(place: File, data: bytes, rename: Callable[[str, str], None]) -> bool:
+    """Make a file if there is none; returns whether.
+
+    Args:
+        rename: gives a file another name in one step, and raises FileExistsError if it is taken.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open_output() as file:
+            file.write(data)
+        rename(temporary.path, place.path)
+    except FileExistsError:
+        return False
+    except FAILURES as problem:
+        raise in_a_line(str(place), place.authority, problem) from problem
+    finally:
+        temporary.delete()
     return True
 
 

@@ -9,19 +9,20 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from glob import glob
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from uuid import uuid4
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from disque_trio.disk import sync_directory, sync_file
-from disque_trio.spark.creating import put_by_claim, put_by_link, put_conditionally
+from disque_trio.spark.creating import put_new
 from disque_trio.spark.filesystems import (
+    GOOGLE,
+    HADOOP,
     LOCAL,
     S3,
     FileSystemError,
@@ -31,7 +32,17 @@ from disque_trio.spark.filesystems import (
     opened,
     options_of,
 )
-from disque_trio.spark.remote import MAGIC, Reading, in_a_line, matches, split_pattern
+from disque_trio.spark.remote import (
+    FAILURES,
+    MAGIC,
+    Reading,
+    deleted,
+    in_a_line,
+    listed,
+    matches,
+    moved,
+    split_pattern,
+)
 
 BUFFER = 256 << 10  # bytes that a read of a remote file asks for, at least
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)(.*)", re.DOTALL)
@@ -200,7 +211,8 @@ class Location:
 
     def _list(self, recursive: bool, kind: Any) -> list[tuple["Location", Any]]:
         with self._told() as there:
-            infos = there.system.get_file_info(pafs.FileSelector(there.path, recursive=recursive))
+            without = self.scheme in GOOGLE and kind is not pafs.FileType.File
+            infos = listed(there.system, there.path, recursive, without)
         here = len(there.path.rstrip("/"))
         found = [
             (self._at(self.path.rstrip("/") + info.path[here:]), info)
@@ -264,41 +276,28 @@ class Location:
             return file.read()
 
     def write_bytes(self, data: bytes) -> None:
-        """Replace the file, or make it. On this machine and on object stores who reads it meanwhile
-        gets the old or the new one."""
-        if self.scheme == LOCAL:
-            temporary = self.with_name(f".{self.name}.{uuid4().hex}.tmp")
-            try:
-                with temporary.open_output() as file:
-                    file.write(data)
-                os.replace(temporary.path, self.path)  # noqa: PTH105
-            except BaseException:
-                temporary.delete()
-                raise
+        """Replace the file, or make it. Who reads it meanwhile gets the old or the new one."""
+        if self.scheme not in (LOCAL, *HADOOP):
+            self._write(data)
             return
+        temporary = self.with_name(f".{self.name}.{uuid4().hex}.tmp")
+        try:
+            temporary._write(data)
+            temporary.rename(self)
+        except BaseException:
+            temporary.delete()
+            raise
+
+    def _write(self, data: bytes) -> None:
         file = self.open_output()
-        with self._told():
+        with nullcontext() if self.scheme == LOCAL else self._told():
             file.write(data)
             file.close()
 
     def put_new(self, data: bytes) -> bool:
         """Make the file with all of ``data``, if there is none; returns whether. Of several who do
-        so at the same time one gets True.
-
-        - on this machine by a hard link: the file system sees to it; it is brought to the disk.
-        - on S3, with the extra ``s3``, by a PUT with a condition: the server sees to it. All who
-          write there need the extra.
-        - elsewhere by claims (``creating.put_by_claim``): who says so first, in a file beside it,
-          writes. That holds as long as lists of files are up to date, as those of S3, Google, Azure
-          and HDFS are, and nobody halts for more than a minute between his claim and his write.
-        """
-        if self.scheme == LOCAL:
-            return put_by_link(self, data)
-        if self.scheme in S3:
-            done = put_conditionally(self.authority, self.path[1:], data, self.options)
-            if done is not None:
-                return done
-        return put_by_claim(self, data)
+        so at the same time one gets True: ``creating.put_new`` says how."""
+        return put_new(self, data)
 
     def sync(self) -> None:
         """Bring a file, or the names in a directory, to the disk of this machine. Elsewhere a file
@@ -309,8 +308,8 @@ class Location:
     # ---- moving and deleting ---------------------------------------------------------------------
 
     def rename(self, other: "Location") -> None:
-        """Give the file another name on the same file system; one that is there is replaced. On S3
-        it is copied, which is not atomic.
+        """Give the file another name on the same file system; one that is there is replaced. On
+        object stores it is copied, which is not atomic.
 
         Raises:
             FileNotFoundError: there is none.
@@ -319,7 +318,7 @@ class Location:
             os.replace(self.path, other.path)  # noqa: PTH105
             return
         with self._told() as there:
-            there.system.move(there.path, other._opened().path)
+            moved(there.system, there.path, other.filesystem().path)
 
     def delete(self) -> None:
         """Delete the file, if there is one."""
@@ -327,7 +326,7 @@ class Location:
             Path(self.path).unlink(missing_ok=True)
             return
         with suppress(FileNotFoundError), self._told() as there:
-            there.system.delete_file(there.path)
+            deleted(there.system, there.path)
 
     def delete_tree(self) -> None:
         """Delete a directory with all that is in it, if there is one."""
@@ -349,19 +348,16 @@ class Location:
 
     def filesystem(self) -> Opened:
         """The file system of pyarrow and the path in it, for functions of pyarrow's."""
-        return self._opened()
-
-    def _opened(self) -> Opened:
         return opened(self.scheme, self.authority, self.path, self.options)
 
     @contextmanager
     def _told(self) -> Iterator[Opened]:
         """What goes wrong in the block is told in a line that names this location."""
         try:
-            yield self._opened()
+            yield self.filesystem()
         except FileSystemError:
             raise
-        except (OSError, pa.ArrowException) as problem:
+        except FAILURES as problem:
             raise in_a_line(str(self), self.authority, problem) from problem
 
 

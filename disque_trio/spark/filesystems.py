@@ -5,12 +5,15 @@ of a user.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow.fs as pafs
+
+from disque_trio.extras import how_to_install
 
 Options = tuple[tuple[str, str], ...]  # names and values, sorted
 Kind = tuple[str, ...]  # the schemes of a kind of file system
@@ -23,6 +26,7 @@ HADOOP = ("hdfs", "viewfs")
 
 _ATTEMPTS = 6  # of a request to S3 that fails for a reason that passes
 _SECONDS = {"connect_timeout": "10", "request_timeout": "30"}  # for S3, unless it is said otherwise
+_RETRY_SECONDS = 60.0  # that requests to Google are made again, unless it is said otherwise
 _KEYS = ("access_key", "secret_key", "session_token")  # belong together
 _TEXTS: dict[Kind, str] = {
     S3: "access_key secret_key session_token endpoint_override region scheme role_arn session_name"
@@ -39,6 +43,7 @@ _FLAGS: dict[Kind, str] = {
 }
 _NUMBERS: dict[Kind, str] = {
     S3: "connect_timeout request_timeout",
+    GOOGLE: "retry_time_limit",
     HADOOP: "replication buffer_size",
 }
 # Settings of Spark's own file systems: what they are called there.
@@ -188,21 +193,45 @@ def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
             times = {name: float(given.pop(name, _SECONDS[name])) for name in _SECONDS}
             return pafs.S3FileSystem(retry_strategy=retries, **times, **given), False
         if kind == GOOGLE:
-            return pafs.GcsFileSystem(**given), False
+            limit = timedelta(seconds=given.pop("retry_time_limit", _RETRY_SECONDS))
+            if "access_token" in given:  # how long it is good for nobody says; the server knows
+                given["credential_token_expiration"] = datetime.max.replace(tzinfo=UTC)
+            return pafs.GcsFileSystem(retry_time_limit=limit, **given), False
         if kind == AZURE:
             host = authority.rpartition("@")[2]
             given.setdefault("account_name", host.partition(".")[0])
             return pafs.AzureFileSystem(**given), False
         if kind == HADOOP:
-            host, _, port = authority.partition(":")
-            place = f"{scheme}://{host}" if scheme == "viewfs" else host or "default"
-            return pafs.HadoopFileSystem(place, int(port or 0), **given), True
-    except (OSError, ValueError, TypeError, AttributeError) as problem:
+            return _hadoop(scheme, authority, given), True
+    except (OSError, ValueError, TypeError, AttributeError, RuntimeError) as problem:
         said = str(problem).strip().partition("\n")[0]
         if kind == HADOOP and "load lib" in said:
-            said += ": pyarrow needs JAVA_HOME, and Hadoop's libhdfs (ARROW_LIBHDFS_DIR, CLASSPATH)"
+            said += f": {how_to_install('hdfs')}, or give pyarrow Hadoop's libhdfs"
         raise FileSystemError(f"{scheme}://{authority}: {said}") from problem
     return _by_fsspec(scheme, given), True
+
+
+def _hadoop(scheme: str, authority: str, given: Mapping[str, Any]) -> Any:
+    """By hdfs-native, if it is installed; options are for libhdfs."""
+    host, _, port = authority.partition(":")
+    if not given:
+        try:
+            from disque_trio.spark.hadoop import Hadoop
+        except ImportError:
+            pass
+        else:
+            return pafs.PyFileSystem(
+                pafs.FSSpecHandler(Hadoop(scheme, host, int(port or 0) or None))
+            )
+    place = f"{scheme}://{host}" if scheme == "viewfs" else host or "default"
+    return pafs.HadoopFileSystem(place, int(port or 0), **given)
+
+
+def renamer(system: Any) -> Callable[[str, str], None] | None:
+    """What gives a file of this file system a name, in one step, if no other file has it, and else
+    raises FileExistsError; None: it cannot do that."""
+    handler = getattr(system, "handler", None)
+    return getattr(handler.fs, "mv_new", None) if isinstance(handler, pafs.FSSpecHandler) else None
 
 
 def _by_fsspec(scheme: str, options: Mapping[str, str]) -> Any:
@@ -245,7 +274,11 @@ def _s3_client(options: Options) -> Any:
 
     given = dict(options)
     endpoint = given.get("endpoint_override")
-    config: dict[str, Any] = {"retries": {"max_attempts": _ATTEMPTS, "mode": "standard"}}
+    config: dict[str, Any] = {
+        "connect_timeout": float(given.get("connect_timeout", _SECONDS["connect_timeout"])),
+        "read_timeout": float(given.get("request_timeout", _SECONDS["request_timeout"])),
+        "retries": {"max_attempts": _ATTEMPTS, "mode": "standard"},
+    }
     if given.get("anonymous", "false") not in ("false", "0"):
         config["signature_version"] = botocore.UNSIGNED
     return botocore.session.Session().create_client(

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_trio.spark.files import Location
-from disque_trio.spark.remote import in_a_line
+from disque_trio.spark.remote import FAILURES, in_a_line
 
 ROWS = 50_000  # in a batch
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -96,7 +96,7 @@ def parquet_file(place: Location) -> Iterator[Any]:
         far = place.local is None
         with pq.ParquetFile(there.path, filesystem=there.system, pre_buffer=far) as file:
             yield file
-    except (OSError, pa.ArrowException) as problem:
+    except FAILURES as problem:
         raise in_a_line(str(place), place.authority, problem) from problem
 
 
@@ -113,7 +113,7 @@ def write_file(place: Location, rows: pa.Table, **options: Any) -> None:
     there = place.filesystem()
     try:
         pq.write_table(rows, there.path, filesystem=there.system, **options)
-    except (OSError, pa.ArrowException) as problem:
+    except FAILURES as problem:
         raise in_a_line(str(place), place.authority, problem) from problem
 
 

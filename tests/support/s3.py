@@ -4,15 +4,18 @@ The test that wants it imports ``s3`` (a new bucket) and ``s3_server`` (the proc
 """
 
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from enum import IntEnum
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from threading import Thread
+from threading import Event, Thread
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -102,21 +105,36 @@ def answers(endpoint: str) -> bool:
     return False
 
 
+class Fault(IntEnum):
+    """What goes wrong with a request, besides a status that is answered."""
+
+    RESET = 0  # before the server has it
+    RESET_IN_REQUEST = -1  # when half of it is read
+    RESET_IN_REPLY = -2
+    LOST_REPLY = -3  # the server has done it
+    SILENT = -4  # the connection stays, and no answer comes
+
+
 class Flaky(ThreadingHTTPServer):
     """Stands before a server, and fails: each request takes the next of ``faults``.
 
     Attributes:
-        faults: a status to answer with, or 0 to hang up; when there is none the server answers.
+        faults: a Fault, or a status to answer with; None, or when there is none: the server
+            answers.
+        refused: what is in paths to which nothing is written; "": none.
         seen: how many requests there were.
     """
 
     daemon_threads = True
+    block_on_close = False
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(("127.0.0.1", free_port()), _Passing)
         self.host = endpoint.removeprefix("http://")
-        self.faults: list[int] = []
+        self.faults: list[int | None] = []
+        self.refused = ""
         self.seen = 0
+        self.over = Event()
         self._thread = Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
 
@@ -127,9 +145,13 @@ class Flaky(ThreadingHTTPServer):
 
     def end(self) -> None:
         """Stop."""
+        self.over.set()
         self.shutdown()
         self._thread.join()
         self.server_close()
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: who asks may hang up."""
 
 
 class _Passing(BaseHTTPRequestHandler):
@@ -137,27 +159,62 @@ class _Passing(BaseHTTPRequestHandler):
     server: Flaky
 
     def _pass(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
         self.server.seen += 1
         fault = self.server.faults.pop(0) if self.server.faults else None
-        if fault == 0:
-            self.close_connection = True
+        if fault == Fault.RESET_IN_REQUEST:
+            self.rfile.read(length // 2)
+            self._reset()
             return
-        if fault is not None:
+        body = self.rfile.read(length) if length else self._chunks()
+        if fault == Fault.SILENT:
+            self.server.over.wait(HANG_SECONDS)
+        if fault in (Fault.RESET, Fault.SILENT):
+            self._reset()
+            return
+        if self.server.refused and self.command == "PUT" and self.server.refused in self.path:
+            fault = 403
+        if fault is not None and fault > 0:
             self.send_response(fault)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
         with closing(HTTPConnection(self.server.host, timeout=HANG_SECONDS)) as server:
-            server.request(self.command, self.path, body, dict(self.headers))
+            names = ("transfer-encoding", "expect", "connection")
+            headers = {k: v for k, v in self.headers.items() if k.lower() not in names}
+            server.request(self.command, self.path, body, headers)
             reply = server.getresponse()
             data = reply.read()
-            self.send_response(reply.status)
-            for name, value in reply.getheaders():
-                if name.lower() not in ("connection", "transfer-encoding", "server", "date"):
-                    self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
+        if fault == Fault.LOST_REPLY:
+            self._reset()
+            return
+        self.send_response(reply.status)
+        for name, value in reply.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "server", "date"):
+                self.send_header(name, value)
+        if reply.getheader("Content-Length") is None:
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if fault == Fault.RESET_IN_REPLY:
+            self.wfile.write(data[: len(data) // 2])
+            self._reset()
+            return
+        self.wfile.write(data)
+
+    def _chunks(self) -> bytes:
+        """The body, where it comes in chunks."""
+        body = b""
+        if self.headers.get("Transfer-Encoding") == "chunked":
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+        return body
+
+    def _reset(self) -> None:
+        """End the connection as one that broke."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass
 

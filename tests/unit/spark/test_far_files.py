@@ -1,8 +1,9 @@
 """What reads and writes files does so on S3 as on this machine, also when the server fails."""
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,26 @@ from disque_trio.spark.parquet import rows_of, write_file
 from disque_trio.spark.segments import blocks, find_segments, split
 from disque_trio.spark.sink.dead_letters import DeadLetters
 from tests.support.planted_log import NODES, generate
-from tests.support.s3 import Bucket, Flaky, s3, s3_server
+from tests.support.s3 import Bucket, Fault, Flaky, s3, s3_server
+from tests.support.stores import (
+    azure,
+    azure_server,
+    google,
+    google_server,
+    hadoop,
+    hadoop_server,
+)
 
-__all__ = ["s3", "s3_server"]
+__all__ = [
+    "azure",
+    "azure_server",
+    "google",
+    "google_server",
+    "hadoop",
+    "hadoop_server",
+    "s3",
+    "s3_server",
+]
 
 
 @pytest.fixture
@@ -96,25 +114,107 @@ def test_a_table_has_columns_in_the_names_of_its_directories(s3: Bucket) -> None
     assert (row["id"], row["queue"], str(row["day"])) == ("one", "a:b", "2026-01-31")
 
 
-def test_of_two_audits_one_makes_the_version(s3: Bucket) -> None:
-    one, other = Store(f"{s3.uri}/audit"), Store(f"{s3.uri}/audit")
-    one.commit(Manifest(gone=["a"]))
-    with pytest.raises(StoreError, match="another audit"):
-        other.commit(Manifest(gone=["b"]))
-    again = Store(f"{s3.uri}/audit")
-    assert again.manifest.gone == ["a"]
+@pytest.fixture(params=["s3", "google", "azure", "hadoop"])
+def far(request: pytest.FixtureRequest) -> Location:
+    """A directory on each kind of server."""
+    there: Bucket | Location = request.getfixturevalue(request.param)
+    return (location(there.uri) if isinstance(there, Bucket) else there) / "audit"
+
+
+def test_of_two_audits_at_the_same_time_one_makes_the_version(far: Location) -> None:
+    audits = {str(number): Store(far) for number in range(2)}
+    won, gave_way = [], []
+
+    def commit(name: str) -> None:
+        try:
+            audits[name].commit(Manifest(gone=[name]))
+        except StoreError:
+            gave_way.append(name)
+        else:
+            won.append(name)
+
+    threads = [Thread(target=commit, args=(name,)) for name in audits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(gave_way)) == (1, 1)
+    again = Store(far)
+    assert again.manifest.gone == won
     for _ in range(3):
         again.commit(Manifest())
-    names = [file.name for file in (location(s3.uri) / "audit/manifests").files()]
+    names = [file.name for file in (far / "manifests").files()]
     assert names == ["000003.json", "000004.json"]
 
 
-def test_a_server_that_fails_now_and_then_is_asked_again(flaky: Flaky, s3: Bucket) -> None:
-    place = location(s3.uri) / "file"
-    (location(f"{s3.uri}?endpoint_override={s3.endpoint}") / "file").write_bytes(b"some data")
-    for fault in (503, 0):
-        flaky.faults = [fault]
-        assert place.read_bytes() == b"some data"
+FAULTS = [500, 503, Fault.RESET, Fault.RESET_IN_REQUEST, Fault.RESET_IN_REPLY, Fault.LOST_REPLY]
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, Fault.SILENT])
+def test_a_server_that_fails_now_and_then_is_asked_again(
+    fault: int, flaky: Flaky, s3: Bucket
+) -> None:
+    data = b"some data" * 10_000
+    place = location(f"{s3.uri}?request_timeout=1") / "file"
+    flaky.faults = [fault]
+    place.write_bytes(data)
+    assert not flaky.faults
+    assert (location(f"{s3.uri}?endpoint_override={s3.endpoint}") / "file").read_bytes() == data
+    for faults in ([fault], [None, fault]):  # the second request is the one for the data
+        flaky.faults = [*faults]
+        assert place.read_bytes() == data
+    flaky.faults = [fault]
+    assert [file.name for file in place.parent.files()] == ["file"]
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, Fault.SILENT])
+def test_a_version_is_made_once_when_the_server_fails(fault: int, flaky: Flaky, s3: Bucket) -> None:
+    place = location(f"{s3.uri}?request_timeout=1") / "manifest"
+    flaky.faults = [fault]
+    assert place.put_new(b"mine" * 10_000)
+    assert not flaky.faults
+    assert not place.put_new(b"another")
+    assert place.read_bytes() == b"mine" * 10_000
+
+
+def test_a_server_that_never_answers_is_an_error_some_time(
+    flaky: Flaky, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystems, "_ATTEMPTS", 2)
+    place = location(f"{s3.uri}?request_timeout=1") / "file"
+    wrong: list[Callable[[], object]] = [
+        place.read_bytes,
+        place.exists,
+        place.parent.files,
+        lambda: place.write_bytes(b"1"),
+        lambda: place.put_new(b"1"),
+    ]
+    for ask in wrong:
+        flaky.faults = [Fault.SILENT] * 20
+        with pytest.raises(OSError, match=s3.name) as failure:
+            ask()
+        assert "\n" not in str(failure.value)
+    flaky.faults = []
+    assert not place.exists()
+
+
+def test_files_without_a_manifest_do_not_count(flaky: Flaky, s3: Bucket) -> None:
+    """As when a program is killed between its files and the manifest."""
+    store = Store(f"{s3.uri}/audit")
+    store.commit(Manifest(gone=["before"]))
+    day = "2026-11-24"
+    lost = store.place("jobs", day) / f"{store.stamp()}.parquet"
+    write_file(lost, pa.table({"id": ["half"]}))
+    flaky.refused = "/manifests/"
+    with pytest.raises(OSError, match="manifests"):
+        store.commit(Manifest(changed=[f"jobs/{day}"]))
+    flaky.refused = ""
+    again = Store(f"{s3.uri}/audit")
+    assert again.manifest.gone == ["before"]
+    assert again.paths("jobs") == []
+    again.commit(Manifest(gone=["after"], changed=[f"jobs/{day}"]))
+    assert Store(f"{s3.uri}/audit").manifest.gone == ["after"]
+    assert not lost.exists()
 
 
 def test_a_server_that_fails_on_and_on_is_an_error_in_a_line(

@@ -13,18 +13,38 @@ from disque_trio.spark.files import Location, location
 from disque_trio.spark.filesystems import FileSystemError, options_of
 from disque_trio.spark.remote import matches
 from tests.support.s3 import Bucket, s3, s3_server
+from tests.support.stores import (
+    azure,
+    azure_server,
+    google,
+    google_server,
+    hadoop,
+    hadoop_server,
+)
 
-__all__ = ["s3", "s3_server"]
+__all__ = [
+    "azure",
+    "azure_server",
+    "google",
+    "google_server",
+    "hadoop",
+    "hadoop_server",
+    "s3",
+    "s3_server",
+]
 
 
-@pytest.fixture(params=["local", "s3", "memory"])
+@pytest.fixture(params=["local", "s3", "memory", "google", "azure", "hadoop"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """An empty directory."""
     if request.param == "local":
         return location(tmp_path / "here")
     if request.param == "s3":
         return location(request.getfixturevalue("s3").uri) / "here"
-    return location(f"memory://{uuid4().hex}/here")
+    if request.param == "memory":
+        return location(f"memory://{uuid4().hex}/here")
+    there: Location = request.getfixturevalue(request.param)
+    return there / "here"
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -8,17 +8,16 @@ repeated is known. What was moved and never committed nothing refers to; ``vacuu
 import json
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow as pa
 
 from disque_trio.extras import how_to_install
-from disque_trio.spark.files import Location, location
+from disque_trio.spark.files import Location
 from disque_trio.spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, lacking, plain, types_of
 from disque_trio.spark.lakehouse.files import DataFile
-from disque_trio.spark.lakehouse.placing import placed
+from disque_trio.spark.lakehouse.placing import for_deltalake, placed
 from disque_trio.spark.lakehouse.planning import part_prefix
 from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
@@ -47,15 +46,20 @@ class DeltaFiles:
 
     whole = False
 
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Location, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
+        self._address, self._options = for_deltalake(directory)
         self._clock = clock
 
     def create(self, schema: pa.Schema) -> None:
         """See ``Table``."""
         wanted = Schema.from_arrow(plain(schema))
         table = DeltaTable.create(
-            str(self._directory), wanted, mode="ignore", partition_by=list(PARTITIONS)
+            self._address,
+            wanted,
+            mode="ignore",
+            partition_by=list(PARTITIONS),
+            storage_options=self._options,
         )
         found = plain(pa.schema(table.schema()))
         missing = lacking(str(self._directory), types_of(found), types_of(plain(schema)))
@@ -105,7 +109,7 @@ class DeltaFiles:
         Raises:
             TableError: Delta fails, or see ``files``.
         """
-        staging = location(self._directory) / STAGING
+        staging = self._directory / STAGING
         try:
             return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
         except DeltaError as problem:
@@ -123,7 +127,7 @@ class DeltaFiles:
         encoded, *columns = [found.column(name).to_pylist() for name in names]
         paths = map(unquote, encoded)  # as they are in the log; commits encode them
         return [
-            Held(path, location(self._directory / path), queue, day, size)
+            Held(path, self._directory / path, queue, day, size)
             for path, queue, day, size in zip(paths, *columns, strict=True)
         ]
 
@@ -183,7 +187,7 @@ class DeltaFiles:
     ) -> AddAction:
         """A file in the table's directory, and how a commit adds it."""
         name = f"{prefix}{uuid4().hex}.parquet"
-        placed(staging / file.name, location(self._directory / name))
+        placed(staging / file.name, self._directory / name)
         return AddAction(
             path=name,
             size=file.size,
@@ -199,6 +203,6 @@ class DeltaFiles:
 
     def _table(self) -> DeltaTable:
         try:
-            return DeltaTable(str(self._directory))
+            return DeltaTable(self._address, storage_options=self._options)
         except TableNotFoundError:
             raise TableError(f"no Delta table at {self._directory}") from None

@@ -23,16 +23,16 @@ def table_of(
         from disque_trio.spark.lakehouse.parquet import ParquetFiles
 
         return ParquetFiles(directory)
-    here = directory.local
-    if here is None:
-        raise TableError(
-            f"{directory}: Delta and Iceberg need a directory on a local file system; a catalog may"
-            " have the data of an Iceberg table elsewhere"
-        )
     if settings.format == DELTA:
         from disque_trio.spark.lakehouse.delta import DeltaFiles
 
-        return DeltaFiles(here)
+        return DeltaFiles(directory)
+    here = directory.local
+    if here is None:
+        raise TableError(
+            f"{directory}: Iceberg needs a directory on a local file system; a catalog may have the"
+            " data elsewhere"
+        )
     from disque_trio.spark.lakehouse.iceberg import IcebergFiles
 
     return IcebergFiles(here, settings.table, {**settings.catalog, **(more or {})})

@@ -3,24 +3,28 @@
 import time
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from deltalake import DeltaTable
 
 from disque_trio.spark import pipeline
+from disque_trio.spark.defaults import DELTA
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.alone import STALE_SECONDS, alone
 from disque_trio.spark.lakehouse.files import read
+from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.iceberg import IcebergFiles
 from disque_trio.spark.lakehouse.parquet import ParquetFiles
-from disque_trio.spark.lakehouse.settings import TableError
-from disque_trio.spark.lakehouse.table import Upkeep
+from disque_trio.spark.lakehouse.settings import TableError, TableSettings
+from disque_trio.spark.lakehouse.table import Table, Upkeep
 from tests.support.jobs_files import COLUMNS, DAY, add
 from tests.support.s3 import KEYS, Bucket, s3, s3_server
 
 __all__ = ["s3", "s3_server"]
 
 
-def ids_of(table: ParquetFiles) -> list[str]:
+def ids_of(table: Table) -> list[str]:
     return sorted(
         one.as_py() for file in table.files() for rows in read(file.path) for one in rows["id"]
     )
@@ -82,6 +86,39 @@ def test_an_iceberg_table_is_where_its_catalog_says(
     left = [file.path for file in table.files()]
     assert [file.path for file in place.files()] == [file.path for file in left]
     assert sorted(one.as_py() for rows in read(left[0]) for one in rows["id"]) == list("0123")
+
+
+def test_a_delta_table_is_on_s3(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = location(f"{s3.uri}/archive, ü")
+    settings = TableSettings(DELTA)
+    settings.keep(place)
+    table = table_of(place, settings)
+    table.create(COLUMNS)
+    table.create(COLUMNS)
+    for number in range(1, 5):
+        add(table, place, number, [f"{number}"], "mail/ü")
+    others = [
+        Thread(
+            target=add,
+            args=(table_of(place, settings), place, 0, [query], "mail/ü", DAY, query),
+        )
+        for query in ("one", "another", "third")
+    ]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    add(table, place, 4, ["4"], "mail/ü")
+    assert ids_of(table) == ["1", "2", "3", "4", "another", "one", "third"]
+    outcome = table.keep_up(Upkeep(history=0), lambda text: None)
+    assert (outcome.before, outcome.after) == (7, 1)
+    assert outcome.removed >= 7
+    assert ids_of(table) == ["1", "2", "3", "4", "another", "one", "third"]
+    # As who has only the address reads it; keys and endpoint are in the environment.
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    assert DeltaTable(f"s3://{s3.name}/archive, ü").to_pyarrow_table().num_rows == 7
+    assert not [file for file in place.files() if "_staging" in file.path]
+    assert pipeline.main(["compact", str(place)]) == 0
 
 
 def test_two_at_once_are_refused(s3: Bucket) -> None:

@@ -43,7 +43,8 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 def directory_of(table: Table) -> Path:
     assert isinstance(table, DeltaFiles | IcebergFiles)
-    return table._directory
+    directory = table._directory
+    return directory if isinstance(directory, Path) else Path(directory.path)
 
 
 def put(table: Table, number: int, *ids: str, queue: str = "q", back: int = 0) -> None:
@@ -54,7 +55,7 @@ def at_noon(table: Table) -> Table:
     """The same, on that day."""
     noon = 1_795_521_600.0
     if isinstance(table, DeltaFiles):
-        return DeltaFiles(directory_of(table), clock=lambda: noon)
+        return DeltaFiles(location(directory_of(table)), clock=lambda: noon)
     return IcebergFiles(directory_of(table), "disque.archive", {}, clock=lambda: noon)
 
 
@@ -349,7 +350,7 @@ def test_a_compaction_whose_commit_fails_is_tried_again(
 
 def test_files_that_delta_itself_has_merged_are_merged_on(tmp_path: Path) -> None:
     """They lie in directories whose names are escaped, twice in Delta's log."""
-    table = DeltaFiles(tmp_path)
+    table = DeltaFiles(location(tmp_path))
     table.create(COLUMNS)
     for number in range(3):
         put(table, number, f"{number}", queue="mail/in ü%2F")

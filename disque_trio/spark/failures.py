@@ -20,7 +20,8 @@ NOT_STARTED = "Python workers do not start"
 _OF_PYTHON = re.compile(
     rf"(?:ModuleNotFoundError: No module named \S+|{NOT_STARTED}.*|Cannot run program .*)"
 )
-_PLANNED = "PYTHON_DATA_SOURCE_ERROR"  # that is done beside the driver
+# What is done beside the driver: it plans what sources read.
+_PLANNED = re.compile(r"PYTHON_DATA_SOURCE_ERROR|PythonPlannerRunner")
 _PLACE = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 
 
@@ -61,5 +62,5 @@ def _whose(failure: BaseException, text: str) -> str:
     if (place := _PLACE.search(text)) is not None:
         who = f"executor {place[2]} on {place[1]}"
     else:
-        who = "Spark beside the driver" if _PLANNED in text else "the executors"
+        who = "Spark beside the driver" if _PLANNED.search(text) else "the executors"
     return f"{who}: PYSPARK_PYTHON={program}"

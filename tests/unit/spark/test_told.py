@@ -67,6 +67,7 @@ NO_PYTHON = """\
 An error occurred while calling o89.load.
 : java.io.IOException: Cannot run program "/none/python": error=2, No such file or directory
 \tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\tat org.apache.spark.sql.execution.python.PythonPlannerRunner.runInPython(P.scala:123)
 Caused by: java.io.IOException: error=2, No such file or directory
 """
 
@@ -81,7 +82,7 @@ Caused by: java.io.IOException: error=2, No such file or directory
         (OLD_PYTHON, "Python workers do not start: TypeError: unsupported operand type(s) for |:"
          " 'type' and 'type' (Python of executor 1 on 10.0.0.7: PYSPARK_PYTHON=python-x)"),
         (NO_PYTHON, 'Cannot run program "/none/python": error=2, No such file or directory'
-         " (Python of the executors: PYSPARK_PYTHON=python-x)"),
+         " (Python of Spark beside the driver: PYSPARK_PYTHON=python-x)"),
     ],
 )  # fmt: skip
 def test_a_python_that_lacks_something_is_named(

@@ -1,0 +1,1 @@
+"""Asks the nodes, and writes down who did what."""

@@ -1,0 +1,256 @@
+"""What can be done from the console: one table for buttons, checks of roles, routes and the audit.
+
+An ``Action`` turns the fields of a form into commands. To add one, write a function from a ``Form``
+to a list of ``Order`` and put a line into ``ACTIONS`` (or into the table of a module beside this
+one, which ``ACTIONS`` takes in).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from disque_trio.console.model.names import shown, to_bytes, unquoted
+from disque_trio.console.model.roles import Role
+
+Word: TypeAlias = "str | bytes | int"
+
+
+class Where(Enum):
+    """Which nodes get a command."""
+
+    ANY = "any"  # one that answers; it tells the others if need be
+    EVERY = "every"  # all that answer
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command. where: an address is that of one node."""
+
+    command: tuple[Word, ...]
+    where: Where | str = Where.ANY
+
+
+class Form:
+    """The fields of a form that was sent.
+
+    Args:
+        fields: the values of each field, in order.
+    """
+
+    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
+        self._fields = fields
+
+    @property
+    def fields(self) -> Mapping[str, Sequence[str]]:
+        """All of them."""
+        return self._fields
+
+    def get(self, name: str) -> str:
+        """A field without the spaces around it; empty: it is not there."""
+        return self.raw(name).strip()
+
+    def raw(self, name: str) -> str:
+        """A field as it was sent, with line ends as they were typed."""
+        values = self._fields.get(name)
+        return values[0].replace("\r\n", "\n") if values else ""
+
+    def name(self, field: str = "queue") -> str:
+        """The name of a queue in a field that carries it quoted.
+
+        Raises:
+            ValueError: it is not there.
+        """
+        values = self._fields.get(field)
+        if not values or not values[0]:
+            raise ValueError(f"the form names no {field}")
+        return unquoted(values[0])
+
+    def all(self, field: str) -> list[str]:
+        """All values of a field."""
+        return list(self._fields.get(field, ()))
+
+    def number(self, field: str, least: float = 0.0, whole: bool = True) -> str:
+        """A number as it was typed; empty: none was.
+
+        Raises:
+            ValueError: it is no number, or too small.
+        """
+        text = self.get(field)
+        if text:
+            try:
+                value = int(text) if whole else float(text)
+            except ValueError:
+                raise ValueError(f"{field}: {text!r} is no number") from None
+            if not value >= least:
+                raise ValueError(f"{field}: at least {least:g}")
+        return text
+
+    def words(self, *names: str) -> list[Word]:
+        """Options of a command: the name and the number of each field that has one."""
+        found: list[Word] = []
+        for name in names:
+            if text := self.number(name):
+                found += [name.upper(), text]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that can be done.
+
+    Attributes:
+        name: in the address. title: on the button. role: the least that may do it.
+        make: the commands. Raises ValueError: the form says something impossible.
+        asks: what is asked before, of the form; None: nothing is.
+        says: what is said of success, of the form and the replies (the errors left out).
+        danger: whether it takes something away for good.
+    """
+
+    name: str
+    title: str
+    role: Role
+    make: Callable[[Form], list[Order]]
+    says: Callable[[Form, Sequence[object]], str]
+    asks: Callable[[Form], str] | None = None
+    danger: bool = False
+
+
+def _about(text: str) -> Callable[[Form], str]:
+    return lambda form: text.format(queue=shown(form.name()))
+
+
+def _said(text: str) -> Callable[[Form, Sequence[object]], str]:
+    """``text``, with the queue, and the sum of the replies that are numbers."""
+
+    def says(form: Form, replies: Sequence[object]) -> str:
+        count = sum(reply for reply in replies if isinstance(reply, int))
+        jobs = "1 job" if count == 1 else f"{count:,} jobs"
+        return text.format(queue=shown(form.name()), count=f"{count:,}", jobs=jobs)
+
+    return says
+
+
+def _pause(form: Form) -> list[Order]:
+    word = form.get("direction")
+    if word not in ("in", "out", "all"):
+        raise ValueError("pause what comes in, what goes out, or all")
+    # "none" first: what was paused before is not added up. Each node is told by itself, as bcast
+    # does not reach those that no other node is connected to.
+    return [Order(("PAUSE", to_bytes(form.name()), "none", word), Where.EVERY)]
+
+
+def _resume(form: Form) -> list[Order]:
+    return [Order(("PAUSE", to_bytes(form.name()), "none"), Where.EVERY)]
+
+
+def _purge(form: Form) -> list[Order]:
+    return [Order(("QPURGE", to_bytes(form.name())))]
+
+
+def _redrive(form: Form) -> list[Order]:
+    command: list[Word] = ["REDRIVE", to_bytes(form.name())]
+    if to := form.raw("to").strip():
+        command += ["TO", to_bytes(to)]
+    return [Order((*command, *form.words("count")))]
+
+
+def _move(form: Form) -> list[Order]:
+    to = form.raw("to").strip()
+    if not to:
+        raise ValueError("say which queue the jobs are moved to")
+    return [Order(("QMOVE", to_bytes(form.name()), to_bytes(to), *form.words("count")))]
+
+
+ADD_TIMEOUT: Final = 5_000  # ms
+
+
+def _add(form: Form) -> list[Order]:
+    body = form.raw("body")
+    command: list[Word] = ["ADDJOB", to_bytes(form.name()), to_bytes(body), ADD_TIMEOUT]
+    command += form.words("replicate")
+    if delay := form.number("delay", whole=False):
+        command += ["DELAY", delay]
+    command += form.words("retry", "ttl", "priority")
+    if group := form.get("group"):
+        command += ["GROUP", group]
+    return [Order((*command, *_headers(form.raw("headers"))))]
+
+
+def _headers(text: str) -> list[Word]:
+    pairs: list[Word] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"headers: {line!r} is not like name: value")
+        pairs += [to_bytes(name.strip()), to_bytes(value.strip())]
+    return ["HEADERS", len(pairs) // 2, *pairs] if pairs else []
+
+
+POLICY_NUMBERS: Final = (
+    "attempts", "deadttl", "ttl", "retry", "replicate", "maxlen", "maxbytes", "burst", "active"
+)  # fmt: skip
+"""Options of a policy that are whole numbers; an empty field unsets them."""
+
+
+def escape_pattern(name: str) -> str:
+    """The name of a policy that is for just this queue, whatever characters are in its name."""
+    return "".join("\\" + letter if letter in "*?[\\" else letter for letter in name)
+
+
+def _set_policy(form: Form) -> list[Order]:
+    name = form.name("policy")
+    words: list[Word] = []
+    for field in POLICY_NUMBERS:
+        words += [field.upper(), form.number(field) or b""]
+    words += ["DEAD", to_bytes(form.raw("dead").strip()), "RATE", form.get("rate")]
+    groups = form.get("groups")
+    if groups not in ("", "fair", "fifo"):
+        raise ValueError("groups are fair or fifo, or none")
+    words += ["GROUPS", groups]
+    shortest = form.number("backoff-min", whole=False)
+    longest = form.number("backoff-max", whole=False)
+    if bool(shortest) != bool(longest):
+        raise ValueError("backoff needs a shortest and a longest pause")
+    words += ["BACKOFF", shortest or "0", longest or "0"]
+    return [Order(("QSET", to_bytes(name), *words))]
+
+
+def _delete_policy(form: Form) -> list[Order]:
+    return [Order(("QDEL", to_bytes(form.name("policy"))))]
+
+
+def _of_policy(text: str) -> Callable[[Form, Sequence[object]], str]:
+    return lambda form, _: text.format(policy=shown(form.name("policy")))
+
+
+ACTIONS: Final[Mapping[str, Action]] = {
+    action.name: action
+    for action in (
+        Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
+        Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} goes on.")),
+        Action(
+            "purge", "Purge…", Role.OPERATOR, _purge, _said("{jobs} of {queue} cancelled."),
+            _about("Cancel all jobs that are queued in {queue}, on all nodes that can be reached? "
+                   "Delayed jobs and those with a worker stay."), danger=True,
+        ),
+        Action(
+            "redrive", "Redrive…", Role.OPERATOR, _redrive, _said("{jobs} of {queue} sent back."),
+            _about("Send dead letters of {queue} back?"),
+        ),
+        Action(
+            "move", "Move…", Role.OPERATOR, _move, _said("{jobs} of {queue} moved."),
+            _about("Move jobs that are queued in {queue} to another queue?"),
+        ),
+        Action("add", "Add job", Role.OPERATOR, _add, lambda form, replies: "Added " + ", ".join(
+            reply.decode() for reply in replies if isinstance(reply, bytes)) + "."),
+        Action("policy", "Save policy", Role.ADMIN, _set_policy,
+               _of_policy("The policy of {policy} is saved.")),
+        Action(
+            "unpolicy", "Delete policy…", Role.ADMIN, _delete_policy,
+            _of_policy("The policy of {policy} is deleted."),
+            lambda form: f"Delete the policy of {shown(form.name('policy'))}?", danger=True,
+        ),
+    )
+}  # fmt: skip
+"""By name."""

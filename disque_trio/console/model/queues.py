@@ -1,0 +1,264 @@
+"""The queues of a cluster: what each node says of each, and the sum of that over the nodes."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from disque_trio.console.model.names import shown, to_bytes
+from disque_trio.console.model.rates import Counters
+from disque_trio.console.model.series import Series
+from disque_trio.glob import compile_glob, is_glob
+
+COUNTED: Final = {
+    b"jobs-in": "added",
+    b"jobs-out": "delivered",
+    b"jobs-acked": "acked",
+    b"jobs-expired": "expired",
+}
+HOUR: Final = 60
+"""A queue's history has a point a minute."""
+
+FULL_FOR: Final = 15.0  # s for which what took a look at all jobs is worth showing
+
+
+@dataclass(slots=True)
+class Share:
+    """What one node says of one queue.
+
+    Attributes:
+        length: jobs that are queued. blocked: clients that wait. pause: ``none``, ``in``, ``out``
+            or ``all``. oldest: ms since the oldest queued job was added; 0: none is queued.
+        held_by: ``rate``, ``active`` or ``asking``; empty: nothing is held back.
+        groups: groups with queued jobs. waiting: jobs that wait for their groups.
+        delayed, in_hand, dead: None: not known now. full_asked: when they were told.
+    """
+
+    counters: Counters
+    length: int = 0
+    blocked: int = 0
+    pause: str = "none"
+    oldest: int = 0
+    idle: int = 0
+    held_by: str = ""
+    groups: int = 0
+    waiting: int = 0
+    delayed: int | None = None
+    in_hand: int | None = None
+    dead: int | None = None
+    full_asked: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue, summed up over the nodes that answer. Rates are per second, None: not known yet.
+    ``delayed``, ``in_hand`` and ``dead`` are None unless the queue is looked at; with copies the
+    first and the last count a job once for each of its holders.
+
+    Attributes:
+        oldest: seconds since the oldest queued job was added; 0: none is queued.
+        paused: ``in``, ``out``, ``all`` or empty; ``partly``: not on all nodes alike.
+        nodes: addresses of the nodes that know it.
+    """
+
+    name: str
+    length: int
+    added: float | None
+    delivered: float | None
+    acked: float | None
+    expired: float | None
+    oldest: float
+    blocked: int
+    paused: str
+    held_by: str
+    groups: int
+    waiting: int
+    delayed: int | None
+    in_hand: int | None
+    dead: int | None
+    nodes: tuple[str, ...]
+
+
+KEYS: Final[Mapping[str, Callable[[QueueRow], Any]]] = {
+    "name": lambda row: row.name,
+    "length": lambda row: row.length,
+    "added": lambda row: row.added or 0.0,
+    "delivered": lambda row: row.delivered or 0.0,
+    "acked": lambda row: row.acked or 0.0,
+    "oldest": lambda row: row.oldest,
+    "blocked": lambda row: row.blocked,
+    "paused": lambda row: row.paused,
+}
+"""What the list can be sorted by. Delayed, in hand and dead are known of few queues only."""
+
+
+class QueueTable:
+    """All queues. Each node tells of its own; a node that is away takes its share with it."""
+
+    def __init__(self) -> None:
+        self._shares: dict[str, dict[str, Share]] = {}  # by queue, then by node
+        self._rows: dict[str, QueueRow] = {}
+        self._stale: set[str] = set()
+        self._order: dict[tuple[str, bool], list[str]] = {}  # until something changes
+        self._histories: dict[str, Series] = {}
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._shares
+
+    @property
+    def length(self) -> int:
+        """How many jobs are queued in all."""
+        return sum(share.length for shares in self._shares.values() for share in shares.values())
+
+    def told(self, node: str, queue: str, fields: Mapping[bytes, Any], now: float) -> bool:
+        """What QSTAT said, of a node, at ``now`` (s). Returns whether something has happened."""
+        shares = self._shares.setdefault(queue, {})
+        share = shares.get(node)
+        if share is None:
+            share = shares[node] = Share(Counters())
+        before = (share.length, share.blocked, share.pause)
+        share.length = _number(fields, b"len")
+        share.blocked = _number(fields, b"blocked")
+        share.pause = _text(fields, b"pause") or "none"
+        share.oldest = _number(fields, b"oldest-job-age")
+        share.idle = _number(fields, b"idle")
+        share.held_by = _text(fields, b"held-back-by")
+        share.groups = _number(fields, b"groups")
+        share.waiting = _number(fields, b"groups-waiting")
+        counts = {name: _number(fields, field) for field, name in COUNTED.items()}
+        grown = share.counters.read(counts, now)
+        changed = any(grown.values()) or before != (share.length, share.blocked, share.pause)
+        if b"jobs-delayed" in fields:
+            share.delayed = _number(fields, b"jobs-delayed")
+            share.in_hand = _number(fields, b"jobs-in-hand")
+            share.dead = _number(fields, b"jobs-dead")
+            share.full_asked = now
+        elif now - share.full_asked > FULL_FOR:
+            share.delayed = share.in_hand = share.dead = None
+        self._note(queue, grown, now)
+        self._touch(queue)
+        return changed
+
+    def gone(self, node: str, queue: str) -> None:
+        """A node does not know the queue (any more)."""
+        shares = self._shares.get(queue)
+        if shares is not None and shares.pop(node, None) is not None:
+            self._touch(queue)
+            if not shares:
+                self._drop(queue)
+
+    def node_went(self, node: str) -> None:
+        """A node is away, and what it said is not known to hold any more."""
+        for queue in [queue for queue, shares in self._shares.items() if node in shares]:
+            self.gone(node, queue)
+
+    def shares(self, queue: str) -> Mapping[str, Share]:
+        """What each node says of ``queue``, by its address."""
+        return self._shares.get(queue, {})
+
+    def row(self, queue: str) -> QueueRow | None:
+        """A queue; None: no node that answers knows it."""
+        shares = self._shares.get(queue)
+        if shares is None:
+            return None
+        if queue in self._stale or queue not in self._rows:
+            self._rows[queue] = _sum(queue, shares)
+            self._stale.discard(queue)
+        return self._rows[queue]
+
+    def history(self, queue: str) -> Series | None:
+        """The last hour of a queue; None: nothing happened to it."""
+        return self._histories.get(queue)
+
+    def find(self, search: str, key: str, descending: bool) -> list[QueueRow]:
+        """The queues whose names contain ``search``, or match it if it is a pattern, sorted by one
+        of ``KEYS``; those that are alike by name."""
+        names: Iterable[str] = self._sorted(key, descending)
+        if search:
+            wanted = to_bytes(search)
+            if is_glob(wanted):
+                pattern = compile_glob(wanted)
+                names = [name for name in names if pattern.fullmatch(to_bytes(name))]
+            else:
+                folded = search.casefold()
+                names = [
+                    name for name in names if folded in name.casefold() or folded in shown(name)
+                ]
+        return [row for row in map(self.row, names) if row is not None]
+
+    def _sorted(self, key: str, descending: bool) -> list[str]:
+        order = self._order.get((key, descending))
+        if order is None:
+            rows = [row for row in map(self.row, list(self._shares)) if row is not None]
+            rows.sort(key=lambda row: row.name)
+            rows.sort(key=KEYS[key], reverse=descending)
+            order = self._order[key, descending] = [row.name for row in rows]
+        return order
+
+    def _note(self, queue: str, grown: Mapping[str, int], now: float) -> None:
+        history = self._histories.get(queue)
+        length = sum(share.length for share in self._shares[queue].values())
+        if history is None:
+            if not (length or any(grown.values())):
+                return
+            history = Series(60.0, HOUR, ("added", "delivered", "acked"), ("length",))
+            self._histories[queue] = history
+        counted = {name: grown[name] for name in history.sums if name in grown}
+        history.add(now, counted, {"length": length})
+
+    def _touch(self, queue: str) -> None:
+        self._stale.add(queue)
+        self._order.clear()
+
+    def _drop(self, queue: str) -> None:
+        del self._shares[queue]
+        self._rows.pop(queue, None)
+        self._histories.pop(queue, None)
+        self._stale.discard(queue)
+
+
+def _sum(queue: str, shares: Mapping[str, Share]) -> QueueRow:
+    all_shares = list(shares.values())
+    pauses = {share.pause for share in all_shares}
+    paused = "partly" if len(pauses) > 1 else pauses.pop()
+    return QueueRow(
+        queue,
+        sum(share.length for share in all_shares),
+        added=_rate(all_shares, "added"),
+        delivered=_rate(all_shares, "delivered"),
+        acked=_rate(all_shares, "acked"),
+        expired=_rate(all_shares, "expired"),
+        oldest=max(share.oldest for share in all_shares) / 1000,
+        blocked=sum(share.blocked for share in all_shares),
+        paused="" if paused == "none" else paused,
+        held_by=" ".join(sorted({share.held_by for share in all_shares} - {""})),
+        groups=sum(share.groups for share in all_shares),
+        waiting=sum(share.waiting for share in all_shares),
+        delayed=_known_sum(share.delayed for share in all_shares),
+        in_hand=_known_sum(share.in_hand for share in all_shares),
+        dead=_known_sum(share.dead for share in all_shares),
+        nodes=tuple(sorted(shares)),
+    )
+
+
+def _rate(shares: Iterable[Share], name: str) -> float | None:
+    rates = [share.counters.rates.get(name) for share in shares]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def _known_sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _number(fields: Mapping[bytes, Any], name: bytes) -> int:
+    value = fields.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _text(fields: Mapping[bytes, Any], name: bytes) -> str:
+    value = fields.get(name, b"")
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""

@@ -1,0 +1,163 @@
+"""Runs the console: the web server, and what asks the nodes, until a signal."""
+
+import os
+import secrets
+import signal
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from disque_trio.client.nodes import parse_address
+from disque_trio.client.urls import Cluster as ClusterAddress
+from disque_trio.console.io.accounts import Accounts, AclAccounts, Everybody, FileAccounts
+from disque_trio.console.io.audit import Audit
+from disque_trio.console.io.calls import Calls
+from disque_trio.console.io.looks import Looks
+from disque_trio.console.io.poller import Poller
+from disque_trio.console.model.cluster import Cluster
+from disque_trio.console.model.sessions import Attempts, Sessions
+from disque_trio.console.web.app import application
+from disque_trio.console.web.console import Console
+from disque_trio.process.logs import Log
+from disque_trio.respclient.tls import Tls
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says.
+
+    Attributes:
+        cluster: nodes, and how to get in.
+        listen: as Hypercorn binds: ``host:port`` or ``unix:/path``.
+        certificate, key: files (PEM); empty: without TLS.
+        users: file; empty: none. acl: log in with users of the cluster.
+        hosts: names by which it may be called where nobody logs in.
+        secret: file; empty: a new one each time. audit: file; empty: the log.
+    """
+
+    cluster: ClusterAddress
+    listen: str
+    certificate: str = ""
+    key: str = ""
+    prefix: str = ""
+    trusted: frozenset[str] = frozenset()
+    users: str = ""
+    acl: bool = False
+    hosts: frozenset[str] = frozenset()
+    secret: str = ""
+    events: str = ""
+    audit: str = ""
+    bananaq: str = ""
+
+
+def read_secret(path: str) -> bytes:
+    """The secret in a file, which is made if it is not there; without a file a new one.
+
+    Raises:
+        OSError: the file cannot be read or made. ValueError: it is too short.
+    """
+    if not path:
+        return secrets.token_bytes(32)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        secret = Path(path).read_bytes().strip()
+        if len(secret) < 32:
+            raise ValueError(f"{path}: a secret has 32 bytes at least") from None
+        return secret
+    secret = secrets.token_hex(32).encode()
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secret + b"\n")
+    return secret
+
+
+async def run(settings: Settings, log: Log) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        OSError, ValueError: a file or an address cannot be used.
+    """
+    audit = Audit(settings.audit, log)
+    try:
+        async with trio.open_nursery() as nursery:
+            console = _make(settings, nursery, audit, log)
+            config = _config(settings)
+            login = settings.cluster.login
+            seeds = [parse_address(node) for node in settings.cluster.nodes]
+            poller = Poller(console.cluster, seeds, login, console.looks, log)
+            nursery.start_soon(poller.run)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                nursery.start_soon(_stop_at_signal, signals, console.stopping)
+                binds = await nursery.start(_serve, console, config)
+                log.notice("listens", addresses=" ".join(binds), prefix=settings.prefix)
+                await console.stopping.wait()
+            log.notice("stops")
+            nursery.cancel_scope.deadline = trio.current_time() + config.graceful_timeout + 1
+            await console.ended.wait()
+            nursery.cancel_scope.cancel()
+    finally:
+        audit.close()
+
+
+async def _serve(console: Console, config: Config, task_status: trio.TaskStatus[list[str]]) -> None:
+    app: Any = application(console)
+    try:
+        await serve(
+            app,
+            config,
+            shutdown_trigger=console.stopping.wait,
+            task_status=task_status,
+            mode="asgi",
+        )
+    finally:
+        console.ended.set()
+
+
+async def _stop_at_signal(signals: Any, stopping: trio.Event) -> None:
+    async for _ in signals:
+        stopping.set()
+
+
+def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> Console:
+    cluster = Cluster()
+    calls = Calls(nursery, cluster.nodes, settings.cluster.login)
+    accounts: Accounts = Everybody(calls)
+    if settings.users:
+        accounts = FileAccounts(settings.users, calls, log)
+    elif settings.acl:
+        tls = settings.cluster.tls
+        accounts = AclAccounts(nursery, cluster.nodes, tls if isinstance(tls, Tls) else None)
+    return Console(
+        cluster,
+        Looks(),
+        calls,
+        accounts,
+        Sessions(read_secret(settings.secret)),
+        Attempts(),
+        audit,
+        log,
+        prefix=settings.prefix,
+        trusted=settings.trusted,
+        hosts=None if accounts.wanted else settings.hosts,
+        events=settings.events,
+        bananaq=settings.bananaq,
+    )
+
+
+def _config(settings: Settings) -> Config:
+    config = Config()
+    config.bind = [settings.listen]
+    config.accesslog = None
+    config.errorlog = None  # pages that fail are in our own log
+    config.graceful_timeout = 3
+    config.include_server_header = False
+    if settings.certificate:
+        config.certfile = settings.certificate
+        config.keyfile = settings.key or settings.certificate
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certfile, config.keyfile)
+    return config

@@ -1,0 +1,128 @@
+"""What visitors do: one route for all actions."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from disque_trio.console.io.calls import Answer
+from disque_trio.console.model.actions import ACTIONS, Action, Form
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.rendering import Rendering
+from disque_trio.console.web.visit import Visit
+from disque_trio.respclient.errors import ConnectionLost, DisqueError
+
+_OURS: Final = ("token", "confirmed", "back")  # fields that say nothing of what is done
+_LONGEST: Final = 200  # characters of a field in the audit
+
+
+class Acting:
+    """Checks, asks, does and writes down."""
+
+    def __init__(self, console: Console, rendering: Rendering) -> None:
+        self._console = console
+        self._rendering = rendering
+
+    async def act(self, visit: Visit) -> Response:
+        """A form was sent."""
+        action = _action(visit)
+        form = await visit.form()
+        if not visit.is_from_here(form):
+            await self._write(visit, action, form, "refused", why="token")
+            return self._rendering.message(
+                visit, "Not done", "The form is too old. Go back, load the page again.", 403
+            )
+        if visit.role < action.role:
+            await self._write(visit, action, form, "refused", why="role")
+            text = f"“{action.title}” is for the role {action.role}; yours is {visit.role}."
+            return self._rendering.message(visit, "Not allowed", text, 403)
+        try:
+            orders = action.make(form)
+            question = action.asks(form) if action.asks else ""
+        except ValueError as error:
+            return self._back(visit, form, f"Not done: {error}.", bad=True)
+        if question and form.get("confirmed") != "yes":
+            values = {"action": action, "question": question, "fields": _kept(form)}
+            return self._rendering.other("confirm.html", visit, values, 200)
+        try:
+            await self._write(visit, action, form, "asked")
+        except OSError as error:
+            text = f"The audit cannot be written, so nothing is done: {error.strerror or error}."
+            return self._rendering.message(visit, "Not done", text, 500)
+        answers: list[Answer] = []
+        for order in orders:
+            answers += await visit.calls.run(order)
+        return await self._tell(visit, action, form, answers)
+
+    async def ask(self, visit: Visit) -> Response:
+        """Somebody has loaded the address of an action again, or was sent there by a login."""
+        _action(visit)
+        return RedirectResponse(self._console.prefix + "/", 303)
+
+    async def _tell(
+        self, visit: Visit, action: Action, form: Form, answers: Sequence[Answer]
+    ) -> Response:
+        problems = [
+            _problem(address, reply) for address, reply in answers if isinstance(reply, DisqueError)
+        ]
+        good = [reply for _, reply in answers if not isinstance(reply, DisqueError)]
+        try:
+            if problems:
+                result = "partly done" if good else "failed"
+                await self._write(visit, action, form, result, problems=problems)
+            else:
+                await self._write(visit, action, form, "done")
+        except OSError as error:
+            self._console.log.warning("the audit cannot be written", why=str(error))
+        words = [action.says(form, good)] if good else []
+        if problems:
+            words.append(("Not everywhere: " if good else "Not done: ") + "; ".join(problems) + ".")
+        return self._back(visit, form, " ".join(words), bad=bool(problems))
+
+    def _back(self, visit: Visit, form: Form, text: str, bad: bool) -> Response:
+        where = self._rendering.back(visit, form.get("back"))
+        return self._rendering.note(RedirectResponse(where, 303), text, bad)
+
+    async def _write(
+        self, visit: Visit, action: Action, form: Form, result: str, **more: object
+    ) -> None:
+        fields = {
+            name: values[0][:_LONGEST] if len(values) == 1 else [len(values), *values[:20]]
+            for name, values in form.fields.items()
+            if name not in _OURS and any(values)
+        }
+        await self._console.audit.write(
+            "action",
+            user=visit.visitor.user,
+            role=str(visit.role),
+            address=visit.visitor.address,
+            action=action.name,
+            fields=fields,
+            result=result,
+            **more,
+        )
+
+
+def _action(visit: Visit) -> Action:
+    action = ACTIONS.get(visit.request.path_params["name"])
+    if action is None:
+        raise HTTPException(404, "There is no such action.")
+    return action
+
+
+def _kept(form: Form) -> list[tuple[str, str]]:
+    """The fields of a form, to be sent once more."""
+    return [
+        (name, value)
+        for name, values in form.fields.items()
+        if name not in ("token", "confirmed")
+        for value in values
+    ]
+
+
+def _problem(address: str, error: DisqueError) -> str:
+    text = str(error)
+    if isinstance(error, ConnectionLost) and error.maybe_executed:
+        text += " (it may have been done all the same)"
+    return text if not address or address in text else f"{address}: {text}"

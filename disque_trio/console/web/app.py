@@ -1,0 +1,123 @@
+"""The application: pages, their live parts, actions, logging in and out."""
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from disque_trio.console.web.acting import Acting
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.entrance import Entrance
+from disque_trio.console.web.headers import Headers
+from disque_trio.console.web.live import Live
+from disque_trio.console.web.pages import PAGES, Page
+from disque_trio.console.web.rendering import STATIC, Rendering
+from disque_trio.console.web.security import Gate
+from disque_trio.console.web.visit import Missing, TooLarge, Visit, Visitor
+
+THEMES: Final = ("light", "dark", "system")
+_PAGE_COOKIE: Final = 365 * 86400  # s
+
+
+class Static:
+    """The style sheet and the script; browsers keep them while their addresses stay the same."""
+
+    def __init__(self) -> None:
+        self._files = StaticFiles(directory=STATIC)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._files.get_response(self._files.get_path(scope), scope)
+        response.headers["Cache-Control"] = "max-age=31536000, immutable"
+        await response(scope, receive, send)
+
+
+def application(console: Console) -> ASGIApp:
+    """The pages of ``console``, behind their gate."""
+    rendering = Rendering(console)
+    acting = Acting(console, rendering)
+    entrance = Entrance(console, rendering)
+
+    def visit_of(request: Request) -> Visit:
+        visitor: Visitor = request.scope["visitor"]
+        return Visit(request, console, visitor, time.time())
+
+    def route(
+        path: str, serve: Callable[[Visit], Awaitable[Response]], method: str = "GET"
+    ) -> Route:
+        async def endpoint(request: Request) -> Response:
+            return await serve(visit_of(request))
+
+        return Route(path, endpoint, methods=[method])
+
+    def page_route(page: Page) -> Route:
+        async def endpoint(request: Request) -> ASGIApp:
+            visit = visit_of(request)
+            if "text/event-stream" in request.headers.get("accept", ""):
+                return Live(console, partial(_live_part, rendering, page, request, visit.visitor))
+            return await _show(rendering, page, visit)
+
+        return Route(page.path, endpoint, methods=["GET"])
+
+    async def _live_part(
+        rendering: Rendering, page: Page, request: Request, visitor: Visitor
+    ) -> str | None:
+        visit = Visit(request, console, visitor, time.time())
+        try:
+            return rendering.live_part(page, visit, await page.view(visit))
+        except Missing:
+            return None
+
+    async def _show(rendering: Rendering, page: Page, visit: Visit) -> Response:
+        try:
+            shown = await page.view(visit)
+        except Missing as missing:
+            return rendering.message(visit, "Not there", str(missing), 404)
+        return rendering.page(page, visit, shown)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        return rendering.failure(
+            request, 500, "Something went wrong", "It is in the log of the console."
+        )
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return rendering.failure(request, error.status_code, "Not there", error.detail)
+
+    async def too_large(request: Request, error: Exception) -> Response:
+        return rendering.failure(
+            request, 413, "Too large", "A form may have 16 MiB at most. Use a client for more."
+        )
+
+    async def health(request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def theme(visit: Visit) -> Response:
+        wanted = visit.query("to")
+        answer = RedirectResponse(rendering.back(visit, visit.query("back")), 303)
+        if wanted in THEMES:
+            cookie = ("disque_console_theme", wanted, _PAGE_COOKIE)
+            answer.set_cookie(*cookie, path=f"{console.prefix}/", samesite="lax")
+        return answer
+
+    routes: list[Any] = [
+        *map(page_route, PAGES),
+        route("/do/{name}", acting.act, "POST"),
+        route("/do/{name}", acting.ask),
+        route("/login", entrance.show),
+        route("/login", entrance.enter, "POST"),
+        route("/logout", entrance.leave, "POST"),
+        route("/theme", theme),
+        Route("/health", health),
+        Mount("/static", Static(), name="static"),
+    ]
+    handlers: Any = {HTTPException: refused, TooLarge: too_large, Exception: failed}
+    prefixed = [Mount(console.prefix, routes=routes)] if console.prefix else routes
+    return Headers(Gate(Starlette(routes=prefixed, exception_handlers=handlers), console))

@@ -1,0 +1,44 @@
+"""All that the pages need, made once."""
+
+from dataclasses import dataclass, field
+
+import trio
+
+from disque_trio.console.io.accounts import Accounts
+from disque_trio.console.io.audit import Audit
+from disque_trio.console.io.calls import Calls
+from disque_trio.console.io.looks import Looks
+from disque_trio.console.model.cluster import Cluster
+from disque_trio.console.model.sessions import Attempts, Sessions
+from disque_trio.process.logs import Log
+
+
+@dataclass(slots=True)
+class Console:
+    """The console.
+
+    Attributes:
+        cluster: what is known of it. calls: commands as the console's own user.
+        prefix: of all paths; empty, or like ``/disque``.
+        trusted: addresses of proxies whose X-Forwarded-* counts.
+        hosts: names by which visitors may call it where nobody has to log in, beside addresses and
+            localhost. None: any.
+        stopping: set when the process is to end. ended: set when nothing is served any more.
+        events: directory of event logs; empty: there is none. bananaq: address; empty: none.
+    """
+
+    cluster: Cluster
+    looks: Looks
+    calls: Calls
+    accounts: Accounts
+    sessions: Sessions
+    attempts: Attempts
+    audit: Audit
+    log: Log
+    prefix: str = ""
+    trusted: frozenset[str] = frozenset()
+    hosts: frozenset[str] | None = None
+    events: str = ""
+    bananaq: str = ""
+    stopping: trio.Event = field(default_factory=trio.Event)
+    ended: trio.Event = field(default_factory=trio.Event)

@@ -1,0 +1,34 @@
+"""The table of pages. Its order is that of the navigation."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from disque_trio.console.web.views import overview, queue, queues
+from disque_trio.console.web.visit import Shown, Visit
+
+View: TypeAlias = Callable[[Visit], Awaitable[Shown]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page.
+
+    Attributes:
+        path: its address. title: in the navigation and of the window.
+        view: makes the values for ``template``.
+        under: path of the page of the navigation that it belongs to; empty: it is one itself.
+    """
+
+    path: str
+    title: str
+    view: View
+    template: str
+    under: str = ""
+
+
+PAGES: Final = (
+    Page("/", "Overview", overview.view, "overview.html"),
+    Page("/queues", "Queues", queues.view, "queues.html"),
+    Page("/queue", "Queue", queue.view, "queue.html", under="/queues"),
+)

@@ -1,0 +1,163 @@
+"""Turns what views say into pages."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from disque_trio.console.model.actions import ACTIONS
+from disque_trio.console.model.names import quoted, shown
+from disque_trio.console.web import figures
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.pages import PAGES, Page
+from disque_trio.console.web.visit import Shown, Visit
+from disque_trio.version import VERSION
+
+HERE: Final = Path(__file__).parent
+STATIC: Final = HERE / "static"
+THEME_COOKIE: Final = "disque_console_theme"
+NOTE_COOKIE: Final = "disque_console_note"
+NOTE_SECONDS: Final = 60
+
+
+def display_name(name: str) -> Markup:
+    """The name of a queue as markup: what cannot be seen is escaped, and its direction is kept to
+    itself. Long ones are cut where they are looked at in lists."""
+    return Markup("<bdi>{}</bdi>").format(shown(name) or "(empty)")
+
+
+def field_value(text: str) -> str:
+    """What stands in a field again: as it was, but for bytes that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+class Rendering:
+    """Renders templates.
+
+    Args:
+        console: of which they tell.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._notes = URLSafeTimedSerializer(console.sessions.secret, salt="note")
+        environment = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.filters |= {
+            "name": display_name,
+            "plain": shown,
+            "quoted": quoted,
+            "field": field_value,
+            "count": figures.count,
+            "short": figures.short,
+            "rate": figures.rate,
+            "seconds": figures.seconds,
+            "size": figures.size,
+            "moment": figures.moment,
+        }
+        environment.globals |= {
+            "pages": PAGES,
+            "actions": ACTIONS,
+            "version": VERSION,
+            "stamp": _stamp(),
+        }
+        self._environment = environment
+
+    def page(self, page: Page, visit: Visit, shown: Shown) -> Response:
+        """A whole page."""
+        values = self._values(visit, shown.values, page)
+        return self._answer(page.template, visit, values, shown.status)
+
+    def live_part(self, page: Page, visit: Visit, shown: Shown) -> str:
+        """The block ``live`` of a page."""
+        values = self._values(visit, shown.values, page) | {"layout": "live.html"}
+        return self._environment.get_template(page.template).render(values)
+
+    def other(
+        self, template: str, visit: Visit, values: Mapping[str, Any], status: int
+    ) -> Response:
+        """A page that is not in the table."""
+        return self._answer(template, visit, self._values(visit, values, None), status)
+
+    def message(self, visit: Visit, title: str, text: str, status: int) -> Response:
+        """A page that says something went wrong."""
+        return self.other("message.html", visit, {"title": title, "text": text}, status)
+
+    def failure(self, request: Request, status: int, title: str, text: str) -> Response:
+        """The same, for what is no visit yet."""
+        visitor = request.scope.get("visitor")
+        if visitor is None:
+            return HTMLResponse(
+                f"<!doctype html><title>{escape(title)}</title>{escape(text)}", status
+            )
+        return self.message(Visit(request, self._console, visitor, 0.0), title, text, status)
+
+    def note(self, answer: Response, text: str, bad: bool = False) -> Response:
+        """Say ``text`` on the next page."""
+        cookie = self._notes.dumps([text[:1000], bad])
+        path = f"{self._console.prefix}/"
+        answer.set_cookie(
+            NOTE_COOKIE, str(cookie), NOTE_SECONDS, path=path, httponly=True, samesite="lax"
+        )
+        return answer
+
+    def back(self, visit: Visit, wanted: str) -> str:
+        """Where to go: ``wanted``, if it is a page of ours, else the first page."""
+        prefix = self._console.prefix
+        parts = urlsplit(wanted.replace("\\", "/"))
+        inside = parts.path.startswith(f"{prefix}/") and not parts.path.startswith("//")
+        if parts.scheme or parts.netloc or not inside or not wanted.isprintable():
+            return f"{prefix}/"
+        return wanted
+
+    def _answer(self, template: str, visit: Visit, values: dict[str, Any], status: int) -> Response:
+        note = visit.request.cookies.get(NOTE_COOKIE)
+        if note:
+            try:
+                values["note"] = self._notes.loads(note, max_age=NOTE_SECONDS)
+            except BadData:
+                pass
+        text = self._environment.get_template(template).render(values)
+        answer = HTMLResponse(text, status, headers={"Vary": "Accept, Cookie"})
+        if note:
+            answer.delete_cookie(NOTE_COOKIE, path=f"{self._console.prefix}/")
+        return answer
+
+    def _values(self, visit: Visit, values: Mapping[str, Any], page: Page | None) -> dict[str, Any]:
+        theme = visit.request.cookies.get(THEME_COOKIE, "system")
+        nodes = self._console.cluster.nodes
+        return {
+            "layout": "base.html",
+            "visit": visit,
+            "url": visit.url,
+            "prefix": self._console.prefix,
+            "page": page,
+            "chosen": (page.under or page.path) if page else "",
+            "theme": theme if theme in ("light", "dark") else "system",
+            "note": None,
+            "logins": self._console.accounts.wanted,
+            "away": [state for state in nodes.all() if not state.here],
+            "node_count": len(nodes),
+            **values,
+        }
+
+
+def _stamp() -> str:
+    """Changes when a static file does."""
+    digest = hashlib.sha256()
+    for path in sorted(STATIC.iterdir()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

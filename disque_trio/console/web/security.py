@@ -1,0 +1,153 @@
+"""The gate before all pages: who asks, from where, and whether the request is one of ours."""
+
+import ipaddress
+import time
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from disque_trio.console.io.accounts import ANYBODY
+from disque_trio.console.model.roles import Role
+from disque_trio.console.model.sessions import LIFETIME, Session
+from disque_trio.console.web.console import Console
+from disque_trio.console.web.visit import Visitor
+
+COOKIE: Final = "disque_console"
+OPEN: Final = ("/login", "/static/", "/health")
+"""Paths that need no session."""
+
+
+def session_cookie(console: Console, value: str, secure: bool) -> str:
+    """The header that sets the session cookie; an empty value removes it."""
+    age = int(LIFETIME) if value else 0
+    path = f"{console.prefix}/"
+    flags = "; Secure" if secure else ""
+    return f"{COOKIE}={value}; Max-Age={age}; Path={path}; HttpOnly; SameSite=Lax{flags}"
+
+
+class Gate:
+    """Lets requests to ``app`` that may come, with the ``Visitor`` in ``scope["visitor"]``."""
+
+    def __init__(self, app: ASGIApp, console: Console) -> None:
+        self._app = app
+        self._console = console
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        address = self._forwarded(scope, headers)
+        scope["disque.address"] = address
+        host = scope["disque.host"]
+        refused = self._refused(scope, headers, host)
+        if refused:
+            await PlainTextResponse(refused + "\n", 403)(scope, receive, send)
+            return
+        prefix = self._console.prefix
+        if not scope["path"].startswith(f"{prefix}/"):
+            where = f"{prefix}/" if scope["path"] in ("/", prefix) else ""
+            answer = RedirectResponse(where) if where else PlainTextResponse("not here\n", 404)
+            await answer(scope, receive, send)
+            return
+        visitor = self._visitor(headers, address)
+        if visitor is None and not scope["path"][len(prefix) :].startswith(OPEN):
+            await self._to_login(scope, headers)(scope, receive, send)
+            return
+        scope["visitor"] = visitor
+        await self._serve(scope, receive, self._renewing(scope, visitor, send))
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            # Starlette has answered with status 500, if it still could.
+            self._console.log.warning("page failed", path=scope["path"], exc_info=error)
+
+    def _forwarded(self, scope: Scope, headers: Mapping[str, str]) -> str:
+        """The visitor's address, which a proxy we trust may tell; so it may scheme and host."""
+        client = scope.get("client")
+        address = client[0] if client else "unix"
+        scope["disque.host"] = headers.get("host", "")
+        if address in self._console.trusted:
+            address = headers.get("x-forwarded-for", address).rpartition(",")[2].strip() or address
+            proto = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+            if proto in ("http", "https"):
+                scope["scheme"] = proto
+            host = headers.get("x-forwarded-host", "").rpartition(",")[2].strip()
+            scope["disque.host"] = host or scope["disque.host"]
+        return address
+
+    def _refused(self, scope: Scope, headers: Mapping[str, str], host: str) -> str:
+        """Why the request may not come at all; empty: it may."""
+        hosts = self._console.hosts
+        if hosts is not None and not _is_known(host, hosts):
+            # Or a page from elsewhere could have its name point here (DNS rebinding).
+            return "this name is not known here: see --host"
+        if scope["method"] in ("GET", "HEAD"):
+            return ""
+        site = headers.get("sec-fetch-site", "same-origin")
+        origin = headers.get("origin")
+        if site not in ("same-origin", "none"):
+            return "forms of other sites are not taken"
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return "forms of other sites are not taken"
+        return ""
+
+    def _visitor(self, headers: Mapping[str, str], address: str) -> Visitor | None:
+        accounts = self._console.accounts
+        if not accounts.wanted:
+            return Visitor(ANYBODY, Role.ADMIN, address)
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        session = self._console.sessions.read(cookie, time.time()) if cookie else None
+        if session is None:
+            return None
+        role = accounts.still(session)
+        return None if role is None else Visitor(session.user, role, address, session)
+
+    def _to_login(self, scope: Scope, headers: Mapping[str, str]) -> ASGIApp:
+        if scope["method"] != "GET":
+            return PlainTextResponse("log in first: your session is over\n", 403)
+        if "text/event-stream" in headers.get("accept", ""):
+            return PlainTextResponse("", 204)  # a browser does not try again then
+        query = scope["query_string"].decode("latin-1")
+        here = scope["path"] + (f"?{query}" if query else "")
+        return RedirectResponse(f"{self._console.prefix}/login?next={quote(here, safe='')}", 303)
+
+    def _renewing(self, scope: Scope, visitor: Visitor | None, send: Send) -> Send:
+        session: Session | None = visitor.session if visitor else None
+        cookie = session and self._console.sessions.renewed(session, time.time())
+        if not cookie:
+            return send
+        line = session_cookie(self._console, cookie, scope["scheme"] == "https")
+
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if "set-cookie" not in headers:
+                    headers.append("Set-Cookie", line)
+            await send(message)
+
+        return send_with_cookie
+
+
+def _is_known(host: str, names: frozenset[str]) -> bool:
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if name == "localhost" or name.endswith(".localhost") or name in names:
+        return True
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+// Keeps a page up to date. Without it pages can be read and forms be sent all the same.
+"use strict";
+
+// Make `old` what `fresh` is, and keep what need not change: focus, fields, what is open.
+function morph(old, fresh) {
+  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || keyOf(old) !== keyOf(fresh)) {
+    old.replaceWith(fresh);
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  if (old.isEqualNode(fresh)) return;
+  if (old.matches("input, select, textarea, form") && old.contains(document.activeElement)) return;
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  if (old.matches("input, select, textarea, .readout")) return;
+  morphChildren(old, fresh);
+}
+
+function keyOf(node) {
+  return node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null;
+}
+
+function morphChildren(old, fresh) {
+  const keyed = new Map();
+  for (const child of old.children) {
+    if (child.hasAttribute("data-key")) keyed.set(child.getAttribute("data-key"), child);
+  }
+  let at = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    const key = keyOf(child);
+    const same = key === null ? null : keyed.get(key);
+    if (same && same !== at) old.insertBefore(same, at);
+    const mine = same || at;
+    if (!mine || (key !== null && !same)) {
+      old.insertBefore(child, at);
+      continue;
+    }
+    const next = mine.nextSibling;
+    morph(mine, child);
+    at = next;
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+const live = document.getElementById("live");
+const stale = document.getElementById("stale");
+let stream = null;
+
+function follow() {
+  if (stream || document.hidden || !live || !document.querySelector("main[data-live]")) return;
+  stream = new EventSource(location.pathname + location.search);
+  stream.onmessage = (event) => {
+    const fresh = new DOMParser().parseFromString(JSON.parse(event.data).html, "text/html").body;
+    morphChildren(live, fresh);
+    stale.hidden = true;
+  };
+  stream.onerror = () => { stale.hidden = false; };
+  stream.addEventListener("gone", rest);
+}
+
+function rest() {
+  if (stream) stream.close();
+  stream = null;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? rest() : follow()));
+addEventListener("pagehide", rest);
+addEventListener("pageshow", follow);
+follow();
+
+// What is under the mouse in a chart is told below it.
+document.addEventListener("pointerover", (event) => {
+  const band = event.target.closest && event.target.closest(".band");
+  const chart = event.target.closest && event.target.closest(".chart");
+  if (!band || !chart) return;
+  chart.querySelector(".readout").textContent = band.querySelector("title").textContent;
+});
+
+// A link to a part that is folded away opens it.
+function unfold() {
+  const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (part && part.nodeName === "DETAILS") part.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
+
+// A button is pressed once: what it does may take a while.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});

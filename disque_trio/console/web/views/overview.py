@@ -1,0 +1,42 @@
+"""How the cluster is: rates, depth, nodes, and the last hour."""
+
+from typing import Final
+
+from disque_trio.console.model.nodes import COUNTED
+from disque_trio.console.web import figures
+from disque_trio.console.web.charts import Line, chart
+from disque_trio.console.web.visit import Shown, Visit
+
+RATES: Final = tuple(Line(name, name) for name in COUNTED)
+LONGEST: Final = 8  # queues that are shown
+
+
+async def view(visit: Visit) -> Shown:
+    """The first page."""
+    cluster = visit.cluster
+    longest = cluster.queues.find("", "length", descending=True)[:LONGEST]
+    oldest = cluster.queues.find("", "oldest", descending=True)[:1]
+    return Shown(
+        {
+            "rates": {name: cluster.nodes.rate(name) for name in COUNTED},
+            "length": cluster.length,
+            "jobs": cluster.nodes.total("registered_jobs"),
+            "blocked": cluster.nodes.total("blocked_clients"),
+            "clients": cluster.nodes.total("connected_clients"),
+            "oldest": oldest[0] if oldest and oldest[0].oldest else None,
+            "longest": [row for row in longest if row.length],
+            "queue_count": len(cluster.queues),
+            "nodes": cluster.nodes.all(),
+            "lines": RATES,
+            "throughput": chart(
+                cluster.history, RATES, visit.now, "Jobs per second in the last hour"
+            ),
+            "depth": chart(
+                cluster.history,
+                [Line("queued", "length"), Line("held, with copies", "jobs")],
+                visit.now,
+                "Jobs that are queued, and all jobs with their copies, in the last hour",
+                figures.short,
+            ),
+        }
+    )

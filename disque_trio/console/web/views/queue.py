@@ -1,0 +1,47 @@
+"""One queue."""
+
+from typing import Final
+
+from disque_trio.console.model.actions import POLICY_NUMBERS, escape_pattern
+from disque_trio.console.model.names import to_bytes
+from disque_trio.console.web import figures
+from disque_trio.console.web.charts import Line, chart
+from disque_trio.console.web.visit import Missing, Shown, Visit
+
+RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
+
+
+async def view(visit: Visit) -> Shown:
+    """A queue: what it has, its charts, its policy, and what can be done with it."""
+    name = visit.query("name")
+    if not name:
+        raise Missing("No queue was named.")
+    if visit.console.looks.at([name], visit.now):
+        await visit.console.looks.wait_told(0.15)
+    table = visit.cluster.queues
+    policy = visit.cluster.policies.of(name)
+    history = table.history(name)
+    own = escape_pattern(name)
+    return Shown(
+        {
+            "queue": name,
+            "row": table.row(name),
+            "shares": sorted(table.shares(name).items()),
+            "policy": policy,
+            "own": own,
+            "is_own": policy is not None
+            and to_bytes(policy.name) in (to_bytes(own), to_bytes(name)),
+            "numbers": POLICY_NUMBERS,
+            "lines": RATES,
+            "throughput": chart(
+                history, RATES, visit.now, "Jobs of the queue per second in the last hour"
+            ),
+            "depth": chart(
+                history,
+                [Line("queued", "length")],
+                visit.now,
+                "Jobs that are queued in the last hour",
+                figures.short,
+            ),
+        }
+    )

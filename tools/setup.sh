@@ -3,8 +3,9 @@
 # virtual environment and, for the tests, redis-server (a foreign program that
 # the interop tests and the benchmarks run beside the node), PostgreSQL (for the
 # outbox; tests that need it are skipped without it), Prometheus (likewise, for
-# alerts), a Java runtime (Spark is a Java program), and valgrind and a C compiler (instructions are
-# counted and the compiled form is tested as well).
+# alerts), chromium (likewise, for the pages of the console), a Java runtime (Spark
+# is a Java program), and valgrind and a C compiler (instructions are counted and the
+# compiled form is tested as well).
 #
 #   tools/setup.sh run|check|test|stores|django|interop|profile|compiled|wheels
 #
@@ -114,6 +115,7 @@ servers=
 command -v redis-server >/dev/null 2>&1 || servers="redis-server redis-tools"
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || servers="$servers postgresql"
 command -v promtool >/dev/null 2>&1 || servers="$servers prometheus"
+command -v chromedriver >/dev/null 2>&1 || servers="$servers chromium chromium-driver"
 if [ "$what" = test ] && [ -n "$servers" ]; then
     # The packages start system services; the tests start their own processes.
     if [ "$(id -u)" = 0 ] && [ ! -e /usr/sbin/policy-rc.d ]; then

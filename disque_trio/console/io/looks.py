@@ -1,6 +1,6 @@
 """Which queues somebody looks at just now, and when the nodes have told of them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 import trio
@@ -17,7 +17,7 @@ class Looks:
         self._new = trio.Event()
         self._told = trio.Event()
 
-    def at(self, names: Iterable[str], now: float) -> bool:
+    def at(self, names: Sequence[str], now: float) -> bool:
         """Somebody looks at these. Returns whether nobody did before."""
         new = [name for name in names if self._until.get(name, 0.0) <= now]
         for name in names:
@@ -26,8 +26,7 @@ class Looks:
         for name in list(self._until)[: max(0, len(self._until) - MOST)]:
             del self._until[name]
         if new:
-            self._new.set()
-            self._new = trio.Event()
+            self.again()
         return bool(new)
 
     def names(self, now: float) -> list[str]:
@@ -36,8 +35,13 @@ class Looks:
             del self._until[name]
         return list(self._until)
 
+    def again(self) -> None:
+        """Something was done: ask once more."""
+        self._new.set()
+        self._new = trio.Event()
+
     async def wait(self) -> None:
-        """Until there is a new one."""
+        """Until there is a new one, or something was done."""
         await self._new.wait()
 
     def told(self) -> None:

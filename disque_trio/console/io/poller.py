@@ -22,7 +22,9 @@ from disque_trio.respclient.values import as_text, text
 
 EACH: Final = 2.0  # s between two looks at a node
 FULL_EACH: Final = 5.0  # s between two looks at all jobs, for queues that somebody looks at
-NAMES_EACH: Final = 10.0  # s between two looks at which queues there are
+FULL_SHARE: Final = 10.0  # it takes no more than one part in so many of a node's time
+NAMES_EACH: Final = 10.0  # s between two looks at which queues there are, if there are many
+MANY: Final = 2_000  # queues
 PATIENCE: Final = 5.0  # s for an answer; looking at all jobs of a node may take longer
 FULL_PATIENCE: Final = 30.0
 AGAIN: Final = (0.5, 1.0, 2.0, 5.0)  # s between attempts to reach a node that is away
@@ -188,7 +190,7 @@ class _Visit:
             if isinstance(policies, list):
                 found = [replies.policy(entry) for entry in policies]
                 self._cluster.policies = Policies(policy for policy in found if policy is not None)
-        if started - self._names_at >= NAMES_EACH:
+        if started - self._names_at >= (NAMES_EACH if len(self._rota) > MANY else EACH):
             self._names_at = started
             await self._read_names()
         chosen = self._rota.next(trio.current_time(), self._looks.names(time.time()))
@@ -232,13 +234,15 @@ class _Visit:
             if not names:
                 await looks.wait()
                 continue
+            begun = trio.current_time()
             with trio.move_on_after(FULL_PATIENCE) as scope:
                 commands = [("QSTAT", to_bytes(name), "FULL") for name in names]
                 self._take(names, _alive(await connection.execute_many(commands)))
                 looks.told()
             if scope.cancelled_caught:
                 raise ConnectionLost(f"no answer within {FULL_PATIENCE:g} s")
-            with trio.move_on_after(FULL_EACH):
+            took = trio.current_time() - begun
+            with trio.move_on_after(max(FULL_EACH, FULL_SHARE * took)):
                 await looks.wait()
 
     async def _ask(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:

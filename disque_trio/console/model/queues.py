@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from heapq import nlargest
+from typing import Any, Final, NamedTuple
 
-from disque_trio.console.model.names import shown, to_bytes
+from disque_trio.console.model.names import to_bytes
 from disque_trio.console.model.rates import Counters
 from disque_trio.console.model.series import Series
 from disque_trio.glob import compile_glob, is_glob
@@ -48,8 +49,7 @@ class Share:
     full_asked: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRow:
+class QueueRow(NamedTuple):
     """A queue, summed up over the nodes that answer. Rates are per second, None: not known yet.
     ``delayed``, ``in_hand`` and ``dead`` are None unless the queue is looked at; with copies the
     first and the last count a job once for each of its holders.
@@ -183,10 +183,13 @@ class QueueTable:
                 names = [name for name in names if pattern.fullmatch(to_bytes(name))]
             else:
                 folded = search.casefold()
-                names = [
-                    name for name in names if folded in name.casefold() or folded in shown(name)
-                ]
+                names = [name for name in names if folded in name.casefold()]
         return [row for row in map(self.row, names) if row is not None]
+
+    def top(self, key: str, count: int) -> list[QueueRow]:
+        """The ``count`` queues with the most of one of ``KEYS``."""
+        rows = (row for row in map(self.row, list(self._shares)) if row is not None)
+        return nlargest(count, rows, key=KEYS[key])
 
     def _sorted(self, key: str, descending: bool) -> list[str]:
         order = self._order.get((key, descending))
@@ -220,38 +223,48 @@ class QueueTable:
 
 
 def _sum(queue: str, shares: Mapping[str, Share]) -> QueueRow:
-    all_shares = list(shares.values())
-    pauses = {share.pause for share in all_shares}
+    # One pass, by hand: of ten thousand queues this is what a page costs most for.
+    length = blocked = groups = waiting = oldest = 0
+    rates: dict[str, float] = {}
+    delayed: int | None = None
+    in_hand: int | None = None
+    dead: int | None = None
+    pauses: set[str] = set()
+    held: set[str] = set()
+    for share in shares.values():
+        length += share.length
+        blocked += share.blocked
+        groups += share.groups
+        waiting += share.waiting
+        oldest = max(oldest, share.oldest)
+        pauses.add(share.pause)
+        if share.held_by:
+            held.add(share.held_by)
+        for name, rate in share.counters.rates.items():
+            rates[name] = rates.get(name, 0.0) + rate
+        if share.delayed is not None:
+            delayed = (delayed or 0) + share.delayed
+            in_hand = (in_hand or 0) + (share.in_hand or 0)
+            dead = (dead or 0) + (share.dead or 0)
     paused = "partly" if len(pauses) > 1 else pauses.pop()
     return QueueRow(
         queue,
-        sum(share.length for share in all_shares),
-        added=_rate(all_shares, "added"),
-        delivered=_rate(all_shares, "delivered"),
-        acked=_rate(all_shares, "acked"),
-        expired=_rate(all_shares, "expired"),
-        oldest=max(share.oldest for share in all_shares) / 1000,
-        blocked=sum(share.blocked for share in all_shares),
-        paused="" if paused == "none" else paused,
-        held_by=" ".join(sorted({share.held_by for share in all_shares} - {""})),
-        groups=sum(share.groups for share in all_shares),
-        waiting=sum(share.waiting for share in all_shares),
-        delayed=_known_sum(share.delayed for share in all_shares),
-        in_hand=_known_sum(share.in_hand for share in all_shares),
-        dead=_known_sum(share.dead for share in all_shares),
-        nodes=tuple(sorted(shares)),
+        length,
+        rates.get("added"),
+        rates.get("delivered"),
+        rates.get("acked"),
+        rates.get("expired"),
+        oldest / 1000,
+        blocked,
+        "" if paused == "none" else paused,
+        " ".join(sorted(held)),
+        groups,
+        waiting,
+        delayed,
+        in_hand,
+        dead,
+        tuple(sorted(shares)),
     )
-
-
-def _rate(shares: Iterable[Share], name: str) -> float | None:
-    rates = [share.counters.rates.get(name) for share in shares]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
-
-
-def _known_sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _number(fields: Mapping[bytes, Any], name: bytes) -> int:

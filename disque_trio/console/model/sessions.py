@@ -52,9 +52,7 @@ class Sessions:
             session = Session(str(id), str(user), Role(role), float(expires))
         except (BadData, ValueError, TypeError):
             return None
-        if session.expires <= now or session.id in self._ended:
-            return None
-        return session
+        return session if session.expires > now and session.id not in self._ended else None
 
     def renewed(self, session: Session, now: float) -> str | None:
         """Its next cookie; None: the one it has is new enough."""

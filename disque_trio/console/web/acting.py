@@ -14,6 +14,7 @@ from disque_trio.console.web.visit import Visit
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
 _OURS: Final = ("token", "confirmed", "back")  # fields that say nothing of what is done
+AFTERWARDS: Final = 0.15  # s in which nodes may show what has become of it
 _LONGEST: Final = 200  # characters of a field in the audit
 
 
@@ -43,7 +44,8 @@ class Acting:
         except ValueError as error:
             return self._back(visit, form, f"Not done: {error}.", bad=True)
         if question and form.get("confirmed") != "yes":
-            values = {"action": action, "question": question, "fields": _kept(form)}
+            back = self._rendering.back(visit, form.get("back"))
+            values = {"action": action, "question": question, "fields": _kept(form), "back": back}
             return self._rendering.other("confirm.html", visit, values, 200)
         try:
             await self._write(visit, action, form, "asked")
@@ -53,6 +55,8 @@ class Acting:
         answers: list[Answer] = []
         for order in orders:
             answers += await visit.calls.run(order)
+        self._console.looks.again()
+        await self._console.looks.wait_told(AFTERWARDS)
         return await self._tell(visit, action, form, answers)
 
     async def ask(self, visit: Visit) -> Response:

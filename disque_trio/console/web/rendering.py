@@ -1,6 +1,7 @@
 """Turns what views say into pages."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ STATIC: Final = HERE / "static"
 THEME_COOKIE: Final = "disque_console_theme"
 NOTE_COOKIE: Final = "disque_console_note"
 NOTE_SECONDS: Final = 60
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def display_name(name: str) -> Markup:
@@ -34,8 +36,9 @@ def display_name(name: str) -> Markup:
 
 
 def field_value(text: str) -> str:
-    """What stands in a field again: as it was, but for bytes that are no UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """What stands in a field again: as it was, but for what no HTML may hold."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Rendering:

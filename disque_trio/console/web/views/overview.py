@@ -14,8 +14,8 @@ LONGEST: Final = 8  # queues that are shown
 async def view(visit: Visit) -> Shown:
     """The first page."""
     cluster = visit.cluster
-    longest = cluster.queues.find("", "length", descending=True)[:LONGEST]
-    oldest = cluster.queues.find("", "oldest", descending=True)[:1]
+    longest = cluster.queues.top("length", LONGEST)
+    oldest = cluster.queues.top("oldest", 1)
     return Shown(
         {
             "rates": {name: cluster.nodes.rate(name) for name in COUNTED},

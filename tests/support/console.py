@@ -1,0 +1,245 @@
+"""A console in a process of its own, and a browser without JavaScript."""
+
+import html
+import http.client
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+from tests.support import ROOT
+from tests.support.harness import HANG_SECONDS, free_port, wait_until
+
+HOST = "127.0.0.1"
+
+PAGES: Mapping[str, str] = {
+    "overview": "/",
+    "queues": "/queues",
+    "queues, searched": "/queues?search=*&sort=name",
+    "queue": "/queue?name={queue}",
+    "queue that is not there": "/queue?name=nothing-here",
+}
+"""All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,
+``{job}`` the id of one of these. A new page needs a line here, and has those tests."""
+
+HOSTILE = (
+    "<script>window.ran=1</script>",
+    '"><img src=x onerror=window.ran=1>',
+    "'-window.ran=1-'",
+    "</title><svg onload=window.ran=1>",
+    "javascript:window.ran=1",
+    "{{7*7}}{% raw %}",
+    "</textarea><iframe srcdoc='<script>parent.ran=1</script>'>",
+    "a\u202egnp.exe",
+    "line\r\nX-Injected: yes",
+    "../../queues?name=q#x&y=%00",
+    "\u0000\u0007",
+    "x" * 3000,
+)
+"""Names, bodies and the like that nothing may come of."""
+
+
+@dataclass
+class Answer:
+    """What the console has answered."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def says(self) -> str:
+        """What is to be read, without markup."""
+        return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", self.text)).split())
+
+    @property
+    def tags(self) -> list[tuple[str, dict[str, str]]]:
+        """The elements, with their attributes, as a browser reads them."""
+        found: list[tuple[str, dict[str, str]]] = []
+        parser = HTMLParser()
+        parser.handle_starttag = lambda tag, attributes: found.append(  # type: ignore[method-assign]
+            (tag, {name: value or "" for name, value in attributes})
+        )
+        parser.feed(self.text)
+        return found
+
+    @property
+    def where(self) -> str:
+        """Where it leads."""
+        return self.headers["location"] or ""
+
+    @property
+    def token(self) -> str:
+        """That of its forms."""
+        found = re.search(r'name="token" value="([0-9a-f]+)"', self.text)
+        assert found, self.text
+        return found[1]
+
+    def fields(self, action: str) -> dict[str, str]:
+        """The hidden fields of the form that leads to ``/do/action``."""
+        form = re.search(
+            rf'<form[^>]*action="[^"]*/do/{action}"[^>]*>(.*?)</form>', self.text, re.S
+        )
+        assert form, f"no form for {action}"
+        found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', form[1])
+        return {html.unescape(name): html.unescape(value) for name, value in found}
+
+
+@dataclass
+class Visitor:
+    """A browser without JavaScript, with its cookies."""
+
+    port: int
+    cookies: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, **headers: str) -> Answer:
+        """Ask for a page, and go where it leads to."""
+        answer = self.ask("GET", path, **headers)
+        for _ in range(5):
+            if answer.status not in (302, 303, 307):
+                break
+            answer = self.ask("GET", answer.where)
+        return answer
+
+    def post(self, path: str, form: Mapping[str, str], **headers: str) -> Answer:
+        """Send a form, and stay."""
+        return self.ask("POST", path, urlencode(form), **headers)
+
+    def do(self, page: str, action: str, **fields: str) -> Answer:
+        """Press a button of a page, answer its question with yes, and go where that leads to."""
+        form = self.get(page).fields(action) | fields
+        answer = self.post(f"/do/{action}", form)
+        if answer.status == 200:
+            answer = self.post(f"/do/{action}", answer.fields(action))
+        assert answer.status == 303, answer.says
+        return self.get(answer.where)
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
+        """One request."""
+        sent = {
+            **self.headers,
+            **{name.replace("_", "-"): value for name, value in headers.items()},
+        }
+        if self.cookies:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if body is not None:
+            sent.setdefault("Content-Type", "application/x-www-form-urlencoded")
+        started = time.monotonic()
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=HANG_SECONDS)
+        try:
+            connection.request(method, path, body, sent)
+            reply = connection.getresponse()
+            answer = Answer(reply.status, reply.headers, reply.read(), time.monotonic() - started)
+        finally:
+            connection.close()
+        for line in answer.headers.get_all("set-cookie") or []:
+            name, _, value = line.partition(";")[0].partition("=")
+            self.cookies[name] = value
+            if not value or "Max-Age=0" in line:
+                del self.cookies[name]
+        return answer
+
+
+class ConsoleProcess:
+    """``disque-console`` in a process of its own."""
+
+    def __init__(self, port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self.port = port
+        self.process = process
+        self.log = log
+
+    @property
+    def base(self) -> str:
+        """The beginning of its addresses."""
+        return f"http://{HOST}:{self.port}"
+
+    def visitor(self, **headers: str) -> Visitor:
+        """Somebody new."""
+        return Visitor(self.port, headers=headers)
+
+    def wait_for(self, path: str, says: str | Callable[[str], bool]) -> None:
+        """Wait until a page says something."""
+        visitor = self.visitor()
+
+        def there() -> bool:
+            time.sleep(0.05)  # or it would be busy with nothing else
+            text = visitor.get(path).says
+            return says in text if isinstance(says, str) else says(text)
+
+        wait_until(there)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds that it has used of a CPU."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> int:
+        """End it in good order; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(HANG_SECONDS)
+
+
+@contextmanager
+def console(
+    directory: Path, nodes: list[int], *options: str, tls: ssl.SSLContext | None = None
+) -> Iterator[ConsoleProcess]:
+    """A console that looks at the nodes with these ports, and answers. tls: how to reach it."""
+    port = free_port()
+    log = directory / f"console-{port}.log"
+    command = [sys.executable, "-m", "disque_trio.console.command"]
+    command += ["--nodes", *(f"{HOST}:{node}" for node in nodes)]
+    command += ["--listen", f"{HOST}:{port}", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=directory, stdout=output, stderr=output, env=environment
+        )
+    found = ConsoleProcess(port, process, log)
+    try:
+        wait_until(lambda: _answers(found, tls))
+        yield found
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(HANG_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(console: ConsoleProcess, tls: ssl.SSLContext | None) -> bool:
+    assert console.process.poll() is None, console.log.read_text()
+    connection = http.client.HTTPConnection(HOST, console.port, timeout=HANG_SECONDS)
+    if tls is not None:
+        connection = http.client.HTTPSConnection(
+            HOST, console.port, timeout=HANG_SECONDS, context=tls
+        )
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status in (200, 404)
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def quoted(name: str | bytes) -> str:
+    """A name as it stands in addresses and hidden fields."""
+    return quote(name, safe="")

@@ -1,0 +1,94 @@
+"""The table of actions: forms become commands."""
+
+import pytest
+
+from disque_trio.console.model.actions import ACTIONS, Form, Where, escape_pattern
+from disque_trio.console.model.names import quoted, shown, to_bytes, unquoted
+from disque_trio.console.model.roles import Role
+
+ODD = "a b/ü\udcff*"
+
+
+def commands(action: str, **fields: str) -> list[tuple[object, ...]]:
+    form = Form({name.replace("_", "-"): [value] for name, value in fields.items()})
+    return [order.command for order in ACTIONS[action].make(form)]
+
+
+def test_names_survive_addresses_and_forms_whatever_bytes_they_have() -> None:
+    for name in (ODD, "\x00", "%41", "", "日本", "\udc80\udcff"):
+        assert unquoted(quoted(name)) == name
+        assert quoted(name).isascii()
+    assert to_bytes(ODD) == b"a b/\xc3\xbc\xff*"
+
+
+def test_names_are_shown_without_what_cannot_be_seen() -> None:
+    assert shown("a\u202eb\udcff\r\n") == "a\\u202eb\\xff\\x0d\\x0a"
+    assert shown("für <b>日本") == "für <b>日本"
+
+
+def test_a_pause_is_told_to_every_node_and_takes_the_place_of_the_one_before() -> None:
+    form = Form({"queue": [quoted(ODD)], "direction": ["in"]})
+    [order] = ACTIONS["pause"].make(form)
+    assert order.command == ("PAUSE", to_bytes(ODD), "none", "in")
+    assert order.where is Where.EVERY
+    assert commands("resume", queue="q") == [("PAUSE", b"q", "none")]
+
+
+def test_a_job_is_added_with_what_was_filled_in() -> None:
+    [command] = commands(
+        "add",
+        queue="q",
+        body="line\r\nline",
+        delay="0.5",
+        retry="",
+        priority="7",
+        headers="a: b\nc:d",
+    )
+    assert command == (
+        *("ADDJOB", b"q", b"line\nline", 5000, "DELAY", "0.5", "PRIORITY", "7"),
+        *("HEADERS", 2, b"a", b"b", b"c", b"d"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [
+        ("add", {"queue": "q", "retry": "soon"}),
+        ("add", {"queue": "q", "ttl": "-1"}),
+        ("add", {"queue": "q", "delay": "nan"}),
+        ("add", {"queue": "q", "headers": "no colon"}),
+        ("add", {"body": "x"}),
+        ("pause", {"queue": "q", "direction": "sideways"}),
+        ("move", {"queue": "q", "to": " "}),
+        ("policy", {"policy": "q", "backoff_min": "1"}),
+        ("policy", {"policy": "q", "groups": "lifo"}),
+    ],
+)
+def test_a_form_that_makes_no_sense_is_no_command(action: str, fields: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        commands(action, **fields)
+
+
+def test_a_policy_says_all_so_that_empty_fields_unset_what_was_there() -> None:
+    [command] = commands(
+        "policy", policy="q", attempts="3", dead="d", backoff_min="1", backoff_max="60"
+    )
+    words = dict(zip(command[2::2], command[3::2], strict=False))
+    assert words["ATTEMPTS"] == "3"
+    assert words["DEAD"] == b"d"
+    assert words["TTL"] == b""
+    assert command[-3:] == ("BACKOFF", "1", "60")
+
+
+def test_a_policy_for_one_queue_is_no_pattern() -> None:
+    assert escape_pattern("a*b[c]?\\") == "a\\*b\\[c]\\?\\\\"
+    assert escape_pattern("plain") == "plain"
+
+
+def test_what_takes_jobs_away_asks_before_and_no_action_is_for_viewers() -> None:
+    for action in ACTIONS.values():
+        assert action.role > Role.VIEWER
+        assert action.asks or not action.danger
+    form = Form({"queue": ["q"]})
+    assert ACTIONS["purge"].says(form, [1]) == "1 job of q cancelled."
+    assert ACTIONS["purge"].says(form, [1200, 34]) == "1,234 jobs of q cancelled."

@@ -30,15 +30,16 @@ class Cluster:
 
     def told(self, address: str, info: Mapping[str, str], lines: str, now: float) -> None:
         """What INFO and CLUSTER NODES of a node said at ``now`` (s)."""
-        grown = self.nodes.told(address, info, lines, now)
         state = self.nodes.meet(address, now)
+        since = state.counters.moment
+        grown = self.nodes.told(address, info, lines, now)
         history = self.node_histories.get(address)
         if history is None:
             history = Series(STEP, STEPS, tuple(COUNTED), ("jobs", "memory"))
             self.node_histories[address] = history
         levels = {"jobs": state.number("registered_jobs"), "memory": state.number("used_memory")}
-        history.add(now, grown, levels)
-        self.history.add(now, grown, {})
+        history.add(now, grown, levels, since)
+        self.history.add(now, grown, {}, since)
 
     def sample(self, now: float) -> None:
         """Measure what the whole has, at ``now`` (s)."""

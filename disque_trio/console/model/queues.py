@@ -128,6 +128,7 @@ class QueueTable:
         share.groups = _number(fields, b"groups")
         share.waiting = _number(fields, b"groups-waiting")
         counts = {name: _number(fields, field) for field, name in COUNTED.items()}
+        since = share.counters.moment
         grown = share.counters.read(counts, now)
         changed = any(grown.values()) or before != (share.length, share.blocked, share.pause)
         if b"jobs-delayed" in fields:
@@ -137,7 +138,7 @@ class QueueTable:
             share.full_asked = now
         elif now - share.full_asked > FULL_FOR:
             share.delayed = share.in_hand = share.dead = None
-        self._note(queue, grown, now)
+        self._note(queue, grown, now, since)
         self._touch(queue)
         return changed
 
@@ -200,7 +201,7 @@ class QueueTable:
             order = self._order[key, descending] = [row.name for row in rows]
         return order
 
-    def _note(self, queue: str, grown: Mapping[str, int], now: float) -> None:
+    def _note(self, queue: str, grown: Mapping[str, int], now: float, since: float | None) -> None:
         history = self._histories.get(queue)
         length = sum(share.length for share in self._shares[queue].values())
         if history is None:
@@ -209,7 +210,7 @@ class QueueTable:
             history = Series(60.0, HOUR, ("added", "delivered", "acked"), ("length",))
             self._histories[queue] = history
         counted = {name: grown[name] for name in history.sums if name in grown}
-        history.add(now, counted, {"length": length})
+        history.add(now, counted, {"length": length}, since)
 
     def _touch(self, queue: str) -> None:
         self._stale.add(queue)

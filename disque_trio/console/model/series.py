@@ -22,7 +22,17 @@ class Series:
         levels: names of what is measured; the last value in a step counts.
     """
 
-    __slots__ = ("_count", "_last", "_rings", "_since", "count", "levels", "step", "sums")
+    __slots__ = (
+        "_count",
+        "_last",
+        "_rings",
+        "_since",
+        "_told_at",
+        "count",
+        "levels",
+        "step",
+        "sums",
+    )
 
     def __init__(self, step: float, count: int, sums: Sequence[str], levels: Sequence[str]) -> None:
         self.step = step
@@ -32,18 +42,32 @@ class Series:
         self._rings = {name: array("d", [nan]) * count for name in (*sums, *levels)}
         self._last: int | None = None  # number of the newest step
         self._since = 0.0  # when the first value came
+        self._told_at = 0.0  # until when something was counted
 
     @property
     def empty(self) -> bool:
         """Whether nothing was ever told."""
         return self._last is None
 
-    def add(self, now: float, counted: Mapping[str, float], measured: Mapping[str, float]) -> None:
-        """What was counted since the last call, and what is measured at ``now`` (s)."""
+    def add(
+        self,
+        now: float,
+        counted: Mapping[str, float],
+        measured: Mapping[str, float],
+        since: float | None = None,
+    ) -> None:
+        """What was counted from ``since`` until ``now`` (s), which is spread evenly over the steps
+        between; None: just now. And what is measured at ``now``."""
+        if self._last is None:
+            self._since = now if since is None else since
         place = self._turn_to(now)
-        for name, count in counted.items():
-            ring = self._rings[name]
-            ring[place] = count if isnan(ring[place]) else ring[place] + count
+        if counted:
+            self._told_at = max(self._told_at, now)
+            for number, part in self._parts(now if since is None else since, now):
+                for name, count in counted.items():
+                    ring = self._rings[name]
+                    before = ring[number % self.count]
+                    ring[number % self.count] = count * part + (0.0 if isnan(before) else before)
         for name, level in measured.items():
             self._rings[name][place] = level
 
@@ -60,11 +84,11 @@ class Series:
         together = 1 if most is None else max(1, -(-self.count // most))
         oldest -= oldest % together
         return [
-            Point(first * self.step, self._merged(first, together, now))
+            Point(first * self.step, self._merged(first, together))
             for first in range(oldest, newest + 1, together)
         ]
 
-    def _merged(self, first: int, together: int, now: float) -> tuple[float | None, ...]:
+    def _merged(self, first: int, together: int) -> tuple[float | None, ...]:
         steps = range(first, first + together)
         merged: list[float | None] = []
         for name in self.sums:
@@ -72,8 +96,10 @@ class Series:
             seconds = 0.0
             for number, _ in values:
                 begun = max(number * self.step, self._since)
-                seconds += max(min(now, (number + 1) * self.step) - begun, 1.0)
-            merged.append(sum(value for _, value in values) / seconds if values else None)
+                seconds += max(min(self._told_at, (number + 1) * self.step) - begun, 0.0)
+            # A step that has hardly begun says nothing yet.
+            known = seconds >= min(1.0, self.step / 2)
+            merged.append(sum(value for _, value in values) / seconds if known else None)
         for name in self.levels:
             values = list(self._known(name, steps))
             merged.append(values[-1][1] if values else None)
@@ -88,11 +114,24 @@ class Series:
                 if not isnan(value):
                     yield number, value
 
+    def _parts(self, since: float, now: float) -> list[tuple[int, float]]:
+        """The steps between two moments, and how much of the time is in each."""
+        last = int(now // self.step)
+        since = max(since, (last - self.count + 1) * self.step, self._since)
+        if since >= now:
+            return [(last, 1.0)]
+        return [
+            (
+                number,
+                (min(now, (number + 1) * self.step) - max(since, number * self.step))
+                / (now - since),
+            )
+            for number in range(int(since // self.step), last + 1)
+        ]
+
     def _turn_to(self, now: float) -> int:
         number = int(now // self.step)
-        if self._last is None:
-            self._since = now
-        else:
+        if self._last is not None:
             for passed in range(max(self._last, number - self.count) + 1, number + 1):
                 for ring in self._rings.values():
                     ring[passed % self.count] = nan

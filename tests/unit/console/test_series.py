@@ -11,8 +11,15 @@ def test_what_is_counted_in_a_step_becomes_a_rate_and_the_last_level_counts() ->
     series = made()
     series.add(100.0, {"added": 10}, {"length": 1})
     series.add(104.0, {"added": 15}, {"length": 9})
-    series.add(105.0, {"added": 0}, {})
+    series.add(107.0, {"added": 0}, {})
     assert [point.values for point in series.points(109.9)] == [(5.0, 9.0), (0.0, None)]
+
+
+def test_what_was_counted_over_several_steps_is_spread_over_them() -> None:
+    series = made()
+    series.add(100.0, {}, {"length": 0})
+    series.add(117.5, {"added": 35}, {}, since=100.0)
+    assert [point.values[0] for point in series.points(118.0)] == [2.0, 2.0, 2.0, 2.0]
 
 
 def test_the_step_that_has_just_begun_is_no_dip() -> None:
@@ -41,7 +48,8 @@ def test_what_is_older_than_the_ring_is_forgotten_also_after_a_long_silence() ->
 def test_points_can_be_put_together_at_places_that_do_not_move() -> None:
     series = made(count=12)
     for moment in range(0, 60, 5):
-        series.add(float(moment), {"added": 5 * (moment % 10 == 0)}, {"length": moment})
+        counted = {"added": 5 * (moment % 10 == 0)}
+        series.add(moment + 4.99, counted, {"length": moment}, since=moment)
     points = series.points(59.9, most=6)
     assert [round(value or 0, 1) for point in points for value in point.values[:1]] == [0.5] * 6
     assert [point.start for point in points] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]

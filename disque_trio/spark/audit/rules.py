@@ -1,6 +1,6 @@
 """The rules of an audit and their thresholds. Imports only what is always installed."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 NEVER_DELIVERED = "never-delivered"
 AFTER_ACK = "delivered-after-ack"
@@ -64,3 +64,8 @@ class Rules:
     tolerance: int = 100
     retries: int = 3
     patience: int = 0
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """The thresholds by name, as a manifest keeps them."""
+        return {name: int(value) for name, value in asdict(self).items()}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
@@ -221,18 +221,17 @@ class _Run:
 
     def is_needed(self, keep_days: int | None) -> bool:
         """Whether there is something new, or something else is asked for."""
-        old = self._store.manifest
-        settings = {name: int(value) for name, value in asdict(self._rules).items()}
-        different = old.settings != settings or bool(old.aofs or self._aofs or old.parts)
-        different = different or old.gone != self.manifest.gone
-        different = different or deepcopy(old).drop_days(keep_days)
-        different = different or (old.quiet != self.manifest.quiet and old.is_waiting)
-        return bool(self.new or different)
+        old, manifest = self._store.manifest, self.manifest
+        if self.new or old.aofs or self._aofs or old.parts or old.gone != manifest.gone:
+            return True
+        if old.settings != self._rules.settings or deepcopy(old).drop_days(keep_days):
+            return True
+        return old.is_waiting and old.quiet != manifest.quiet
 
     def make(self, keep_days: int | None) -> None:
         """Write the version, and make it the current one."""
         manifest, old = self.manifest, self._store.manifest
-        manifest.settings = {name: int(value) for name, value in asdict(self._rules).items()}
+        manifest.settings = self._rules.settings
         self._learn_nodes()
         older = self._store.old_jobs
         if old.parts:

@@ -23,11 +23,12 @@ from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
 from disque_trio.spark.lakehouse.versions import (
     COMPACTED,
+    REPLACED,
     SAFE_SECONDS,
     STAGING,
     Compaction,
     Held,
-    ReplacedError,
+    NotSwappedError,
     pause,
 )
 
@@ -132,11 +133,7 @@ class DeltaFiles:
         ]
 
     def swap(self, old: Sequence[Held], new: DataFile | None, staging: Location) -> None:
-        """See ``Versions``.
-
-        Raises:
-            CommitFailedError: others were always faster.
-        """
+        """See ``Versions``."""
         now = int(self._clock() * 1000)
         change = new is None
         gone = {file.name for file in old}
@@ -161,15 +158,17 @@ class DeltaFiles:
                 # It may have been ours that came through.
                 if attempt and not gone & there and (change or actions[-1].path in there):
                     return
-                raise ReplacedError
+                raise NotSwappedError(REPLACED)
             try:
                 table.create_write_transaction(
                     actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
                 )
                 return
-            except CommitFailedError:
+            except CommitFailedError as problem:
                 if attempt == _ATTEMPTS - 1:
-                    raise
+                    raise NotSwappedError(
+                        f"{_ATTEMPTS} commits failed, the last one: {problem}"
+                    ) from None
                 pause(attempt)
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:

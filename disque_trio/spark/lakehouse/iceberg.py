@@ -27,11 +27,12 @@ from disque_trio.spark.lakehouse.settings import TableError
 from disque_trio.spark.lakehouse.table import Batch, Outcome, TableFile, Upkeep
 from disque_trio.spark.lakehouse.versions import (
     COMPACTED,
+    REPLACED,
     SAFE_SECONDS,
     STAGING,
     Compaction,
     Held,
-    ReplacedError,
+    NotSwappedError,
     pause,
 )
 
@@ -188,7 +189,7 @@ class IcebergFiles:
             if not names <= there.keys():
                 if tried and came_through():
                     return
-                raise ReplacedError
+                raise NotSwappedError(REPLACED)
             tried = True
             with table.transaction() as commit, commit.update_snapshot().overwrite() as both:
                 for name in names:
@@ -199,10 +200,8 @@ class IcebergFiles:
 
         try:
             _retried(change)
-        except ValidationException:
-            # The library tries again as well, and then misses the files that are to go.
-            if not came_through():
-                raise ReplacedError from None
+        except (CommitFailedException, ValidationException) as problem:
+            raise NotSwappedError(f"{_ATTEMPTS} commits failed, the last one: {problem}") from None
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
         """See ``Versions``."""
@@ -249,11 +248,16 @@ class IcebergFiles:
 
 
 def _retried(change: Callable[[], None]) -> None:
-    """Change the table, again when somebody else was faster, or nobody knows whether it was."""
+    """Change the table, again when somebody else was faster, or nobody knows whether it was.
+
+    Also when files are missed: the library tries by itself again, without a look at what others
+    have replaced; and its threads share what compares partitions, so that one may take the files
+    of another queue for those that are to go, and miss them with nobody else there.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             return change()
-        except (CommitFailedException, CommitStateUnknownException):
+        except (CommitFailedException, CommitStateUnknownException, ValidationException):
             if attempt == _ATTEMPTS - 1:
                 raise
             pause(attempt)

@@ -1,5 +1,7 @@
 """Where tables are: moves files into them, and tells libraries how to get there."""
 
+import os
+
 from disque_trio.spark.files import Location
 from disque_trio.spark.filesystems import LOCAL, S3
 from disque_trio.spark.lakehouse.settings import TableError
@@ -14,8 +16,14 @@ _OF_S3 = {
 
 
 def placed(source: Location, target: Location) -> None:
-    """Move a file, on the disk, in one step; one that has the name is replaced."""
+    """Move a file, on the disk, in one step; one that has the name is replaced.
+
+    It counts as written now: what a table does not have yet goes when it is old, and a batch may
+    have been written for hours.
+    """
     target.parent.make_directory()
+    if source.local is not None:
+        os.utime(source.local)
     source.sync()
     source.rename(target)
     target.parent.sync()

@@ -23,6 +23,7 @@ COMPACTED = "part-c-"
 STAGING = "_compactions"
 # Files that nothing refers to may be of a batch that is just being added.
 SAFE_SECONDS = 3600.0
+REPLACED = "others have replaced or removed files meanwhile"
 _PAUSE = 0.02  # s, at most, before the second try of a commit; then twice as long each time
 
 
@@ -36,8 +37,8 @@ class Held(NamedTuple):
     size: int
 
 
-class ReplacedError(Exception):
-    """Files are not in the table any more: somebody else has replaced or deleted them."""
+class NotSwappedError(Exception):
+    """A table was left as it is; the text says why."""
 
 
 class Versions(Protocol):
@@ -53,7 +54,7 @@ class Versions(Protocol):
             new: in ``staging``; None: the jobs are to go.
 
         Raises:
-            ReplacedError: not all of them are in the table.
+            NotSwappedError: not all of them are in the table, or no commit came through.
         """
 
     def clean(self, upkeep: Upkeep, outcome: Outcome) -> None:
@@ -95,8 +96,8 @@ class Compaction:
         if old and not upkeep.dry_run:
             try:
                 self._table.swap(old, None, self._staging)
-            except ReplacedError:
-                outcome.waiting.append("old days were changed by others meanwhile")
+            except NotSwappedError as why:
+                outcome.waiting.append(f"old days: {why}")
                 return
         outcome.days = days
 
@@ -110,8 +111,9 @@ class Compaction:
                 rows, size = merged([source.place for source in sources], new, wanted)
                 file = DataFile(new.name, sources[0].queue, sources[0].day.isoformat(), rows, size)
                 self._table.swap(sources, file, self._staging)
-            except (ReplacedError, FileNotFoundError):
-                outcome.waiting.append("files were replaced by others meanwhile")
+            except (NotSwappedError, FileNotFoundError) as why:
+                told = why if isinstance(why, NotSwappedError) else self._why_gone(sources) or why
+                outcome.waiting.append(f"{sources[0].queue}, {sources[0].day}: {told}")
                 return
             finally:
                 new.delete()
@@ -119,6 +121,14 @@ class Compaction:
         outcome.after += 1
         outcome.bytes += sum(source.size for source in sources)
         outcome.duplicates += once.dropped
+
+    def _why_gone(self, sources: list[Held]) -> str:
+        """Why one of them could not be read; empty if it was none of these."""
+        names = {file.name for file in self._table.held()}
+        if not all(file.name in names for file in sources):
+            return REPLACED
+        lost = [str(file.place) for file in sources if not file.place.exists()]
+        return f"the table has files that are not there: {', '.join(lost)}" if lost else ""
 
 
 def _work(files: list[Held], upkeep: Upkeep) -> Iterator[list[Held]]:

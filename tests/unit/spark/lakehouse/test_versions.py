@@ -2,9 +2,7 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,60 +14,25 @@ from pyiceberg.table import Transaction
 
 from disque_trio.spark.files import location
 from disque_trio.spark.lakehouse.columns import fitted
-from disque_trio.spark.lakehouse.delta import DeltaFiles
 from disque_trio.spark.lakehouse.files import read
 from disque_trio.spark.lakehouse.formats import table_of
 from disque_trio.spark.lakehouse.iceberg import IcebergFiles
 from disque_trio.spark.lakehouse.settings import TableError, TableSettings
 from disque_trio.spark.lakehouse.table import Batch, Table, TableFile, Upkeep
-from tests.support.jobs_files import COLUMNS, DAY, QUERY, add, rows, written
+from tests.support.jobs_files import COLUMNS, QUERY, add, rows, written
+from tests.support.version_tables import (
+    FORMATS,
+    contents,
+    directory_of,
+    failing,
+    failing_after,
+    ids_of,
+    put,
+    quiet,
+    table,
+)
 
-FORMATS = ("delta", "iceberg")
-
-
-def quiet(text: str) -> None:
-    pass
-
-
-@pytest.fixture(params=FORMATS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    """A new one, in a directory whose name is no plain one."""
-    directory = tmp_path / "the archive, ü"
-    directory.mkdir()
-    made = table_of(location(directory), TableSettings(request.param))
-    made.create(COLUMNS)
-    return made
-
-
-def directory_of(table: Table) -> Path:
-    assert isinstance(table, DeltaFiles | IcebergFiles)
-    directory = table._directory
-    return directory if isinstance(directory, Path) else Path(directory.path)
-
-
-def put(table: Table, number: int, *ids: str, queue: str = "q", back: int = 0) -> None:
-    add(table, directory_of(table), number, ids, queue, DAY - timedelta(back))
-
-
-def at_noon(table: Table) -> Table:
-    """The same, on that day."""
-    noon = 1_795_521_600.0
-    if isinstance(table, DeltaFiles):
-        return DeltaFiles(location(directory_of(table)), clock=lambda: noon)
-    return IcebergFiles(directory_of(table), "disque.archive", {}, clock=lambda: noon)
-
-
-def ids_of(table: Table) -> list[str]:
-    """As the library reads it."""
-    return sorted(contents(table).column("id").to_pylist())
-
-
-def contents(table: Table) -> pa.Table:
-    """As the library reads it."""
-    if isinstance(table, DeltaFiles):
-        return DeltaTable(str(directory_of(table))).to_pyarrow_table()
-    assert isinstance(table, IcebergFiles)
-    return table._table().scan().to_arrow()
+__all__ = ["table"]
 
 
 def test_batches_come_into_the_table_each_once(table: Table) -> None:
@@ -148,31 +111,6 @@ def test_a_column_that_somebody_has_dropped_is_missed(tmp_path: Path, format: st
         table.create(COLUMNS)
 
 
-def failing_after(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
-    """The call is carried out, and then fails: the answer was lost."""
-    left = list(failures)
-
-    def fails(*words: object, **named: object) -> object:
-        result = call(*words, **named)
-        if left:
-            raise left.pop()
-        return result
-
-    return fails
-
-
-def failing(call: Callable[..., object], *failures: Exception) -> Callable[..., object]:
-    """The call is carried out after so many failures."""
-    left = list(failures)
-
-    def fails(*words: object, **named: object) -> object:
-        if left:
-            raise left.pop()
-        return call(*words, **named)
-
-    return fails
-
-
 @pytest.mark.parametrize("way", [failing, failing_after])
 def test_a_commit_that_others_were_faster_than_is_tried_again_and_is_there_once(
     table: Table, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Callable[..., object]]
@@ -217,148 +155,6 @@ def test_who_dies_before_the_commit_leaves_nothing_in_the_table(
     table.keep_up(Upkeep(history=3600), quiet)
     assert not Path(*torn).exists()
     assert ids_of(table) == ["1", "2"]
-
-
-def test_small_files_become_one_and_old_versions_go(table: Table) -> None:
-    for number in range(6):
-        put(table, number, f"{number}", queue="a/b" if number % 2 else "c")
-    dry = table.keep_up(Upkeep(dry_run=True), quiet)
-    assert (dry.before, dry.after) == (6, 2)
-    assert len(table.files()) == 6
-    outcome = table.keep_up(Upkeep(), quiet)
-    assert (outcome.before, outcome.after) == (6, 2)
-    assert len(table.files()) == 2
-    assert ids_of(table) == ["0", "1", "2", "3", "4", "5"]
-    # Who reads an older version has its files until the history is over.
-    assert len(list(directory_of(table).rglob("part-0*.parquet"))) >= 6
-    put(table, 5, "5")
-    put(table, 6, "6", queue="c")
-    assert ids_of(table) == ["0", "1", "2", "3", "4", "5", "6"]
-    for path in directory_of(table).rglob("*"):
-        if path.is_file():
-            os.utime(path, (1, 1))
-    assert table.keep_up(Upkeep(history=0), quiet).removed
-    put(table, 5, "5")
-    assert ids_of(table) == ["0", "1", "2", "3", "4", "5", "6"]
-
-
-def test_old_days_go(tmp_path: Path, table: Table) -> None:
-    for back in range(4):
-        put(table, back, f"{back}", back=back)
-    later = at_noon(table)
-    dry = later.keep_up(Upkeep(days=1, dry_run=True), quiet)
-    assert dry.days == ["q, 2026-11-21", "q, 2026-11-22"]
-    assert ids_of(table) == ["0", "1", "2", "3"]
-    assert later.keep_up(Upkeep(days=1), quiet).days == dry.days
-    assert ids_of(table) == ["0", "1"]
-    assert later.keep_up(Upkeep(days=1), quiet).days == []
-
-
-def test_a_compaction_and_an_archive_do_not_disturb_each_other(table: Table) -> None:
-    failures: list[BaseException] = []
-
-    def archive() -> None:
-        try:
-            for number in range(12):
-                put(table, number, f"{number:02}")
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=archive)
-    thread.start()
-    while thread.is_alive():
-        table.keep_up(Upkeep(), quiet)
-    thread.join()
-    assert failures == []
-    table.keep_up(Upkeep(), quiet)
-    assert ids_of(table) == [f"{number:02}" for number in range(12)]
-    assert len(table.files()) == 1
-
-
-def test_duplicates_go_if_they_shall(table: Table) -> None:
-    put(table, 0, "1", "2")
-    put(table, 1, "2", "3")
-    assert table.keep_up(Upkeep(deduplicate=True), quiet).duplicates == 1
-    assert ids_of(table) == ["1", "2", "3"]
-
-
-def at_the_same_time(
-    table: Table, patch: pytest.MonkeyPatch, *others: Callable[[], object]
-) -> None:
-    """Others come between what a compaction looks up, and its commit."""
-    swap, left = type(table).swap, list(others)  # type: ignore[attr-defined]
-
-    def late(self: Table, *words: object) -> None:
-        if left:
-            left.pop()()
-        swap(self, *words)
-
-    patch.setattr(type(table), "swap", late)
-
-
-def test_of_two_compactions_at_once_each_file_is_merged_by_one(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(4):
-        put(table, number, f"{number}")
-    at_the_same_time(table, monkeypatch, lambda: table.keep_up(Upkeep(), quiet))
-    outcome = table.keep_up(Upkeep(), quiet)
-    assert (outcome.before, len(outcome.waiting)) == (0, 1)
-    assert ids_of(table) == ["0", "1", "2", "3"]
-    assert len(table.files()) == 1
-
-
-def test_a_compaction_that_a_batch_overtakes_is_committed_after_it(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(4):
-        put(table, number, f"{number}")
-    at_the_same_time(table, monkeypatch, lambda: put(table, 4, "4"))
-    assert table.keep_up(Upkeep(), quiet).before == 4
-    assert ids_of(table) == ["0", "1", "2", "3", "4"]
-    assert len(table.files()) == 2
-
-
-def test_days_that_are_removed_do_not_come_back_by_a_compaction(
-    table: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor are those merged twice that it removes while they become one."""
-    for number in range(4):
-        put(table, number, f"{number}", back=number // 2)
-    at_the_same_time(table, monkeypatch, lambda: at_noon(table).keep_up(Upkeep(days=0), quiet))
-    outcome = table.keep_up(Upkeep(), quiet)
-    assert (outcome.before, len(outcome.waiting)) == (0, 2)
-    assert ids_of(table) == ["0", "1"]
-
-
-@pytest.mark.parametrize("way", [failing, failing_after])
-def test_a_compaction_whose_commit_fails_is_tried_again(
-    table: Table, monkeypatch: pytest.MonkeyPatch, way: Callable[..., Callable[..., object]]
-) -> None:
-    """Also when it had come through, and the answer was lost."""
-    for number in range(3):
-        put(table, number, f"{number}", back=number // 2)
-    one = way(DeltaTable.create_write_transaction, CommitFailedError("first"))
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", one)
-    lost = CommitStateUnknownException() if way is failing_after else CommitFailedException()
-    other = way(Transaction.commit_transaction, lost)
-    monkeypatch.setattr(Transaction, "commit_transaction", other)
-    assert table.keep_up(Upkeep(), quiet).before == 2
-    assert ids_of(table) == ["0", "1", "2"]
-    assert len(table.files()) == 2
-
-
-def test_files_that_delta_itself_has_merged_are_merged_on(tmp_path: Path) -> None:
-    """They lie in directories whose names are escaped, twice in Delta's log."""
-    table = DeltaFiles(location(tmp_path))
-    table.create(COLUMNS)
-    for number in range(3):
-        put(table, number, f"{number}", queue="mail/in ü%2F")
-    DeltaTable(str(tmp_path)).optimize.compact()
-    put(table, 3, "3", queue="mail/in ü%2F")
-    assert table.keep_up(Upkeep(), quiet).before == 2
-    assert ids_of(table) == ["0", "1", "2", "3"]
-    assert len(table.files()) == 1
 
 
 def test_iceberg_says_in_its_snapshots_which_batch_they_are(tmp_path: Path) -> None:

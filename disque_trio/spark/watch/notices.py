@@ -258,7 +258,7 @@ class News:
         """The receiver has got the last notice."""
         told = self._told
         for key, row in zip(self._found, notice.found, strict=False):
-            told.findings[key] = {name: row[name] for name in _SHORT}
+            told.findings[key] = _short(row)
         for key in self._gone[: len(notice.gone)]:
             del told.findings[key]
         del self._found[: len(notice.found)]
@@ -267,6 +267,12 @@ class News:
         # Of a minute that is cut all is told again if the next notice does not arrive.
         told.until = self._figures[0]["minute"] if self._figures else self._over
         told.notices += 1
+
+
+def _short(row: Row) -> Row:
+    """What is kept of a finding; where there is no job, also the nodes or logs that it is about."""
+    names = _SHORT if row["job"] is not None else (*_SHORT, "nodes")
+    return {name: row[name] for name in names}
 
 
 def _busy(row: Row) -> int:

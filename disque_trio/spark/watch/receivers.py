@@ -178,8 +178,8 @@ def _line(word: str, row: Row) -> str:
     when = "" if time is None else f"{_time(time)} "
     kind = row["kind"] + (f" ({row['reason']})" if row["reason"] else "")
     of = f" {row['job']} of {row['queue']}" if row["job"] is not None else ""
-    detail = f": {row['detail']}" if row.get("detail") else ""
-    line = f"{when}{word} {kind}{of}{detail}"
+    detail = row.get("detail") or ", ".join(row.get("nodes") or ())
+    line = f"{when}{word} {kind}{of}{detail and f': {detail}'}"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
 
 

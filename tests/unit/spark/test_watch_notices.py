@@ -138,7 +138,7 @@ def test_logs_that_are_missing_are_told_and_that_they_are_there_again() -> None:
     assert notice.standing == {"log-missing": 3}
     assert tell(told, view(kinds=["poison"], missing=missing)) == []
     [notice] = tell(told, view(kinds=["poison"], missing=missing[1:]))
-    assert [row["reason"] for row in notice.gone] == ["node"]
+    assert [(row["reason"], row["nodes"]) for row in notice.gone] == [("node", ["abc"])]
 
 
 def test_figures_are_told_of_minutes_that_are_over() -> None:

@@ -24,7 +24,7 @@ FOUND: Row = {
     "nodes": ["a"],
     "detail": "nobody got it",
 }
-GONE: Row = {"kind": "clock-skew", "reason": None, "job": None, "queue": None}
+GONE: Row = {"kind": "clock-skew", "reason": None, "job": None, "queue": None, "nodes": ["a", "b"]}
 NOTICE = Notice(1, 1, [FOUND], [GONE], [], {"found": 7, "gone": 0, "queues": 0}, {})
 
 
@@ -158,7 +158,7 @@ def test_lines_say_what_is_new_and_what_is_gone() -> None:
     Lines(out).tell(NOTICE)
     assert out.getvalue().splitlines() == [
         r"2026-11-18 11:06:40 found never-delivered (log-end) D-1 of a\nb\x1b[31m: nobody got it",
-        "gone clock-skew",
+        "gone clock-skew: a, b",
     ]
 
 

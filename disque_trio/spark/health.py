@@ -15,8 +15,9 @@ from pathlib import Path
 from time import time
 from typing import Self
 
-STARTING, RUNNING, RESTARTING, STOPPED = "starting", "running", "restarting", "stopped"
-MAX_AGE = 120  # s
+STARTING, RUNNING, RESTARTING = "starting", "running", "restarting"
+DONE, STOPPED = "done", "stopped"
+MAX_AGE = 120  # s, of what has not ended
 _FUTURE = 60.0  # s that a clock may have been set back
 
 
@@ -29,7 +30,7 @@ class Health:
     """What a health file says.
 
     Attributes:
-        state: starting, running, restarting, stopped.
+        state: starting, running, restarting; done: it has ended by itself, and well; stopped.
         reason: why it is so; None: that goes without saying.
         time, since: when this was written, and when the state began (seconds since 1970).
         pid: of the process.
@@ -79,17 +80,22 @@ class Health:
             raise HealthError(f"it is no health file: {problem}") from None
         return health
 
-    def judge(self, now: float, max_age: float) -> str:
+    def judge(self, now: float, max_age: float | None = None) -> str:
         """What it is at, in a line.
 
+        Args:
+            max_age: s; None: MAX_AGE, or none at all for what is done.
+
         Raises:
-            HealthError: it has stopped, or has said nothing for longer than ``max_age`` s.
+            HealthError: it has stopped, or has said nothing for longer than ``max_age``.
         """
         age = now - self.time
         why = f" ({self.reason})" if self.reason else ""
         if self.state == STOPPED:
             raise HealthError(f"stopped{why}")
-        if not -_FUTURE <= age <= max_age:
+        if max_age is None and self.state != DONE:
+            max_age = MAX_AGE
+        if max_age is not None and not -_FUTURE <= age <= max_age:
             raise HealthError(f"{self.state}{why}, and without a sign of life for {age:.0f} s")
         done = f"batch {self.batch}, {self.jobs} jobs"
         if self.looks is not None:
@@ -150,8 +156,12 @@ class HealthFile:
         again = "starts" if self.health.looks is None else "looks"
         self._write(RESTARTING, f"{error}: {again} again in {seconds:.0f} s")
 
+    def done(self) -> None:
+        """It ends by itself: there is no more to do."""
+        self._write(DONE)
+
     def stopped(self, error: str | None = None) -> None:
-        """It ends; in good order without an error."""
+        """It is ended; in good order without an error."""
         self.health.error = error or self.health.error
         self._write(STOPPED, error)
 
@@ -168,11 +178,11 @@ class HealthFile:
             pass
 
 
-def check_health(path: Path, max_age: float, now: float | None = None) -> str:
+def check_health(path: Path, max_age: float | None = None, now: float | None = None) -> str:
     """What a health file says, in a line.
 
     Args:
-        max_age: s within which there has to have been a sign of life.
+        max_age: s within which there has to have been a sign of life, see ``Health.judge``.
 
     Raises:
         HealthError: there is none, or it is not well.

@@ -299,9 +299,8 @@ def _health(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--max-age",
         type=_number(1),
-        default=MAX_AGE,
         metavar="SECONDS",
-        help="within which there was a sign of life (default: %(default)s)",
+        help=f"within which there was a sign of life (default: {MAX_AGE}; none for what is done)",
     )
 
 

@@ -114,7 +114,7 @@ def run(
         else:
             spark = spark_of(options)
         status = command(Run(spark, options, progress, signals, health))
-        health.stopped()
+        health.done() if signals.stopped is None else health.stopped()
         if own:
             spark.stop()
     except Stopped as stopped:

@@ -58,6 +58,7 @@ def test_what_is_new_is_told_while_the_node_writes(
     events, page = node.directory / "events", tmp_path / "live.html"
     words = (events, "--output", tmp_path / "live", "--html", page)
     words += ("--to-queue", "notices", "--nodes", f"127.0.0.1:{node.port}")
+    words += ("--health-file", tmp_path / "health")
     lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
     assert isinstance(lost, bytes)
     id = lost.decode()
@@ -86,6 +87,8 @@ def test_what_is_new_is_told_while_the_node_writes(
     assert [row["job"] for row in told[0]["gone"]].count(id) == 1  # type: ignore[attr-defined]
     # Nobody is told twice.
     assert id not in watch(spark, capsys, *words)
+    assert pipeline.main(["health", str(tmp_path / "health")]) == 0
+    assert capsys.readouterr().out.startswith("done, 1 looks, ")
 
 
 def test_what_is_lost_is_found_though_nothing_happens_any_more(

@@ -75,6 +75,13 @@ def test_the_check_fails_for_what_says_nothing_or_has_stopped(tmp_path: Path, cl
         check_health(path, 60, clock.now - 3600)
     file.restarting("full", 2.0)
     assert "restarting (full: starts again in 2 s)" in check_health(path, 60, clock.now)
+    file.done()  # as an archive of what is there: nothing more is to be said
+    clock.now += 3600
+    assert check_health(path, now=clock.now) == (
+        "done, batch 7, 12 jobs, 3600 s ago, last error: full"
+    )
+    with pytest.raises(HealthError, match="done, and without a sign of life for 3600 s"):
+        check_health(path, 60, clock.now)
     file.stopped("LeaseError: an old one")
     with pytest.raises(HealthError, match=r"stopped \(LeaseError: an old one\)"):
         check_health(path, 60, clock.now)

@@ -11,13 +11,15 @@ started again, and the webhook refuses, hangs, answers nonsense or goes away. At
 - both directories have the same jobs, findings and minutes, and
 - each minute that is over was told with the figures that it has.
 
-The exit status is 0, or 1 when that was not so; the seed and the faults are shown.
+The exit status is 0, or 1 when that was not so; the seed and the faults are shown, and what was
+wrong is kept in a directory.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +30,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -42,9 +44,12 @@ from tests.support.harness import (
     start_process,
     wait_for_ping,
 )
-from tests.support.webhooks import MODES, Book, Web, key
+from tests.support.webhooks import MODES, Book, Found, Web, key
 
 LOOK_SECONDS = 300.0
+PAUSE_SECONDS = 25.0  # at most, between two faults: a watch needs some to start and to look
+NOTICES, NOTICE_RETRY = "notices", 2  # a node that was killed queues nothing before that is over
+LINE = re.compile(r"(?:20\S+ \S+ )?(found|gone) ([a-z-]+)(?: \((\S+)\))?(?: (D-\S+) of )?")
 OPTIONS = (
     *("--event-log", "yes", "--event-log-compress", "yes", "--appendonly", "yes"),
     *("--event-log-segment-size", "32kb", "--event-log-segment-seconds", "7"),
@@ -152,14 +157,15 @@ class Round:
         self.web = Web(free_port())
         self.nodes = [self._start(name) for name in ("a", "b")]
         join(self.nodes)
-        self.away = self._start("notices")
+        self.away = self._start(NOTICES)
+        self.away.ask("QSET", NOTICES, "RETRY", NOTICE_RETRY)
         self.load = Load(self.nodes, seed)
         self.logs = [str(directory / name / "events") for name in ("a", "b")]
         self.output = directory / "live"
         self.arguments = [*self.logs, "--output", str(self.output), "--settled", "5"]
         more = ["--every", "2", "--health-file", str(directory / "health")]
         more += ["--conf", "spark.driver.memory=1g", "--nodes", f"127.0.0.1:{self.away.port}"]
-        more += ["--webhook", f"http://127.0.0.1:{self.web.server_port}/", "--to-queue", "notices"]
+        more += ["--webhook", f"http://127.0.0.1:{self.web.server_port}/", "--to-queue", NOTICES]
         self.watch = [*pipeline("watch"), *self.arguments, *more]
         self.watching = Watching(self.watch, directory)
 
@@ -199,7 +205,7 @@ class Round:
             time.sleep(5)
             port = self.away.port
             self.away.close()
-            self.away = self._start("notices", port)
+            self.away = self._start(NOTICES, port)
             return "5 s"
 
         def writer() -> object:
@@ -228,7 +234,7 @@ class Round:
         faults = self.faults()
         begun = time.monotonic()
         while time.monotonic() - begun < seconds:
-            time.sleep(self.random.random() * 12)
+            time.sleep(self.random.random() * PAUSE_SECONDS)
             self.watching.keep()
             name = self.random.choice(list(faults))
             say(f"{time.monotonic() - begun:5.0f} s {name}: {faults[name]()}")
@@ -259,19 +265,9 @@ class Round:
         kept = [key(row) for row in rows(whole, "findings") if row["kind"] in TOLD]
         say(f"findings of these kinds: {Counter(kind for kind, *_ in kept)}")
         assert len(kept) == len(set(kept)), "two findings are one to receivers"
-        queue = Book()
-        jobs: Any = True
-        ids = []
-        while jobs:
-            jobs = self.away.ask("GETJOB", "NOHANG", "COUNT", 100, "FROM", "notices") or []
-            ids += [(id, body) for _, id, body in jobs]
-            if jobs:
-                self.away.ask("FASTACK", *[id for _, id, _ in jobs])
-        notices = [json.loads(body) for _, body in ids]
-        for notice in sorted(notices, key=lambda notice: int(notice["number"])):
-            queue.take(notice)
-        for name, book in (("webhook", self.web.book), ("queue", queue)):
-            say(f"{name}: {book.notices} notices, {len(book.found)} stand, {self.web.modes}")
+        say(f"answers of the webhook: {dict(self.web.modes)}")
+        for name, book in (("webhook", self.web.book), ("queue", self._queue())):
+            say(f"{name}: {book.notices} notices, {len(book.found)} stand")
             missing, more = set(kept) - book.found, book.found - set(kept)
             assert not missing, f"{name} was not told {len(missing)}: {list(missing)[:5]}"
             assert not more, f"{name} was not told that gone are {len(more)}: {list(more)[:5]}"
@@ -282,12 +278,36 @@ class Round:
                 minute = int(row["minute"].timestamp() * 1000)
                 if minute < until:
                     assert (minute, row["queue"]) in told, f"{name} was not told of {row}"
-        standing: Counter[str] = Counter()
+        lines = self._lines()
+        say(f"lines: {len(lines)} stand")
+        assert lines == set(kept), f"lines differ: {list(lines ^ set(kept))[:5]}"
+
+    def _queue(self) -> Book:
+        """What the queue of notices has said, when its node has no job of it any more."""
+        notices = []
+        until = time.monotonic() + 20 * NOTICE_RETRY
+        scan: Any = None
+        while scan is None or scan[1]:
+            assert time.monotonic() < until, "the queue keeps notices that nobody gets"
+            wanted = ("GETJOB", "TIMEOUT", 500, "COUNT", 100, "FROM", NOTICES)
+            for _, id, body in cast(list[Any], self.away.ask(*wanted) or []):
+                notices.append(json.loads(body))
+                self.away.ask("FASTACK", id)
+            scan = self.away.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", NOTICES)
+        book = Book()
+        for notice in sorted(notices, key=lambda notice: int(notice["number"])):
+            book.take(notice)
+        return book
+
+    def _lines(self) -> Found:
+        """What the lines of the watch have said."""
+        standing: Found = set()
         for line in (self.directory / "out").read_text().splitlines():
-            words = line.split()
-            words = words[2:] if words[0][:2] == "20" else words
-            standing[words[1]] += 1 if words[0] == "found" else -1
-        say(f"lines: {dict(standing)} (at least once)")
+            said = LINE.match(line)
+            assert said is not None, line
+            word, *row = said.groups()
+            (standing.add if word == "found" else standing.discard)(tuple(row))
+        return standing
 
     def close(self) -> None:
         self.load.over.set()
@@ -332,13 +352,11 @@ def main() -> int:
     except AssertionError as wrong:
         say(f"wrong: {wrong}")
         say(it.watching.errors.read_text()[-2000:])
+        say(f"kept: {directory}")
         return 1
     finally:
         it.close()
-        if os.environ.get("KEEP") is None:
-            shutil.rmtree(directory, ignore_errors=True)
-        else:
-            say(str(directory))
+    shutil.rmtree(directory, ignore_errors=True)
     return 0
 
 

@@ -63,6 +63,7 @@ class Classifier:
         assert isinstance(trace, list)
         self._row = row
         self._rules = rules
+        self.due = FOR_EVER
         self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks, self._cut = logs
         self._without_log = [gap.node for gap in self._gaps if gap.is_whole]
         self._no_line = self._anywhere()
@@ -126,10 +127,17 @@ class Classifier:
         """If so much time had passed after ``since`` when the log was over, and was not near its
         end: until when something would have been in it."""
         wait = 1000 * (seconds + self._rules.settled)
-        if since.time + self._offsets[since.node] + wait >= self._end:
+        if self._is_yet(since.time + self._offsets[since.node] + wait):
             return None
         settled = self._end - 1000 * self._rules.settled
         return max(since.time + wait, settled - max(self._offsets, default=0))
+
+    def _is_yet(self, time: int) -> bool:
+        """Whether the end of the log is not after a moment."""
+        if time < self._end:
+            return False
+        self.due = min(self.due, time + 1)
+        return True
 
     def _unfinished(self) -> Iterator[Finding]:
         """A job that was delivered, and that nobody said is done."""
@@ -236,6 +244,9 @@ class Classifier:
             if end == FOR_EVER:
                 if start - self._offsets[node] < until:
                     silent[LOG_END].append(node)
+                else:  # until ``_over`` says something later
+                    ahead = max(self._offsets, default=0) - self._offsets[node]
+                    self._is_yet(start + ahead + 1000 * self._rules.settled)
             elif added.time <= end - self._offsets[node] and start - self._offsets[node] <= latest:
                 silent[LOG_GAP].append(node)
         nodes = sorted({*silent[LOG_GAP], *silent[LOG_END]})

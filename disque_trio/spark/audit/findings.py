@@ -51,14 +51,21 @@ NEEDED = (
 
 
 def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
-    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED.
+    """What is wrong with the jobs of ``batch``, see ``judged``."""
+    return judged(batch, rules, logs)[0]
+
+
+def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Finding], int]:
+    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED; and for
+    which end of the logs (ms) it may be something else, with nothing but time gone by: FOR_EVER,
+    for none.
 
     Nothing is wrong with the jobs that are leases: nobody takes them, and they end as they have to.
     """
     work = pc.invert(pc.starts_with(batch.column("queue"), LEASE_QUEUES))
     batch = batch.filter(pc.fill_null(work, True))
     if not batch.num_rows:
-        return []
+        return [], FOR_EVER
     column = batch.column
     delivered = column("deliveries")
     never = pc.equal(delivered, 0)
@@ -73,11 +80,13 @@ def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
     )
     known = [name for name in NEEDED if name in batch.schema.names]  # older versions had fewer
     suspects = batch.select(known).filter(pc.fill_null(suspect, False))
-    return [
-        finding
-        for row in suspects.to_pylist()
-        for finding in Classifier(row, rules, logs).findings()
-    ]
+    found: list[Finding] = []
+    due = FOR_EVER
+    for row in suspects.to_pylist():
+        classifier = Classifier(row, rules, logs)
+        found += classifier.findings()
+        due = min(due, classifier.due)
+    return found, due
 
 
 def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.clocks import Clocks, clocks_by_id, ranks_of
 from disque_trio.spark.audit.evidence import Logs
-from disque_trio.spark.audit.findings import NEEDED, as_batch, clock_findings, found_in
+from disque_trio.spark.audit.findings import NEEDED, as_batch, clock_findings, judged
 from disque_trio.spark.audit.gaps import FOR_EVER, Gap, gaps_of
 from disque_trio.spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows
 from disque_trio.spark.audit.rules import Rules
@@ -29,8 +29,11 @@ from disque_trio.spark.parquet import parquet_file, write_file
 from disque_trio.spark.segments import grouped
 
 TASK_BYTES = 8 << 20  # of files of jobs, where they are small
+QUIET_MS = 60_000  # so much time without lines need not be noted
 _SECOND = 1000
-_JUDGED = pa.schema([("part", pa.int64()), ("file", pa.string()), ("counts", pa.string())])
+_JUDGED = pa.schema(
+    [("part", pa.int64()), ("file", pa.string()), ("counts", pa.string()), ("due", pa.int64())]
+)
 
 
 def clocks(manifest: Manifest) -> Clocks:
@@ -81,6 +84,15 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
+def is_due(old: Manifest, quiet: int) -> bool:
+    """Whether findings may be others than in an old version when nothing has come for ``quiet`` ms
+    after its last event; or when that has to be noted, since later ones will be."""
+    parts = (part for day in old.days.values() for part in day.jobs)
+    due = min((part.due for part in parts if not part.judged), default=FOR_EVER)
+    longer = quiet - old.quiet
+    return longer < 0 or due <= old.last + quiet or (due < FOR_EVER and longer >= QUIET_MS)
+
+
 class Judge:
     """Judges what has to be judged in a version.
 
@@ -129,18 +141,22 @@ class Judge:
             for number in groups[group]:
                 jobs, place = paths[number]
                 found: list[Finding] = []
+                due = FOR_EVER
                 with parquet_file(jobs) as file:
                     for batch in file.iter_batches(ROWS, columns=list(NEEDED)):
-                        found += found_in(batch, rules, logs)
+                        more, soon = judged(batch, rules, logs)
+                        found += more
+                        due = min(due, soon)
                 counts = json.dumps(counts_of(found))
                 name = write_findings(found, place, stamp)
-                yield batch_of([(number, name, counts)], _JUDGED)
+                yield batch_of([(number, name, counts, due)], _JUDGED)
 
         for row in tasks(self._spark, len(groups), task, _JUDGED).collect():
             day, part = wanted[row["part"]]
             if row["file"] or part.found:
                 self._manifest.changed.append(f"{FINDINGS}/{day}")
             part.found, part.counts = row["file"], json.loads(row["counts"])
+            part.due = row["due"]
 
     def _write_clocks(self, found: Sequence[Finding]) -> None:
         manifest = self._manifest

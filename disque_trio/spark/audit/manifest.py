@@ -52,6 +52,8 @@ class Part:
             by copies; by what else one node hears of another.
         judged: what its findings depend on; "": it was not judged, or depends on too much.
         found: the file of its findings; "": there are none. counts: of each ``kind reason``.
+        due: ms; when the findings may be others with time alone, if ``judged`` does not say what
+            they depend on; 0: nobody knows.
     """
 
     file: str
@@ -68,6 +70,7 @@ class Part:
     judged: str = ""
     found: str = ""
     counts: dict[str, int] = field(default_factory=dict)
+    due: int = 0
 
 
 @dataclass
@@ -197,11 +200,6 @@ class Manifest:
     def end(self) -> int:
         """Up to when it is known what happened, ms, gaps apart."""
         return self.last + self.quiet
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether findings may be others with time alone."""
-        return any(not part.judged for day in self.days.values() for part in day.jobs)
 
     @property
     def without_logs(self) -> list[str]:

@@ -25,7 +25,7 @@ from disque_trio.spark.audit.gaps import Ends, Silence, ends_of, order_of, read_
 from disque_trio.spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_jobs
 from disque_trio.spark.audit.jobs import JOB_SCHEMA
 from disque_trio.spark.audit.jobs_table import JobsTable
-from disque_trio.spark.audit.judging import Judge
+from disque_trio.spark.audit.judging import Judge, is_due
 from disque_trio.spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS
 from disque_trio.spark.audit.partial_jobs import Notes, Seen
 from disque_trio.spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
@@ -226,7 +226,7 @@ class _Run:
             return True
         if old.settings != self._rules.settings or deepcopy(old).drop_days(keep_days):
             return True
-        return old.is_waiting and old.quiet != manifest.quiet
+        return is_due(old, manifest.quiet)
 
     def make(self, keep_days: int | None) -> None:
         """Write the version, and make it the current one."""

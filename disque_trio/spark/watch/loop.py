@@ -157,7 +157,8 @@ class Watch:
         store = Store(output)
         if result.events or self._heard is None:
             self._heard = now - store.manifest.quiet / 1000
-        self._tell(result, store, tell)
+        end = store.manifest.last + int((now - self._heard) * 1000)
+        self._tell(result, store, end, tell)
         if self.page is not None:
             self._write_page(spark, store, location(self.page, settings), tell, progress)
         self.observer.looked(result, began)
@@ -196,12 +197,16 @@ class Watch:
         except OSError as problem:
             tell(f"{problem}: writes the page after the next look")
 
-    def _tell(self, result: Result, store: Store, tell: Callable[[str], None]) -> None:
-        """Tell each receiver what is new to it. Who cannot be told is told after the next look."""
+    def _tell(self, result: Result, store: Store, end: int, tell: Callable[[str], None]) -> None:
+        """Tell each receiver what is new to it. Who cannot be told is told after the next look.
+
+        Args:
+            end: up to when it is known what happened, ms.
+        """
         if self._state is None:
             self._state = State(store.directory)
         state = self._state
-        end = min(store.manifest.end, int(self.clock() * 1000))  # a node's clock may be far ahead
+        end = min(end, int(self.clock() * 1000))  # a node's clock may be far ahead
         for one in self.receivers:
             state.told.setdefault(one.key, Told(until=max(end - _FIGURES, 0)))
         since = min((state.told[one.key].until for one in self.receivers), default=end)

@@ -8,7 +8,7 @@ import pytest
 
 from disque_trio.spark.audit.evidence import Logs
 from disque_trio.spark.audit.gaps import FOR_EVER, Ends, Gap, gaps_of
-from disque_trio.spark.audit.judging import clocks, dependence, logs_of
+from disque_trio.spark.audit.judging import clocks, dependence, is_due, logs_of
 from disque_trio.spark.audit.manifest import (
     DAY,
     Day,
@@ -53,10 +53,17 @@ def test_time_without_events_is_known_too() -> None:
     known = logs_of(manifest, clocks(manifest))
     assert known.end == START + HOUR + 90_000
     late.judged = dependence(late, RULES, known)
-    assert manifest.is_waiting  # it may become lost yet
+    assert is_due(manifest, 90_000)  # it may become lost yet: nobody knows when
+    late.due = known.end + 5
+    assert [is_due(manifest, 90_000 + ms) for ms in (-1, 0, 4, 5)] == [True, False, False, True]
+    late.due = known.end + HOUR
+    assert [is_due(manifest, 90_000 + ms) for ms in (59_999, 60_000)] == [False, True]
+    late.due = FOR_EVER
+    assert not is_due(manifest, HOUR)
     manifest.quiet = 10 * HOUR
     late.judged = dependence(late, RULES, logs_of(manifest, clocks(manifest)))
-    assert not manifest.is_waiting
+    late.due = 0
+    assert not is_due(manifest, 20 * HOUR)
     assert Manifest.of(manifest.text()).quiet == 10 * HOUR
 
 

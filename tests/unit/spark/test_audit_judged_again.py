@@ -11,8 +11,8 @@ import pytest
 from disque_trio.spark.audit.classify import Finding
 from disque_trio.spark.audit.clocks import clocks_by_id, least_in, least_of
 from disque_trio.spark.audit.evidence import Logs
-from disque_trio.spark.audit.findings import found_in
-from disque_trio.spark.audit.gaps import Head, ends_of, head_of
+from disque_trio.spark.audit.findings import found_in, judged
+from disque_trio.spark.audit.gaps import FOR_EVER, Head, ends_of, head_of
 from disque_trio.spark.audit.jobs import fold, jobs_of
 from disque_trio.spark.audit.judging import dependence, logs_of
 from disque_trio.spark.audit.manifest import Manifest, Part
@@ -64,6 +64,11 @@ class Runs:
             manifest.segments[place.name] = place.size()
             manifest.ends[place.name] = list(ends)
         self._jobs = jobs_of(self._partial[0], manifest.nodes)
+
+    @property
+    def jobs(self) -> pa.Table:
+        assert self._jobs is not None
+        return self._jobs
 
     def logs(self) -> Logs:
         manifest = self.manifest
@@ -131,3 +136,24 @@ def test_what_is_not_judged_again_is_found_as_before(tmp_path: Path, seed: int, 
         kept, fresh = runs.judge(rules)
         assert kept == fresh
     assert jobs
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_with_time_alone_nothing_else_is_found_before_it_is_due(tmp_path: Path, torn: bool) -> None:
+    generate(tmp_path, 600, anomalies=1, chunk=15, seed=5, torn=torn, rate=0.05)
+    runs = Runs()
+    runs.read(find_segments([str(tmp_path)], False))
+    logs, jobs = runs.logs(), runs.jobs
+    changes = 0
+    for place in range(jobs.num_rows):
+        (batch,) = jobs.slice(place, 1).combine_chunks().to_batches()
+        found, due = judged(batch, RULES[0], logs)
+        now = logs
+        while due < FOR_EVER:
+            assert due > now.end
+            assert judged(batch, RULES[0], now._replace(end=due - 1)) == (found, due)
+            now, before = now._replace(end=due), found
+            found, due = judged(batch, RULES[0], now)
+            changes += found != before
+        assert judged(batch, RULES[0], now._replace(end=now.end + 1_000_000_000))[0] == found
+    assert changes

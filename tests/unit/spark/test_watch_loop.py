@@ -191,11 +191,12 @@ class Told:
     def _rows(self) -> list[Row]:
         return [{"minute": at, "added": 1, "delivered": 0, "depth": 0} for at in self.minutes]
 
-    def look(self, *receivers: Hears) -> None:
-        """As a watch that has just been started."""
+    def look(self, *receivers: Hears, quiet: int = 0) -> None:
+        """As a watch that has just been started, and knows of so many ms without lines."""
         result = Result(self.output, 0, 0, 0, 0, 0, 0, Counter())
         watch = Watch(["log"], self.output, receivers, observer=self.heard, clock=lambda: self.now)
-        watch._tell(result, Store(self.output), self.lines.append)
+        store = Store(self.output)
+        watch._tell(result, store, store.manifest.end + quiet, self.lines.append)
 
 
 def test_each_receiver_is_told_once_and_who_was_not_there_later(
@@ -299,3 +300,14 @@ def test_headers_of_a_webhook() -> None:
     for wrong in ("", "no colon", ": x", "a b: c", "A: b\r\nC: d", "A:"):
         with pytest.raises(UsageError, match="expected"):
             headers(wrong)
+
+
+def test_a_minute_is_over_with_time_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    now = 10_000 * MINUTE
+    told = Told(monkeypatch, tmp_path, last=now)
+    one = Hears("one", 0)
+    told.minutes, told.now = [now], now / 1000 + 3600
+    told.look(one, quiet=MINUTE - 1)
+    assert one.minutes == []
+    told.look(one, quiet=MINUTE)
+    assert one.minutes == [now]

@@ -27,6 +27,10 @@ PAGES: Mapping[str, str] = {
     "queues, searched": "/queues?search=*&sort=name",
     "queue": "/queue?name={queue}",
     "queue that is not there": "/queue?name=nothing-here",
+    "jobs": "/jobs",
+    "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&header=x&value={queue}",
+    "job": "/job?id={job}",
+    "job that is not there": "/job?id=D-00000000-" + "0" * 24 + "-05a1",
 }
 """All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,
 ``{job}`` the id of one of these. A new page needs a line here, and has those tests."""

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import trio
 
 from disque_trio.client.nodes import parse_address
-from disque_trio.console.model.actions import Order, Where
+from disque_trio.console.model.action import Order, Where
 from disque_trio.console.model.nodes import Nodes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Connector, Reply
@@ -59,9 +59,9 @@ class Calls:
         lost = ConnectionLost(f"{address}: no answer within {limit:g} s", maybe_executed=True)
         return [lost for _ in commands]
 
-    async def every(self, *command: Argument) -> list[Answer]:
-        """What all nodes that are there say, by address."""
-        addresses = [state.address for state in self._nodes.here()]
+    async def every(self, *command: Argument, but: str = "") -> list[Answer]:
+        """What all nodes that are there say, by address; the node ``but`` is not asked."""
+        addresses = [state.address for state in self._nodes.here() if state.address != but]
         answers: dict[str, Reply] = {}
 
         async def ask(address: str) -> None:
@@ -87,10 +87,14 @@ class Calls:
     async def run(self, order: Order) -> list[Answer]:
         """Do what an action wants."""
         if order.where is Where.EVERY:
-            return await self.every(*order.command) or [("", ConnectionLost("no node answers"))]
+            answers = await self.every(*order.command, but=order.but)
+            return answers or [("", ConnectionLost("no node answers"))]
         if order.where is Where.ANY:
             return [await self.any(*order.command)]
         assert isinstance(order.where, str)
+        if self._nodes.get(order.where) is None:
+            # A form can say anything; nobody but nodes gets to see a password.
+            return [("", ConnectionLost(f"{order.where!r:.80} is no node of the cluster"))]
         return [(order.where, await self.to(order.where, *order.command))]
 
     def close(self) -> None:

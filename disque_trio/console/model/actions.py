@@ -1,119 +1,17 @@
 """What can be done from the console: one table for buttons, checks of roles, routes and the audit.
 
-An ``Action`` turns the fields of a form into commands. To add one, write a function from a ``Form``
-to a list of ``Order`` and put a line into ``ACTIONS`` (or into the table of a module beside this
-one, which ``ACTIONS`` takes in).
+An ``Action`` (``action.py``) turns the fields of a form into commands. To add one, write a
+function from a ``Form`` to a list of ``Order`` and put a line into ``ACTIONS``, or into the table
+of a module beside this one, which ``ACTIONS`` takes in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
-from disque_trio.console.model.names import shown, to_bytes, unquoted
+from disque_trio.console.model.action import Action, Form, Order, Where, Word
+from disque_trio.console.model.job_actions import JOB_ACTIONS
+from disque_trio.console.model.names import shown, to_bytes
 from disque_trio.console.model.roles import Role
-
-Word: TypeAlias = "str | bytes | int"
-
-
-class Where(Enum):
-    """Which nodes get a command."""
-
-    ANY = "any"  # one that answers; it tells the others if need be
-    EVERY = "every"  # all that answer
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A command. where: an address is that of one node."""
-
-    command: tuple[Word, ...]
-    where: Where | str = Where.ANY
-
-
-class Form:
-    """The fields of a form that was sent.
-
-    Args:
-        fields: the values of each field, in order.
-    """
-
-    def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
-        self._fields = fields
-
-    @property
-    def fields(self) -> Mapping[str, Sequence[str]]:
-        """All of them."""
-        return self._fields
-
-    def get(self, name: str) -> str:
-        """A field without the spaces around it; empty: it is not there."""
-        return self.raw(name).strip()
-
-    def raw(self, name: str) -> str:
-        """A field as it was sent, with line ends as they were typed."""
-        values = self._fields.get(name)
-        return values[0].replace("\r\n", "\n") if values else ""
-
-    def name(self, field: str = "queue") -> str:
-        """The name of a queue in a field that carries it quoted.
-
-        Raises:
-            ValueError: it is not there.
-        """
-        values = self._fields.get(field)
-        if not values or not values[0]:
-            raise ValueError(f"the form names no {field}")
-        return unquoted(values[0])
-
-    def all(self, field: str) -> list[str]:
-        """All values of a field."""
-        return list(self._fields.get(field, ()))
-
-    def number(self, field: str, least: float = 0.0, whole: bool = True) -> str:
-        """A number as it was typed; empty: none was.
-
-        Raises:
-            ValueError: it is no number, or too small.
-        """
-        text = self.get(field)
-        if text:
-            try:
-                value = int(text) if whole else float(text)
-            except ValueError:
-                raise ValueError(f"{field}: {text!r} is no number") from None
-            if not value >= least:
-                raise ValueError(f"{field}: at least {least:g}")
-        return text
-
-    def words(self, *names: str) -> list[Word]:
-        """Options of a command: the name and the number of each field that has one."""
-        found: list[Word] = []
-        for name in names:
-            if text := self.number(name):
-                found += [name.upper(), text]
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """Something that can be done.
-
-    Attributes:
-        name: in the address. title: on the button. role: the least that may do it.
-        make: the commands. Raises ValueError: the form says something impossible.
-        asks: what is asked before, of the form; None: nothing is.
-        says: what is said of success, of the form and the replies (the errors left out).
-        danger: whether it takes something away for good.
-    """
-
-    name: str
-    title: str
-    role: Role
-    make: Callable[[Form], list[Order]]
-    says: Callable[[Form, Sequence[object]], str]
-    asks: Callable[[Form], str] | None = None
-    danger: bool = False
 
 
 def _about(text: str) -> Callable[[Form], str]:
@@ -227,6 +125,7 @@ def _of_policy(text: str) -> Callable[[Form, Sequence[object]], str]:
 ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for action in (
+        *JOB_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} goes on.")),
         Action(

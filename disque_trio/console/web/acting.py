@@ -1,5 +1,6 @@
 """What visitors do: one route for all actions."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,7 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from disque_trio.console.io.calls import Answer
-from disque_trio.console.model.actions import ACTIONS, Action, Form
+from disque_trio.console.model.action import Action, Form
+from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.web.console import Console
 from disque_trio.console.web.rendering import Rendering
 from disque_trio.console.web.visit import Visit
@@ -54,6 +56,8 @@ class Acting:
             return self._rendering.message(visit, "Not done", text, 500)
         answers: list[Answer] = []
         for order in orders:
+            if order.needs and any(isinstance(reply, DisqueError) for _, reply in answers):
+                break
             answers += await visit.calls.run(order)
         self._console.looks.again()
         await self._console.looks.wait_told(AFTERWARDS)
@@ -67,9 +71,7 @@ class Acting:
     async def _tell(
         self, visit: Visit, action: Action, form: Form, answers: Sequence[Answer]
     ) -> Response:
-        problems = [
-            _problem(address, reply) for address, reply in answers if isinstance(reply, DisqueError)
-        ]
+        problems = _problems(answers)
         good = [reply for _, reply in answers if not isinstance(reply, DisqueError)]
         try:
             if problems:
@@ -91,8 +93,13 @@ class Acting:
     async def _write(
         self, visit: Visit, action: Action, form: Form, result: str, **more: object
     ) -> None:
+        hidden = action.hides(form)
         fields = {
-            name: values[0][:_LONGEST] if len(values) == 1 else [len(values), *values[:20]]
+            name: "(hidden)"
+            if name in hidden
+            else values[0][:_LONGEST]
+            if len(values) == 1
+            else [len(values), *values[:20]]
             for name, values in form.fields.items()
             if name not in _OURS and any(values)
         }
@@ -123,6 +130,14 @@ def _kept(form: Form) -> list[tuple[str, str]]:
         if name not in ("token", "confirmed")
         for value in values
     ]
+
+
+def _problems(answers: Sequence[Answer]) -> list[str]:
+    """What went wrong, the same once, with how often it did."""
+    counts = Counter(
+        _problem(address, reply) for address, reply in answers if isinstance(reply, DisqueError)
+    )
+    return [text if count == 1 else f"{text} ({count:,} times)" for text, count in counts.items()]
 
 
 def _problem(address: str, error: DisqueError) -> str:

@@ -21,6 +21,7 @@ from disque_trio.console.web.live import Live
 from disque_trio.console.web.pages import PAGES, Page
 from disque_trio.console.web.rendering import STATIC, Rendering
 from disque_trio.console.web.security import Gate
+from disque_trio.console.web.views import job
 from disque_trio.console.web.visit import Missing, TooLarge, Visit, Visitor
 
 THEMES: Final = ("light", "dark", "system")
@@ -60,7 +61,7 @@ def application(console: Console) -> ASGIApp:
     def page_route(page: Page) -> Route:
         async def endpoint(request: Request) -> ASGIApp:
             visit = visit_of(request)
-            if "text/event-stream" in request.headers.get("accept", ""):
+            if page.live and "text/event-stream" in request.headers.get("accept", ""):
                 return Live(console, partial(_live_part, rendering, page, request, visit.visitor))
             return await _show(rendering, page, visit)
 
@@ -99,6 +100,12 @@ def application(console: Console) -> ASGIApp:
     async def health(request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
+    async def body(visit: Visit) -> Response:
+        try:
+            return await job.download(visit)
+        except Missing as missing:
+            return rendering.message(visit, "Not there", str(missing), 404)
+
     async def theme(visit: Visit) -> Response:
         wanted = visit.query("to")
         answer = RedirectResponse(rendering.back(visit, visit.query("back")), 303)
@@ -109,6 +116,7 @@ def application(console: Console) -> ASGIApp:
 
     routes: list[Any] = [
         *map(page_route, PAGES),
+        route("/job/body", body),
         route("/do/{name}", acting.act, "POST"),
         route("/do/{name}", acting.ask),
         route("/login", entrance.show),

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 
 from disque_trio.console.io.calls import Calls
-from disque_trio.console.model.actions import ACTIONS, Form
+from disque_trio.console.model.action import Form
+from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.cluster import Cluster
 from disque_trio.console.model.names import quoted
 from disque_trio.console.model.roles import Role

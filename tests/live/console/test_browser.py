@@ -20,9 +20,12 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def hostile(node: LiveNode, open_console: ConsoleProcess) -> str:
-    """Everything that is hostile is stored; returns the name of a queue that has it all."""
+def hostile(node: LiveNode, open_console: ConsoleProcess) -> dict[str, str]:
+    """Everything that is hostile is stored; returns the name of a queue that has it all, and the id
+    of a job, as they stand in addresses."""
     wire = node.wire()
+    job = wire("ADDJOB", HOSTILE[0], "\n".join(HOSTILE), 0, "HEADERS", 1, HOSTILE[0], HOSTILE[1])
+    assert isinstance(job, bytes)
     for name in HOSTILE:
         headers = ("HEADERS", 1, name, name) if len(name) < 1000 else ()
         wire("ADDJOB", name, name, 0, *headers)
@@ -30,14 +33,14 @@ def hostile(node: LiveNode, open_console: ConsoleProcess) -> str:
         wire("CLIENT", "SETNAME", name)
     wire("QSET", HOSTILE[0], "DEAD", HOSTILE[1], "ATTEMPTS", 3)
     open_console.wait_for(f"/queue?name={quoted(HOSTILE[0])}", "On the nodes")
-    return HOSTILE[0]
+    return {"queue": quoted(HOSTILE[0]), "job": quoted(job)}
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=list(PAGES))
 def test_each_page_fits_and_nothing_complains_or_runs(
-    chrome: Browser, open_console: ConsoleProcess, hostile: str, page: str
+    chrome: Browser, open_console: ConsoleProcess, hostile: dict[str, str], page: str
 ) -> None:
-    address = open_console.base + page.format(queue=quoted(hostile), job="")
+    address = open_console.base + page.format(**hostile)
     assert faults(chrome, address) == []
 
 

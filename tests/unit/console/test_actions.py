@@ -2,7 +2,8 @@
 
 import pytest
 
-from disque_trio.console.model.actions import ACTIONS, Form, Where, escape_pattern
+from disque_trio.console.model.action import Form, Where
+from disque_trio.console.model.actions import ACTIONS, escape_pattern
 from disque_trio.console.model.names import quoted, shown, to_bytes, unquoted
 from disque_trio.console.model.roles import Role
 

@@ -1,0 +1,282 @@
+"""Jobs as nodes tell of them by SHOW, and what several nodes say of one job."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from disque_trio.client.replies import Record, record
+from disque_trio.respclient.connection import Reply
+
+JOB_ID: Final = re.compile(r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
+SHOWN: Final = 64 * 1024  # bytes of a body on a page
+HEX_WIDTH: Final = 16  # bytes a line
+HEX_SHOWN: Final = 4 * 1024  # bytes of a body in hexadecimal digits
+
+_ORDER: Final = ("queued", "active", "wait-repl", "acked")
+"""States of copies. What comes first says most of the job: a copy elsewhere is just `active`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What a dead letter says of itself.
+
+    Attributes:
+        queue: where its job died. why: ``attempts``, ``expired`` or ``refused``.
+        reason: the last that a worker gave. first_id: of the job before it died.
+    """
+
+    queue: str
+    why: str
+    attempts: int
+    reason: str
+    first_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCopy:
+    """A job as one node has it.
+
+    Attributes:
+        state: ``queued``, ``active``, ``wait-repl`` or ``acked``.
+        created: s since the epoch. ttl, delay, retry: in seconds.
+        requeued_in, awake_in: seconds from when the node said so; None: never.
+        holders: ids of nodes that may have it. confirmed: of those that know that it is done.
+        last_reason: of its last NACK. added_to: the queue before it was moved; empty: never.
+        attempts: None: they are not counted.
+    """
+
+    id: str
+    queue: str
+    state: str
+    repl: int
+    ttl: int
+    created: float
+    delay: int
+    retry: int
+    nacks: int
+    additional: int
+    holders: tuple[str, ...]
+    confirmed: tuple[str, ...]
+    requeued_in: float | None
+    awake_in: float | None
+    body: bytes
+    priority: int = 0
+    group: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    unique_key: str = ""
+    added_to: str = ""
+    attempts: int | None = None
+    last_reason: str = ""
+    letter: Letter | None = None
+
+    def word(self, now: float) -> str:
+        """Its state, for people: one that is ``active`` before its delay is over is ``delayed``."""
+        if self.state == "active" and self.delay and now < self.created + self.delay:
+            return "delayed"
+        return self.state
+
+
+def read_copy(reply: Reply) -> JobCopy | None:
+    """What SHOW said; None: the node does not know the job, or it was no answer."""
+    fields = record(reply) if isinstance(reply, list) else None
+    if fields is None:
+        return None
+    letter = None
+    if "dead-from" in fields:
+        letter = Letter(
+            _text(fields, "dead-from"),
+            _text(fields, "dead-why"),
+            _number(fields, "dead-attempts"),
+            _text(fields, "dead-reason"),
+            _text(fields, "first-id"),
+        )
+    body = fields.get("body")
+    headers = _texts(fields, "headers")
+    return JobCopy(
+        id=_text(fields, "id"),
+        queue=_text(fields, "queue"),
+        state=_text(fields, "state"),
+        repl=_number(fields, "repl"),
+        ttl=_number(fields, "ttl"),
+        created=_number(fields, "ctime") / 1e9,
+        delay=_number(fields, "delay"),
+        retry=_number(fields, "retry"),
+        nacks=_number(fields, "nacks"),
+        additional=_number(fields, "additional-deliveries"),
+        holders=_texts(fields, "nodes-delivered"),
+        confirmed=_texts(fields, "nodes-confirmed"),
+        requeued_in=_seconds(fields, "next-requeue-within"),
+        awake_in=_seconds(fields, "next-awake-within"),
+        body=body if isinstance(body, bytes) else b"",
+        priority=_number(fields, "priority"),
+        group=_text(fields, "group"),
+        headers=tuple(zip(headers[::2], headers[1::2], strict=False)),
+        unique_key=_text(fields, "unique-key"),
+        added_to=_text(fields, "added-to"),
+        attempts=_number(fields, "attempts") if "attempts" in fields else None,
+        last_reason=_text(fields, "last-reason"),
+        letter=letter,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What all nodes that answered say of a job.
+
+    Attributes:
+        copies: by the address of the node; at least one.
+        ids: of these nodes, by address.
+    """
+
+    copies: Mapping[str, JobCopy]
+    ids: Mapping[str, str]
+
+    @property
+    def holder(self) -> str:
+        """The address of the node to ask for something: where it is queued, or where it was made,
+        which is as a rule where it was delivered."""
+
+        def rank(address: str) -> tuple[int, bool, str]:
+            copy = self.copies[address]
+            elsewhere = copy.id[2:10] != self.ids.get(address, "")[:8]
+            return _rank(copy), elsewhere, address
+
+        return min(self.copies, key=rank)
+
+    @property
+    def best(self) -> JobCopy:
+        """The copy that says most."""
+        return self.copies[self.holder]
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """What the nodes do not agree on, of what should be the same everywhere."""
+        names = ("queue", "body", "retry")
+        return tuple(
+            name
+            for name in names
+            if len({getattr(copy, name) for copy in self.copies.values()}) > 1
+        )
+
+
+def merge(answers: Sequence[tuple[str, Reply]], ids: Mapping[str, str]) -> JobView | None:
+    """What SHOW said on several nodes, whose ids are in ``ids``; None: none has the job."""
+    copies = {address: copy for address, reply in answers if (copy := read_copy(reply))}
+    return JobView(copies, ids) if copies else None
+
+
+class Body:
+    """A body as it is shown.
+
+    Args:
+        data: all of it.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.cut = len(data) > SHOWN
+        self._head = data[:SHOWN]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def text(self) -> str | None:
+        """As UTF-8, up to ``SHOWN`` bytes; None: it is no text."""
+        try:
+            return self._head.decode()
+        except UnicodeDecodeError as error:
+            if self.cut and error.start >= SHOWN - 3:
+                return self._head[: error.start].decode()
+            return None
+
+    @property
+    def json(self) -> str | None:
+        """As JSON, with indents; None: it is none, or too long to be shown as a whole."""
+        if self.cut or self._head[:1] not in (b"{", b"["):
+            return None
+        try:
+            json.loads(self._head, parse_int=str)
+            shown = _indented(self._head.decode())
+        except (ValueError, RecursionError):
+            return None
+        return shown if len(shown) <= 4 * SHOWN else None
+
+    @property
+    def hex(self) -> str:
+        """The first ``HEX_SHOWN`` bytes: offset, digits, and what can be printed."""
+        lines = []
+        for at in range(0, min(len(self._head), HEX_SHOWN), HEX_WIDTH):
+            part = self._head[at : at + HEX_WIDTH]
+            seen = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+            lines.append(f"{at:08x}  {part.hex(' '):<{HEX_WIDTH * 3 - 1}}  {seen}")
+        return "\n".join(lines)
+
+    @property
+    def hex_shown(self) -> int:
+        """How many bytes ``hex`` has."""
+        return min(len(self.data), HEX_SHOWN)
+
+    @property
+    def editable(self) -> bool:
+        """Whether a field of a form gives back exactly what it was given."""
+        found = self.text
+        if self.cut or found is None:
+            return False
+        ends = found.replace("\r\n", "\n")
+        mixed = "\r" in ends or (self.has_crlf and ends.count("\n") != found.count("\r\n"))
+        return not mixed and not _NO_FIELD.search(ends)
+
+    @property
+    def has_crlf(self) -> bool:
+        """Whether its lines end as on Windows."""
+        return b"\r\n" in self.data
+
+
+_NO_FIELD: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def _indented(text: str) -> str:
+    """JSON with line breaks and indents, and all else as it was written."""
+    words: list[str] = []
+    depth = 0
+    for token in _JSON_TOKEN.findall(text):
+        if token in "}]":
+            depth -= 1
+            empty = words[-1][-1:] in ("{", "[")
+            words.append(token if empty else "\n" + "  " * depth + token)
+            continue
+        if words and words[-1] in ("{", "[", ","):
+            words.append("\n" + "  " * depth)
+        words.append(": " if token == ":" else token)
+        depth += token in "{["
+    return "".join(words)
+
+
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def _rank(copy: JobCopy) -> int:
+    return _ORDER.index(copy.state) if copy.state in _ORDER else len(_ORDER)
+
+
+def _number(fields: Record, name: str) -> int:
+    value = fields.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _seconds(fields: Record, name: str) -> float | None:
+    value = fields.get(name)
+    return value / 1000 if isinstance(value, int) else None
+
+
+def _text(fields: Record, name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _texts(fields: Record, name: str) -> tuple[str, ...]:
+    value = fields.get(name)
+    return tuple(value) if isinstance(value, list) else ()

@@ -1,0 +1,26 @@
+"""Jobs by what holds for them, a page at a time."""
+
+from disque_trio.console.io.jobs import VISITED, JobPage, Jobs
+from disque_trio.console.model.job_actions import job_value
+from disque_trio.console.model.job_scans import STATES, JobFilter, Place
+from disque_trio.console.web.visit import Shown, Visit
+
+
+async def view(visit: Visit) -> Shown:
+    """The list of jobs. It is not live: rows stay where they are while they are ticked."""
+    wanted = JobFilter.read(visit.query)
+    place = Place.read(visit.query("from"))
+    page = JobPage()
+    if not wanted.problem:
+        page = await Jobs(visit.calls, visit.cluster.nodes).page(wanted, place)
+    return Shown(
+        {
+            "wanted": wanted,
+            "states": STATES,
+            "found": page,
+            "value": job_value,
+            "begins": not place.node,
+            "next": str(page.next) if page.next else "",
+            "most": VISITED,
+        }
+    )

@@ -30,6 +30,8 @@ PAGES: Mapping[str, str] = {
     "jobs": "/jobs",
     "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&header=x&value={queue}",
     "job": "/job?id={job}",
+    "dead letters": "/dead",
+    "dead letters of a queue": "/dead?queue={queue}",
     "job that is not there": "/job?id=D-00000000-" + "0" * 24 + "-05a1",
 }
 """All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,

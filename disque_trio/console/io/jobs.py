@@ -10,7 +10,10 @@ from disque_trio.client import replies
 from disque_trio.console.io.calls import Answer, Calls
 from disque_trio.console.model.job_scans import JobFilter, Place
 from disque_trio.console.model.jobs import JobCopy, JobView, merge, read_copy
+from disque_trio.console.model.letters import JobCopyAt
+from disque_trio.console.model.names import to_bytes
 from disque_trio.console.model.nodes import Nodes
+from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError, ProtocolError
 
 PAGE: Final = 50  # jobs
@@ -18,6 +21,8 @@ STEP: Final = 1_500  # jobs that a node visits for one JSCAN: its most
 VISITED: Final = 30_000  # jobs for a page
 SECONDS: Final = 0.2  # for a page
 AT_ONCE: Final = 10  # SHOWs that are sent together
+LETTERS: Final = 200  # jobs of a queue, of each node
+LIGHT: Final = 16 << 10  # bytes: of jobs that are larger on the average few are looked at
 BODIES: Final = 8 << 20  # bytes of bodies for a page: SHOW always has them
 
 
@@ -105,6 +110,32 @@ class Jobs:
                 found.copy = read_copy(reply)
                 spent += len(found.copy.body) if found.copy else 0
 
+    async def letters(self, queue: str) -> tuple[list[JobCopyAt], list[Answer]]:
+        """The first jobs of a queue of each node, up to ``LETTERS``, fewer where bodies are large.
+        Returns the errors of nodes that did not answer, too."""
+        name = to_bytes(queue)
+        page = JobPage()
+
+        async def look(address: str) -> None:
+            reply = await self._calls.to(address, "QPEEK", name, AT_ONCE)
+            if _size(reply) <= LIGHT * AT_ONCE:
+                reply = await self._calls.to(address, "QPEEK", name, LETTERS)
+            if isinstance(reply, DisqueError):
+                page.problems.append((address, reply))
+            else:
+                page.jobs += [Found(job.id, address) for job in replies.jobs(reply)]
+
+        async with trio.open_nursery() as nursery:
+            for state in self._nodes.here():
+                nursery.start_soon(look, state.address)
+        await self.tell(page)
+        there = [
+            JobCopyAt(found.address, found.copy)
+            for found in page.jobs
+            if found.copy is not None and found.copy.queue == queue
+        ]
+        return there, page.problems
+
     async def one(self, id: str) -> tuple[JobView | None, Sequence[Answer]]:
         """What all nodes say of a job. Returns the errors of those that did not answer, too."""
         answers = await self._calls.every("SHOW", id)
@@ -113,7 +144,14 @@ class Jobs:
         return merge(answers, ids), problems
 
 
-def _page(reply: object) -> tuple[str, list[str]]:
+def _size(reply: Reply) -> int:
+    """The bytes of the bodies of what QPEEK said; 0 of an error."""
+    if isinstance(reply, DisqueError):
+        return 0
+    return sum(len(job.body) for job in replies.jobs(reply))
+
+
+def _page(reply: Reply) -> tuple[str, list[str]]:
     """Raises DisqueError."""
     if isinstance(reply, DisqueError):
         raise reply

@@ -27,6 +27,14 @@ class Policies:
         patterns.sort(key=lambda entry: entry[:2])
         self._patterns = [(compile_glob(name), policy) for _, name, policy in patterns]
 
+    @property
+    def dead(self) -> set[str]:
+        """The queues that dead letters go to by some policy."""
+        found = [*self._exact.values(), *(policy for _, policy in self._patterns)]
+        if self._any is not None:
+            found.append(self._any)
+        return {policy.dead for policy in found if policy.dead}
+
     def of(self, queue: str) -> Policy | None:
         """The one that applies to ``queue``; None: none does."""
         name = to_bytes(queue)

@@ -159,6 +159,14 @@ class QueueTable:
         """What each node says of ``queue``, by its address."""
         return self._shares.get(queue, {})
 
+    def with_letters(self) -> set[str]:
+        """The queues that are known to have dead letters."""
+        return {
+            queue
+            for queue, shares in self._shares.items()
+            if any(share.dead for share in shares.values())
+        }
+
     def row(self, queue: str) -> QueueRow | None:
         """A queue; None: no node that answers knows it."""
         shares = self._shares.get(queue)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from disque_trio.console.web.views import job, jobs, overview, queue, queues
+from disque_trio.console.web.views import dead, job, jobs, overview, queue, queues
 from disque_trio.console.web.visit import Shown, Visit
 
 View: TypeAlias = Callable[[Visit], Awaitable[Shown]]
@@ -35,4 +35,5 @@ PAGES: Final = (
     Page("/queue", "Queue", queue.view, "queue.html", under="/queues"),
     Page("/jobs", "Jobs", jobs.view, "jobs.html", live=False),
     Page("/job", "Job", job.view, "job.html", under="/jobs"),
+    Page("/dead", "Dead letters", dead.view, "dead.html", live=False),
 )

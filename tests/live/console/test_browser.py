@@ -31,7 +31,9 @@ def hostile(node: LiveNode, open_console: ConsoleProcess) -> dict[str, str]:
         wire("ADDJOB", name, name, 0, *headers)
         wire("ADDJOB", HOSTILE[0], name, 0, *headers)
         wire("CLIENT", "SETNAME", name)
-    wire("QSET", HOSTILE[0], "DEAD", HOSTILE[1], "ATTEMPTS", 3)
+    wire("QSET", HOSTILE[1], "DEAD", HOSTILE[0], "ATTEMPTS", 3)
+    [[_, id, _]] = wire("GETJOB", "FROM", HOSTILE[1])  # type: ignore[misc]
+    wire("NACK", id, "DEAD", "REASON", HOSTILE[2])
     open_console.wait_for(f"/queue?name={quoted(HOSTILE[0])}", "On the nodes")
     return {"queue": quoted(HOSTILE[0]), "job": quoted(job)}
 

@@ -1,0 +1,44 @@
+"""Dead letters: which queues have them, and why they died."""
+
+from typing import Final
+
+from disque_trio.console.io.calls import Answer
+from disque_trio.console.io.jobs import LETTERS, Jobs
+from disque_trio.console.model.job_actions import MOST, job_value
+from disque_trio.console.model.letters import JobCopyAt, grouped
+from disque_trio.console.web.visit import Shown, Visit
+
+QUEUES: Final = 100
+LISTED: Final = 20  # letters of a group
+
+
+async def view(visit: Visit) -> Shown:
+    """The queues of dead letters, and the letters of one of them, by reason."""
+    table = visit.cluster.queues
+    targets = visit.cluster.policies.dead
+    names = targets | table.with_letters()
+    lengths = {name: row.length if (row := table.row(name)) else 0 for name in names}
+    queues = sorted(names, key=lambda name: (-lengths[name], name))
+    chosen = visit.query("queue") or (queues[0] if queues else "")
+    looked_at = list(dict.fromkeys([*([chosen] if chosen else []), *queues[:QUEUES]]))
+    if visit.console.looks.at(looked_at, visit.now):
+        await visit.console.looks.wait_told(0.1)
+    letters: list[JobCopyAt] = []
+    problems: list[Answer] = []
+    if chosen:
+        letters, problems = await Jobs(visit.calls, visit.cluster.nodes).letters(chosen)
+    return Shown(
+        {
+            "queues": [(name, table.row(name), name in targets) for name in queues[:QUEUES]],
+            "more": max(0, len(queues) - QUEUES),
+            "chosen_queue": chosen,
+            "row": table.row(chosen) if chosen else None,
+            "groups": grouped(letters),
+            "looked": len(letters),
+            "problems": problems,
+            "value": job_value,
+            "each_node": LETTERS,
+            "listed": LISTED,
+            "most": MOST,
+        }
+    )

@@ -19,6 +19,7 @@ from disque_trio.console.io.audit import Audit
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.io.looks import Looks
 from disque_trio.console.io.poller import Poller
+from disque_trio.console.io.timelines import Timelines
 from disque_trio.console.model.cluster import Cluster
 from disque_trio.console.model.sessions import Attempts, Sessions
 from disque_trio.console.web.app import application
@@ -144,7 +145,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         prefix=settings.prefix,
         trusted=settings.trusted,
         hosts=None if accounts.wanted else settings.hosts,
-        events=settings.events,
+        timelines=Timelines(settings.events) if settings.events else None,
         bananaq=settings.bananaq,
     )
 

@@ -61,7 +61,7 @@ def application(console: Console) -> ASGIApp:
     def page_route(page: Page) -> Route:
         async def endpoint(request: Request) -> ASGIApp:
             visit = visit_of(request)
-            if page.live and "text/event-stream" in request.headers.get("accept", ""):
+            if page.live and visit.live:
                 return Live(console, partial(_live_part, rendering, page, request, visit.visitor))
             return await _show(rendering, page, visit)
 

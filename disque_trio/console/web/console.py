@@ -8,6 +8,7 @@ from disque_trio.console.io.accounts import Accounts
 from disque_trio.console.io.audit import Audit
 from disque_trio.console.io.calls import Calls
 from disque_trio.console.io.looks import Looks
+from disque_trio.console.io.timelines import Timelines
 from disque_trio.console.model.cluster import Cluster
 from disque_trio.console.model.sessions import Attempts, Sessions
 from disque_trio.process.logs import Log
@@ -24,7 +25,7 @@ class Console:
         hosts: names by which visitors may call it where nobody has to log in, beside addresses and
             localhost. None: any.
         stopping: set when the process is to end. ended: set when nothing is served any more.
-        events: directory of event logs; empty: there is none. bananaq: address; empty: none.
+        timelines: of event logs; None: none were named. bananaq: address; empty: none.
     """
 
     cluster: Cluster
@@ -38,7 +39,7 @@ class Console:
     prefix: str = ""
     trusted: frozenset[str] = frozenset()
     hosts: frozenset[str] | None = None
-    events: str = ""
+    timelines: Timelines | None = None
     bananaq: str = ""
     stopping: trio.Event = field(default_factory=trio.Event)
     ended: trio.Event = field(default_factory=trio.Event)

@@ -70,6 +70,11 @@ class Visit:
         return str(self.request.scope["path"])[len(self.console.prefix) :]
 
     @property
+    def live(self) -> bool:
+        """Whether only what changes is asked for, again and again."""
+        return "text/event-stream" in self.request.headers.get("accept", "")
+
+    @property
     def cluster(self) -> Cluster:
         """What is known of the cluster."""
         return self.console.cluster

@@ -1,0 +1,60 @@
+"""The life of a job on its page, from the event log of a real node."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.console import ConsoleProcess, console, quoted
+from tests.support.harness import LiveNode, wait_until
+from tests.support.live_helpers import start_node
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveNode, Path]]:
+    """A node with an event log, and where that is."""
+    directory = tmp_path_factory.mktemp("logged")
+    events = directory / "events"
+    node = start_node(directory, "--event-log", "yes", "--event-log-dir", str(events))
+    yield node, events
+    node.close()
+
+
+@pytest.fixture(scope="module")
+def shown(
+    tmp_path_factory: pytest.TempPathFactory, logged: tuple[LiveNode, Path]
+) -> Iterator[ConsoleProcess]:
+    """A console that reads it."""
+    node, events = logged
+    options = ["--events", str(events)]
+    with console(tmp_path_factory.mktemp("console"), [node.port], *options) as found:
+        found.wait_for("/", " here ")
+        yield found
+
+
+def test_a_job_has_its_life_on_its_page_even_when_it_is_gone(
+    logged: tuple[LiveNode, Path], shown: ConsoleProcess
+) -> None:
+    node, _ = logged
+    wire = node.wire()
+    wire("CLIENT", "SETNAME", "<b>shop</b>")
+    id = wire("ADDJOB", "q", "x", 0)
+    assert isinstance(id, bytes)
+    wire("GETJOB", "FROM", "q")
+    wire("NACK", id)
+    wire("GETJOB", "FROM", "q")
+    page, visitor = f"/job?id={quoted(id)}", shown.visitor()
+
+    def life() -> str:
+        return visitor.get(page).says.partition("Its life")[2]
+
+    wait_until(lambda: life().count("delivered") == 2)
+    words = ("added", "delivered", "nacked", "delivered")
+    at = [life().index(f" {word} ") for word in words[:3]]
+    assert at == sorted(at)
+    assert "<b>shop</b>" in life()
+    assert "<b>shop" not in visitor.get(page).text
+    wire("ACKJOB", id)
+    wait_until(lambda: " acked " in life())
+    assert "No node that answers knows this job" in visitor.get(page).says
+    assert "the newest first" in life()

@@ -170,7 +170,7 @@ class Heartbeat:
         """Open the links of handshakes, and give up those that take too long."""
         limit = max(self.node_timeout, MIN_HANDSHAKE_TIME)
         for member in list(self._members.handshakes.values()):
-            if not member.since:  # it began before the first call that had a time
+            if not member.since:
                 member.since = time
             if time - member.since > limit:
                 self._members.remove(member)
@@ -254,7 +254,9 @@ class Heartbeat:
         ):
             return
         id = b"%040x" % self._rng.getrandbits(160)
-        member = Member(id, ip, port, NODE_HANDSHAKE | flags, self.time)
+        # Its time begins with the next ``cron``, which is due now: where nothing was due for long,
+        # as with a node that is alone, ``time`` is that of long ago.
+        member = Member(id, ip, port, NODE_HANDSHAKE | flags, 0)
         member.hearsay = hearsay
         self._members.handshakes[id] = member
         self.hurry()

@@ -34,7 +34,7 @@ class Member:
         ip, port: of its clients; empty and 0 while it has NODE_NOADDR.
         flags: NODE_* bits; NODE_MEET: the first packet to it is a MEET.
         hearsay: a handshake that began because another node told of it.
-        since: when it came into the table.
+        since: when it came into the table; 0: that is to be noted.
         link: the outgoing one, also while it is not up yet.
         link_since: when that one was begun, then when it came up.
         retry_at: no new link before that time. attempts: links that failed since the last PONG.

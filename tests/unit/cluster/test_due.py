@@ -42,3 +42,11 @@ def test_to_wait_for_what_is_due_is_not_to_stand_still() -> None:
     assert heartbeat.time - time == due - began
     heartbeat.pass_time(due + 3_600_000)
     assert heartbeat.time - time == due - began + MAX_STEP
+
+
+def test_a_node_that_was_alone_for_long_meets_another_all_the_same() -> None:
+    wires = Wires(node_timeout=1_000)
+    first, second = wires.add(2)
+    wires.run(3_600)
+    first.member.meet(second.ip, 7711)
+    wires.wait(wires.meshed, 2)

@@ -33,6 +33,7 @@ PAGES: Mapping[str, str] = {
     "dead letters": "/dead",
     "dead letters of a queue": "/dead?queue={queue}",
     "job that is not there": "/job?id=D-00000000-" + "0" * 24 + "-05a1",
+    "cluster": "/cluster",
 }
 """All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,
 ``{job}`` the id of one of these. A new page needs a line here, and has those tests."""

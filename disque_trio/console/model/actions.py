@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from disque_trio.console.model.action import Action, Form, Order, Where, Word
+from disque_trio.console.model.cluster_actions import CLUSTER_ACTIONS
 from disque_trio.console.model.job_actions import JOB_ACTIONS
 from disque_trio.console.model.names import shown, to_bytes
 from disque_trio.console.model.roles import Role
@@ -126,6 +127,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for action in (
         *JOB_ACTIONS,
+        *CLUSTER_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} goes on.")),
         Action(

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from disque_trio.console.web.views import dead, job, jobs, overview, queue, queues
+from disque_trio.console.web.views import cluster, dead, job, jobs, overview, queue, queues
 from disque_trio.console.web.visit import Shown, Visit
 
 View: TypeAlias = Callable[[Visit], Awaitable[Shown]]
@@ -36,4 +36,5 @@ PAGES: Final = (
     Page("/jobs", "Jobs", jobs.view, "jobs.html", live=False),
     Page("/job", "Job", job.view, "job.html", under="/jobs"),
     Page("/dead", "Dead letters", dead.view, "dead.html", live=False),
+    Page("/cluster", "Cluster", cluster.view, "cluster.html"),
 )

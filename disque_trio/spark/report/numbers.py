@@ -1,13 +1,14 @@
 """Makes the numbers of a report from the tables of an audit; Spark's tasks read and count."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import reduce
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from disque_trio.spark.audit.manifest import FINDINGS, JOBS, MINUTES, Manifest
@@ -35,6 +36,8 @@ DRAWN = 40  # queues that have plots of their own
 MOST_ROWS = 20
 MOST_HOURS = 24 * 14
 _STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_LEAST_PARTITIONS, _JOBS_OF_A_TASK = 2, 100_000
 _HOUR = 3_600_000
 _FEW = 6
 # What is computed, one after the other, and about how long each takes.
@@ -79,9 +82,25 @@ def make_report(
     store = Store(place)
     if store.current is None:
         raise StoreError(f"no audit at {audit}")
-    numbers = _Report(spark, place, store.manifest, progress).numbers()
+    with _few_tasks(spark, store.manifest.jobs):
+        numbers = _Report(spark, place, store.manifest, progress).numbers()
     numbers["before"] = None if before is None else before_of(before, numbers)
     return numbers
+
+
+@contextmanager
+def _few_tasks(spark: SparkSession, jobs: int) -> Iterator[None]:
+    """A block in which no more tasks count jobs than so many are worth. Spark's 200 for each query
+    are most of the work where jobs are few, as it does not put partitions that are cached
+    together."""
+    usual = spark.conf.get(_PARTITIONS)
+    assert usual is not None
+    wanted = max(_LEAST_PARTITIONS, jobs // _JOBS_OF_A_TASK)
+    spark.conf.set(_PARTITIONS, str(min(int(usual), wanted)))
+    try:
+        yield
+    finally:
+        spark.conf.set(_PARTITIONS, usual)
 
 
 def write_report(numbers: Mapping[str, Json], html: Place | None, file: Place | None) -> None:
@@ -249,20 +268,11 @@ class _Report:
 
     def _shown(self) -> list[dict[str, Json]]:
         """The first findings of each kind, as they stand in the table."""
-        parts = [
-            self._findings.where(f.col("kind") == kind)
-            .select("*", f.unix_millis("time").alias("ms"))
-            .orderBy("time", "job")
-            .limit(MOST_FINDINGS)
-            for kind in KINDS
-        ]
-        shown = []
-        for row in reduce(DataFrame.union, parts).collect():
-            found = row.asDict()
-            found["time"] = found.pop("ms")
-            shown.append(found)
-        shown.sort(key=lambda found: KINDS.index(found["kind"]))
-        return shown
+        place = f.row_number().over(Window.partitionBy("kind").orderBy("time", "job"))
+        first = self._findings.withColumn("place", place).where(f.col("place") <= MOST_FINDINGS)
+        found = [row.asDict() for row in first.withColumn("time", f.unix_millis("time")).collect()]
+        found.sort(key=lambda row: (KINDS.index(row["kind"]), row.pop("place")))
+        return found
 
     def _worst(self) -> dict[str, list[dict[str, Json]]]:
         """The jobs that were delivered most, handed back most, and so on."""

@@ -19,6 +19,7 @@ from tests.support.planted_log import generate
 
 pytestmark = pytest.mark.timeout(400)
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 VOID = {"meta", "input"}
 MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th", "option"}
 
@@ -220,14 +221,28 @@ def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
     assert places[1][1] < places[0][1] == places[2][1]
 
 
-def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_without_jobs_has_a_report_and_few_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
     log.mkdir()
     (log / "events-aaaaaaaa-1780000000000-0.jsonl").touch()
     audit(spark, [str(log)], tmp_path / "audit")
-    numbers = make_report(spark, tmp_path / "audit")
+    context, usual = spark.sparkContext, spark.conf.get(PARTITIONS) or ""
+    context.setJobGroup("report", "")
+    spark.conf.set(PARTITIONS, "200")
+    try:
+        numbers = make_report(spark, tmp_path / "audit")
+        assert spark.conf.get(PARTITIONS) == "200"
+    finally:
+        spark.conf.set(PARTITIONS, usual)
+        context.setJobGroup("others", "")
     write_report(numbers, tmp_path / "report.html", None)
     assert numbers["jobs"] == {"jobs": 0}
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("report")]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    assert 0 < sum(stage.numTasks for stage in stages if stage) < 200
     assert set(Page((tmp_path / "report.html").read_text()).opened) <= MAY_STAY_OPEN
 
 

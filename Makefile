@@ -212,6 +212,7 @@ soak:
 	WORKER_TASKS=5000 $(PY) -m pytest --timeout 1800 tests/live/worker/test_killed.py
 	TASK_STORIES=5000 $(PY) -m pytest tests/live/integrations/test_dramatiq_faults.py \
 		tests/live/integrations/test_django_faults.py
+	DISQUE_LEASE_SEEDS=5000 $(PY) -m pytest tests/unit/spark/test_lease_model.py
 	DISQUE_SPARK_CRASHES=1 DISQUE_SPARK_LONG=1 $(PY) -m pytest tests/live/spark
 
 # The compiled form in an environment of its own, so that the sources stay what runs elsewhere.

@@ -73,6 +73,10 @@ class Program:
             start_new_session=True,
         )
 
+    def stop(self) -> None:
+        """Ask the driver to end."""
+        self._process.send_signal(signal.SIGTERM)
+
     def ended(self) -> int:
         """Its exit status."""
         return self._process.wait(START * 2)

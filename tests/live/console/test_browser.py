@@ -96,6 +96,22 @@ def test_a_purge_with_the_keyboard_alone(
     assert node.ask("QLEN", "by-key") == 0
 
 
+def test_a_job_is_ticked_and_cancelled(
+    chrome: Browser, open_console: ConsoleProcess, node: LiveNode
+) -> None:
+    ticked, other = add_job(node.wire(), "tick"), add_job(node.wire(), "tick")
+    chrome.look()
+    chrome.open(f"{open_console.base}/jobs?queue=tick")
+    chrome.press(f"input[aria-label='Tick {ticked}']")
+    chrome.press("button[formaction$='/do/job-cancel']")
+    wait_until(lambda: "Cancel 1 job?" in chrome.text())
+    chrome.press(".confirm button")
+    wait_until(lambda: "1 job cancelled." in chrome.text())
+    assert node.ask("SHOW", ticked) is None
+    assert node.ask("SHOW", other) is not None
+    assert chrome.complaints() == []
+
+
 def test_the_menu_of_a_narrow_screen_opens(chrome: Browser, open_console: ConsoleProcess) -> None:
     chrome.look(390)
     chrome.open(open_console.base + "/")

@@ -12,7 +12,7 @@ from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Session, Sessions
 from disque_trio.console.web.security import COOKIE
 from tests.live.console.conftest import PASSWORD, log_in
-from tests.support.console import PAGES, ConsoleProcess, console
+from tests.support.console import PAGES, ConsoleProcess, console, quoted
 from tests.support.harness import LiveNode, wait_until
 from tests.support.tls_front import Certificates
 
@@ -61,6 +61,14 @@ def test_a_viewer_sees_no_buttons_and_cannot_post_all_the_same(
     visitor = log_in(guarded, "viewer")
     page = visitor.get("/disque/queue?name=guarded")
     assert "/do/" not in page.text
+    id = node.ask("ADDJOB", "looked-at", "x", 0)
+    assert isinstance(id, bytes)
+    for path in ("/jobs?queue=looked-at", f"/job?id={quoted(id)}", "/dead?queue=looked-at"):
+        wait_until(lambda path=path: id.decode()[:19] in visitor.get(f"/disque{path}").says)
+        assert "/do/" not in visitor.get(f"/disque{path}").text
+    cancel = {"job": f"{quoted(id)}%40127.0.0.1%3A{node.port}", "confirmed": "yes"}
+    assert visitor.post("/disque/do/job-cancel", cancel | {"token": page.token}).status == 403
+    assert node.ask("QLEN", "looked-at") == 1
     answer = visitor.post("/disque/do/add", ADD | {"token": page.token})
     assert answer.status == 403
     assert "is for the role operator; yours is viewer" in answer.says
@@ -92,7 +100,7 @@ def test_a_form_needs_the_token_of_its_own_session(guarded: ConsoleProcess, node
 
 def test_forms_of_other_sites_are_not_taken(guarded: ConsoleProcess, node: LiveNode) -> None:
     visitor = log_in(guarded, "admin")
-    form = ADD | {"token": visitor.get("/disque/queue?name=guarded").token}
+    form = {"queue": "crossed", "body": "x", "token": visitor.get("/disque/queue?name=q").token}
     for headers in (
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
@@ -100,7 +108,7 @@ def test_forms_of_other_sites_are_not_taken(guarded: ConsoleProcess, node: LiveN
         {"Sec_Fetch_Site": "same-site"},
     ):
         assert visitor.post("/disque/do/add", form, **headers).status == 403
-    assert node.ask("QLEN", "guarded") == 0
+    assert node.ask("QLEN", "crossed") == 0
     assert visitor.post("/disque/do/add", form, Origin=guarded.base).status == 303
 
 

@@ -1,6 +1,7 @@
 """The application: pages, their live parts, actions, logging in and out."""
 
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -84,6 +85,8 @@ def application(console: Console) -> ASGIApp:
         return rendering.page(page, visit, shown)
 
     async def failed(request: Request, error: Exception) -> Response:
+        why = "".join(traceback.format_exception(error))
+        console.log.warning("a page failed", path=request.scope["path"], why=why)
         return rendering.failure(
             request, 500, "Something went wrong", "It is in the log of the console."
         )

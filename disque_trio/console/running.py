@@ -21,10 +21,12 @@ from disque_trio.console.io.looks import Looks
 from disque_trio.console.io.poller import Poller
 from disque_trio.console.io.timelines import Timelines
 from disque_trio.console.model.cluster import Cluster
+from disque_trio.console.model.nodes import Nodes
 from disque_trio.console.model.sessions import Attempts, Sessions
 from disque_trio.console.web.app import application
 from disque_trio.console.web.console import Console
 from disque_trio.process.logs import Log
+from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
 
@@ -147,6 +149,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         hosts=None if accounts.wanted else settings.hosts,
         timelines=Timelines(settings.events) if settings.events else None,
         bananaq=settings.bananaq,
+        bananaq_calls=Calls(nursery, Nodes(), Login()) if settings.bananaq else None,
     )
 
 

@@ -34,6 +34,14 @@ PAGES: Mapping[str, str] = {
     "dead letters of a queue": "/dead?queue={queue}",
     "job that is not there": "/job?id=D-00000000-" + "0" * 24 + "-05a1",
     "cluster": "/cluster",
+    "schedules": "/schedules",
+    "schedule": "/schedule?name={queue}",
+    "workers": "/workers?queue={queue}",
+    "clients": "/clients",
+    "slow log": "/slow",
+    "settings": "/settings",
+    "setting": "/setting?name=maxmemory",
+    "setting that is secret": "/setting?name=requirepass",
 }
 """All pages, for the tests that look at each; ``{queue}`` is the name of a queue that has jobs,
 ``{job}`` the id of one of these. A new page needs a line here, and has those tests."""

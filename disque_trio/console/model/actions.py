@@ -12,7 +12,9 @@ from disque_trio.console.model.action import Action, Form, Order, Where, Word
 from disque_trio.console.model.cluster_actions import CLUSTER_ACTIONS
 from disque_trio.console.model.job_actions import JOB_ACTIONS
 from disque_trio.console.model.names import shown, to_bytes
+from disque_trio.console.model.node_actions import NODE_ACTIONS
 from disque_trio.console.model.roles import Role
+from disque_trio.console.model.schedule_actions import SCHEDULE_ACTIONS
 
 
 def _about(text: str) -> Callable[[Form], str]:
@@ -127,7 +129,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for action in (
         *JOB_ACTIONS,
-        *CLUSTER_ACTIONS,
+        *CLUSTER_ACTIONS, *NODE_ACTIONS, *SCHEDULE_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} goes on.")),
         Action(

@@ -59,6 +59,7 @@ class Acting:
             if order.needs and any(isinstance(reply, DisqueError) for _, reply in answers):
                 break
             answers += await visit.calls.run(order)
+        self._console.recent.clear()
         self._console.looks.again()
         await self._console.looks.wait_told(AFTERWARDS)
         return await self._tell(visit, action, form, answers)

@@ -4,7 +4,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from disque_trio.console.web.views import cluster, dead, job, jobs, overview, queue, queues
+from disque_trio.console.web.views import (
+    bananaq,
+    clients,
+    cluster,
+    dead,
+    job,
+    jobs,
+    overview,
+    queue,
+    queues,
+    schedules,
+    settings,
+    slowlog,
+    workers,
+)
 from disque_trio.console.web.visit import Shown, Visit
 
 View: TypeAlias = Callable[[Visit], Awaitable[Shown]]
@@ -19,6 +33,7 @@ class Page:
         view: makes the values for ``template``.
         under: path of the page of the navigation that it belongs to; empty: it is one itself.
         live: whether it is kept up to date while it is open.
+        needs: what of the console it is about; where that is empty it is not in the navigation.
     """
 
     path: str
@@ -27,6 +42,7 @@ class Page:
     template: str
     under: str = ""
     live: bool = True
+    needs: str = ""
 
 
 PAGES: Final = (
@@ -36,5 +52,13 @@ PAGES: Final = (
     Page("/jobs", "Jobs", jobs.view, "jobs.html", live=False),
     Page("/job", "Job", job.view, "job.html", under="/jobs"),
     Page("/dead", "Dead letters", dead.view, "dead.html", live=False),
+    Page("/schedules", "Schedules", schedules.view, "schedules.html"),
+    Page("/schedule", "Schedule", schedules.one, "schedule.html", under="/schedules"),
+    Page("/workers", "Workers", workers.view, "workers.html"),
     Page("/cluster", "Cluster", cluster.view, "cluster.html"),
+    Page("/clients", "Clients", clients.view, "clients.html"),
+    Page("/slow", "Slow log", slowlog.view, "slowlog.html"),
+    Page("/settings", "Settings", settings.view, "settings.html"),
+    Page("/setting", "Setting", settings.one, "setting.html", under="/settings"),
+    Page("/bananaq", "bananaq", bananaq.view, "bananaq.html", needs="bananaq"),
 )

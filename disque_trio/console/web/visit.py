@@ -1,13 +1,15 @@
 """A request as the views see it, and what they answer."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 
-from disque_trio.console.io.calls import Calls
+from disque_trio.console.io.calls import Answer, Calls
+from disque_trio.console.io.recent import KEPT
 from disque_trio.console.model.action import Form
 from disque_trio.console.model.actions import ACTIONS
 from disque_trio.console.model.cluster import Cluster
@@ -15,8 +17,11 @@ from disque_trio.console.model.names import quoted
 from disque_trio.console.model.roles import Role
 from disque_trio.console.model.sessions import Session
 from disque_trio.console.web.console import Console
+from disque_trio.resp.command import Argument
 
 MAX_FORM: Final = 16 << 20  # bytes
+
+_T = TypeVar("_T")
 
 
 class Missing(Exception):
@@ -86,6 +91,16 @@ class Visit:
         if session is None:
             return self.console.calls
         return self.console.accounts.calls(session)
+
+    async def recently(
+        self, key: Hashable, find: Callable[[], Awaitable[_T]], seconds: float = KEPT
+    ) -> _T:
+        """What ``find`` found for this visitor within the last ``seconds``."""
+        return await self.console.recent.get(self.calls, key, find, seconds)
+
+    async def every(self, *command: Argument) -> list[Answer]:
+        """What all nodes have said to this within the last seconds, as this visitor may."""
+        return await self.recently(command, partial(self.calls.every, *command))
 
     @property
     def role(self) -> Role:

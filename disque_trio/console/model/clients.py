@@ -1,0 +1,92 @@
+"""Who is connected to the nodes (CLIENT LIST)."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+_LINE: Final = re.compile(
+    r"id=(\d+) addr=(.*?) laddr=.*? name=(\S*) age=(\d+) idle=(\d+) flags=(\S*) .*?"
+    r"tot-mem=(\d+) .*?cmd=(.*?) user=(\S*)(?: |$)"
+)
+WORK: Final = frozenset(
+    {"getjob", "getjobs", "consume", "working", "ackjob", "fastack", "nack", "enqueue"}
+)
+"""Commands of workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A connection. node: the address of the node that has it. age, idle: s. memory: bytes."""
+
+    node: str
+    id: int
+    address: str
+    name: str
+    age: int
+    idle: int
+    flags: str
+    memory: int
+    command: str
+    user: str
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits for something."""
+        return "b" in self.flags
+
+    @property
+    def monitors(self) -> bool:
+        """Whether it sees all commands."""
+        return "O" in self.flags
+
+    @property
+    def works(self) -> bool:
+        """Whether what it said last is what workers say."""
+        return self.command.partition("|")[0].lower() in WORK
+
+
+KEYS: Final[Mapping[str, Callable[[Client], Any]]] = {
+    "node": lambda client: (client.node, client.id),
+    "address": lambda client: client.address,
+    "name": lambda client: client.name,
+    "user": lambda client: client.user,
+    "age": lambda client: client.age,
+    "idle": lambda client: client.idle,
+    "command": lambda client: client.command,
+    "memory": lambda client: client.memory,
+}
+"""What can be sorted by."""
+
+
+def read_clients(node: str, text: str) -> list[Client]:
+    """The lines of a node; what cannot be read is left out."""
+    found = []
+    for line in text.split("\n"):
+        match = _LINE.match(line)
+        if match:
+            id, address, name, age, idle, flags, memory, command, user = match.groups()
+            found.append(
+                Client(
+                    *(node, int(id), address, name, int(age), int(idle)),
+                    *(flags, int(memory), command, user),
+                )
+            )
+    return found
+
+
+def find(clients: Iterable[Client], search: str, sort: str, descending: bool) -> Sequence[Client]:
+    """Those with ``search`` in their name, address, user, command or node, sorted by one of
+    ``KEYS``."""
+    wanted = search.lower()
+    found = [
+        client
+        for client in clients
+        if not wanted
+        or wanted in client.name.lower()
+        or wanted in client.address
+        or wanted in client.user.lower()
+        or wanted in client.command.lower()
+        or wanted in client.node
+    ]
+    return sorted(found, key=KEYS[sort], reverse=descending)

@@ -1,0 +1,19 @@
+"""What nodes have answered, for views."""
+
+from collections.abc import Iterable
+
+from disque_trio.console.io.calls import Answer
+from disque_trio.respclient.errors import DisqueError
+
+
+def parted(answers: Iterable[Answer]) -> tuple[list[Answer], list[tuple[str, str]]]:
+    """Those that are answers, and the errors as text, each with the address of its node."""
+    good: list[Answer] = []
+    problems: list[tuple[str, str]] = []
+    for address, reply in answers:
+        if isinstance(reply, DisqueError):
+            text = str(reply)
+            problems.append(("" if address and address in text else address, text.rstrip(".")))
+        else:
+            good.append((address, reply))
+    return good, problems

@@ -1,0 +1,57 @@
+"""Who is connected."""
+
+from typing import Final
+
+import trio
+
+from disque_trio.console.model.clients import KEYS, Client, find, read_clients
+from disque_trio.console.model.paging import page_of
+from disque_trio.console.web.answers import parted
+from disque_trio.console.web.visit import Shown, Visit
+
+MANY: Final = 2_000  # clients in all: they are asked for more rarely
+MANY_KEPT: Final = 20.0  # s
+UP_FIRST: Final = frozenset({"node", "address", "name", "user", "command"})
+
+Found = tuple[list[Client], list[tuple[str, str]]]
+
+
+async def all_clients(visit: Visit) -> Found:
+    """All of all nodes, and which nodes did not tell."""
+
+    async def ask() -> Found:
+        good, problems = parted(await visit.calls.every("CLIENT", "LIST"))
+        clients: list[Client] = []
+        for address, reply in good:
+            if isinstance(reply, bytes):
+                clients += read_clients(address, reply.decode("utf-8", "replace"))
+            await trio.lowlevel.checkpoint()
+        return clients, problems
+
+    many = visit.cluster.nodes.total("connected_clients") > MANY
+    if many:
+        return await visit.recently("clients", ask, MANY_KEPT)
+    return await visit.recently("clients", ask)
+
+
+async def view(visit: Visit) -> Shown:
+    """All clients, sorted and searched, a page at a time."""
+    sort = visit.query("sort", "node")
+    if sort not in KEYS:
+        sort = "node"
+    order = visit.query("order", "up" if sort in UP_FIRST else "down")
+    wanted = visit.query("search").strip()
+    clients, problems = await all_clients(visit)
+    found = find(clients, wanted, sort, order == "down")
+    return Shown(
+        {
+            "paging": page_of(found, visit.number("page", 1, least=1)),
+            "problems": problems,
+            "search": wanted,
+            "sort": sort,
+            "order": order,
+            "up_first": UP_FIRST,
+            "all": len(clients),
+            "slow": len(clients) > MANY,
+        }
+    )

@@ -20,7 +20,7 @@ LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
 LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
 LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
 JOBS = 600  # before each kill; more than a batch
-START_SECONDS = 120.0
+START_SECONDS = 240.0  # a driver on a loaded machine
 TWO_EXECUTORS = "local-cluster[2,1,512]"
 SOON = 6  # s, a retry time; for tests that wait for it
 LATE = 600  # s, for tests in which no job may come by its retry time

@@ -47,7 +47,7 @@ def starting(tmp_path: Path, cluster: ClusterFactory) -> Iterator[Starting]:
         application.close()
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("leases", ["directory", pytest.param("disque", marks=LONG_ONLY)])
 def test_nothing_is_lost_when_workers_drivers_and_a_node_are_killed(
     starting: Starting, leases: str

@@ -32,17 +32,18 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from disque_trio.spark import holding
-from disque_trio.spark.client import Arg, BlockingClient
+from disque_trio.spark.client import Arg, Reply, by_ids
 from disque_trio.spark.datasources.queues import (
     READ_SCHEMA,
     BatchReader,
     DisqueSource,
     StreamReader,
 )
-from disque_trio.spark.leases import fetch, keeper
+from disque_trio.spark.leases import keeper
 from disque_trio.spark.leases.directory import LeaseFile
 from disque_trio.spark.leases.planner import Planner
 from disque_trio.spark.leases.queue_batch import QueueDraft
+from disque_trio.spark.link import Link
 from disque_trio.spark.sink import writer
 from disque_trio.spark.sink.adder import Adder, Refusal
 from disque_trio.spark.sink.writer import Added, BatchWriter, StreamWriter
@@ -129,12 +130,19 @@ def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 def stop_in_ack(points: Points) -> None:
     """From now on this process stops between two ACKJOBs."""
 
-    def half(wire: BlockingClient, ids: Sequence[str | bytes]) -> None:
-        fetch.acknowledge(wire, ids[: len(ids) // 2])
-        points.pass_by("acking")
-        fetch.acknowledge(wire, ids)
+    class HalfLink(Link):
+        """Says ACKJOB of half of the jobs, stops, and says it of all."""
 
-    keeper.acknowledge = half
+        def send(
+            self, requests: Sequence[Sequence[Arg]], seconds: float | None = None
+        ) -> list[Reply]:
+            if requests[0][0] == "ACKJOB":
+                ids = [str(id) for request in requests for id in request[1:]]
+                super().send(by_ids("ACKJOB", ids[: len(ids) // 2]), seconds)
+                points.pass_by("acking")
+            return super().send(requests, seconds)
+
+    keeper.Link = HalfLink  # type: ignore[misc]
 
 
 class CrashingReader(StreamReader):

@@ -75,8 +75,9 @@ class Typist:
         Raises:
             AssertionError: it failed.
         """
-        for old, new in self._others.items():
-            script = script.replace(old, new)
+        olds = sorted(self._others, key=len, reverse=True)  # one may be in another
+        either = "|".join(map(re.escape, olds))
+        script = re.sub(either, lambda found: self._others[found[0]], script)
         socket_path = self._directory / "asked"
         if self._main is not None:
             ask = self._directory / "ask.py"

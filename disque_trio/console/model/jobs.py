@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from disque_trio.client import Letter
 from disque_trio.client.replies import Record, record
 from disque_trio.respclient.connection import Reply
 
@@ -16,22 +17,6 @@ HEX_SHOWN: Final = 4 * 1024  # bytes of a body in hexadecimal digits
 
 _ORDER: Final = ("queued", "active", "wait-repl", "acked")
 """States of copies. What comes first says most of the job: a copy elsewhere is just `active`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """What a dead letter says of itself.
-
-    Attributes:
-        queue: where its job died. why: ``attempts``, ``expired`` or ``refused``.
-        reason: the last that a worker gave. first_id: of the job before it died.
-    """
-
-    queue: str
-    why: str
-    attempts: int
-    reason: str
-    first_id: str
 
 
 @dataclass(frozen=True, slots=True)

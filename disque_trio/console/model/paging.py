@@ -15,17 +15,19 @@ class Paging(Generic[T]):
 
     Attributes:
         rows: what is on it. number, pages: which one, of how many. count: of the whole list.
+        size: of a full page.
     """
 
     rows: Sequence[T]
     number: int
     pages: int
     count: int
+    size: int = SIZE
 
     @property
     def first(self) -> int:
         """The number of the first row on it, from 1 on; 0: there is none."""
-        return (self.number - 1) * SIZE + 1 if self.rows else 0
+        return (self.number - 1) * self.size + 1 if self.rows else 0
 
     @property
     def last(self) -> int:
@@ -33,8 +35,8 @@ class Paging(Generic[T]):
         return max(self.first + len(self.rows) - 1, 0)
 
 
-def page_of(found: Sequence[T], number: int) -> Paging[T]:
+def page_of(found: Sequence[T], number: int, size: int = SIZE) -> Paging[T]:
     """Page ``number``, or the last one where there are not so many."""
-    pages = max(1, -(-len(found) // SIZE))
+    pages = max(1, -(-len(found) // size))
     number = min(max(number, 1), pages)
-    return Paging(found[(number - 1) * SIZE : number * SIZE], number, pages, len(found))
+    return Paging(found[(number - 1) * size : number * size], number, pages, len(found), size)

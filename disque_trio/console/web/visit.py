@@ -1,6 +1,6 @@
 """A request as the views see it, and what they answer."""
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -126,6 +126,16 @@ class Visit:
         if not text.isdecimal() or len(text) > 16:
             return default
         return max(least, min(most, int(text)))
+
+    def sorting(
+        self, keys: Container[str], default: str, up_first: Container[str]
+    ) -> tuple[str, str]:
+        """The key that a list is sorted by, and ``up`` or ``down``: those in ``up_first`` go up
+        unless the query says otherwise."""
+        key = self.query("sort", default)
+        if key not in keys:
+            key = default
+        return key, self.query("order", "up" if key in up_first else "down")
 
     def url(self, path: str, **query: object) -> str:
         """The address of a page of the console; what is empty or None is left out."""

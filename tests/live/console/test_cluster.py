@@ -7,19 +7,15 @@ import pytest
 
 from tests.support.console import ConsoleProcess, console
 from tests.support.harness import LiveNode, wait_until
-from tests.support.live_cluster import LiveCluster
+from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.live_helpers import add_job, packed
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """Four nodes."""
-    cluster = LiveCluster(tmp_path_factory.mktemp("cluster"), 4)
-    try:
-        cluster.start()
+    with live_cluster(tmp_path_factory.mktemp("cluster"), 4) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +73,15 @@ def test_a_node_that_hangs_does_not_hold_a_page_up(
 def test_a_node_that_was_forgotten_is_shown_no_more(
     tmp_path: Path,
 ) -> None:
-    cluster = LiveCluster(tmp_path, 3)
-    try:
-        cluster.start()
+    with live_cluster(tmp_path, 3) as cluster, console(tmp_path, [cluster[0].port]) as found:
         id = cluster[2].id
-        with console(tmp_path, [cluster[0].port]) as found:
-            found.wait_for("/", lambda text: text.count(" here ") == 3)
-            cluster[2].kill()
-            found.wait_for("/", "1 of 3 nodes does not answer")
-            for node in cluster.nodes[:2]:
-                assert node.ask("CLUSTER", "FORGET", id) == b"OK"
-            found.wait_for("/", lambda text: "nodes does not answer" not in text)
-            assert f"127.0.0.1:{cluster[2].port}" not in found.visitor().get("/").says
-    finally:
-        cluster.close()
+        found.wait_for("/", lambda text: text.count(" here ") == 3)
+        cluster[2].kill()
+        found.wait_for("/", "1 of 3 nodes does not answer")
+        for node in cluster.nodes[:2]:
+            assert node.ask("CLUSTER", "FORGET", id) == b"OK"
+        found.wait_for("/", lambda text: "nodes does not answer" not in text)
+        assert f"127.0.0.1:{cluster[2].port}" not in found.visitor().get("/").says
 
 
 def test_ten_thousand_queues_are_found_and_a_page_costs_little(

@@ -8,18 +8,14 @@ import pytest
 from disque_trio.console.model.names import unquoted
 from tests.support.console import ConsoleProcess, Visitor, console, quoted
 from tests.support.harness import wait_until
-from tests.support.live_cluster import LiveCluster
+from tests.support.live_cluster import LiveCluster, live_cluster
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """Three nodes."""
-    cluster = LiveCluster(tmp_path_factory.mktemp("cluster"), 3)
-    try:
-        cluster.start()
+    with live_cluster(tmp_path_factory.mktemp("cluster"), 3) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")

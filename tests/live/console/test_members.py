@@ -8,19 +8,15 @@ import pytest
 
 from tests.support.console import ConsoleProcess, console, quoted
 from tests.support.harness import LiveNode, wait_until
-from tests.support.live_cluster import LiveCluster
+from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.live_helpers import start_node
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     """Three nodes."""
-    cluster = LiveCluster(tmp_path_factory.mktemp("members"), 3)
-    try:
-        cluster.start()
+    with live_cluster(tmp_path_factory.mktemp("members"), 3) as cluster:
         yield cluster
-    finally:
-        cluster.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +97,9 @@ def test_nothing_is_sent_to_an_address_that_is_no_node_of_the_cluster(
 def test_a_node_that_is_away_is_shown_with_what_was_last_known_then_forgotten(
     tmp_path: Path,
 ) -> None:
-    cluster = LiveCluster(tmp_path, 3)
-    try:
-        cluster.start()
-        with console(tmp_path, [cluster[0].port]) as found:
-            found.wait_for("/cluster", lambda text: text.count("2 of 2") == 3)
-            _forget(cluster, found)
-    finally:
-        cluster.close()
+    with live_cluster(tmp_path, 3) as cluster, console(tmp_path, [cluster[0].port]) as found:
+        found.wait_for("/cluster", lambda text: text.count("2 of 2") == 3)
+        _forget(cluster, found)
 
 
 def _forget(cluster: LiveCluster, shown: ConsoleProcess) -> None:

@@ -36,10 +36,7 @@ async def all_clients(visit: Visit) -> Found:
 
 async def view(visit: Visit) -> Shown:
     """All clients, sorted and searched, a page at a time."""
-    sort = visit.query("sort", "node")
-    if sort not in KEYS:
-        sort = "node"
-    order = visit.query("order", "up" if sort in UP_FIRST else "down")
+    sort, order = visit.sorting(KEYS, "node", UP_FIRST)
     wanted = visit.query("search").strip()
     clients, problems = await all_clients(visit)
     found = find(clients, wanted, sort, order == "down")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from disque_trio.console.model.paging import page_of
 from disque_trio.console.model.queues import KEYS
 from disque_trio.console.web.visit import Shown, Visit
 
@@ -12,17 +13,13 @@ UP_FIRST: Final = frozenset({"name", "paused"})
 
 async def view(visit: Visit) -> Shown:
     """All queues, sorted and searched, a page at a time."""
-    sort = visit.query("sort", "length")
-    if sort not in KEYS:
-        sort = "length"
-    order = visit.query("order", "up" if sort in UP_FIRST else "down")
+    sort, order = visit.sorting(KEYS, "length", UP_FIRST)
     search = visit.query("search").strip()
     size = visit.number("size", SIZES[0])
     size = size if size in SIZES else SIZES[0]
     found = visit.cluster.queues.find(search, sort, descending=order == "down")
-    pages = max(1, -(-len(found) // size))
-    page = visit.number("page", 1, least=1, most=pages)
-    rows = found[(page - 1) * size : page * size]
+    paging = page_of(found, visit.number("page", 1, least=1), size)
+    rows = paging.rows
     names = [row.name for row in rows]
     if visit.console.looks.at(names, visit.now):
         await visit.console.looks.wait_told(0.1)
@@ -32,16 +29,13 @@ async def view(visit: Visit) -> Shown:
         {
             "rows": rows,
             "policies": policies,
-            "count": len(found),
+            "paging": paging,
             "all": len(visit.cluster.queues),
             "search": search,
             "sort": sort,
             "order": order,
-            "page_number": page,
-            "pages_in_all": pages,
             "size": size,
             "sizes": SIZES,
             "up_first": UP_FIRST,
-            "first": (page - 1) * size + 1,
         }
     )

@@ -4,7 +4,8 @@ import errno
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, Protocol, Self
 from uuid import uuid4
 
@@ -83,20 +84,16 @@ def put_by_link(place: File, data: bytes) -> bool:
     Raises:
         OSError: the file system says no.
     """
-    temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
     try:
-        with temporary.open_output() as file:
-            file.write(data)
-        temporary.sync()
-        os.link(temporary.path, place.path)
+        with _beside(place, data) as temporary:
+            temporary.sync()
+            os.link(temporary.path, place.path)
     except FileExistsError:
         return False
     except OSError as problem:
         if problem.errno not in _NO_LINKS:
             raise
         return put_by_claim(place, data)
-    finally:
-        temporary.delete()
     place.parent.sync()
     return True
 
@@ -110,18 +107,26 @@ def put_by_rename(place: File, data: bytes, rename: Callable[[str, str], None]) 
     Raises:
         OSError: the file system says no.
     """
-    temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
     try:
-        with temporary.open_output() as file:
-            file.write(data)
-        rename(temporary.path, place.path)
+        with _beside(place, data) as temporary:
+            rename(temporary.path, place.path)
     except FileExistsError:
         return False
     except FAILURES as problem:
         raise in_a_line(str(place), place.authority, problem) from problem
+    return True
+
+
+@contextmanager
+def _beside(place: File, data: bytes) -> Iterator[File]:
+    """A temporary file with ``data`` in the same directory; it is deleted after the block."""
+    temporary = place.with_name(f".{place.name}.{uuid4().hex}.tmp")
+    try:
+        with temporary.open_output() as file:
+            file.write(data)
+        yield temporary
     finally:
         temporary.delete()
-    return True
 
 
 def put_conditionally(bucket: str, key: str, data: bytes, options: Options) -> bool | None:

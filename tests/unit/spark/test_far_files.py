@@ -17,26 +17,7 @@ from disque_trio.spark.parquet import rows_of, write_file
 from disque_trio.spark.segments import blocks, find_segments, split
 from disque_trio.spark.sink.dead_letters import DeadLetters
 from tests.support.planted_log import NODES, generate
-from tests.support.s3 import Bucket, Fault, Flaky, s3, s3_server
-from tests.support.stores import (
-    azure,
-    azure_server,
-    google,
-    google_server,
-    hadoop,
-    hadoop_server,
-)
-
-__all__ = [
-    "azure",
-    "azure_server",
-    "google",
-    "google_server",
-    "hadoop",
-    "hadoop_server",
-    "s3",
-    "s3_server",
-]
+from tests.support.s3 import Bucket, Fault, Flaky
 
 
 @pytest.fixture

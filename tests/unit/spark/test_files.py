@@ -12,26 +12,7 @@ from disque_trio.spark import creating
 from disque_trio.spark.files import Location, location
 from disque_trio.spark.filesystems import FileSystemError, options_of
 from disque_trio.spark.remote import matches
-from tests.support.s3 import Bucket, s3, s3_server
-from tests.support.stores import (
-    azure,
-    azure_server,
-    google,
-    google_server,
-    hadoop,
-    hadoop_server,
-)
-
-__all__ = [
-    "azure",
-    "azure_server",
-    "google",
-    "google_server",
-    "hadoop",
-    "hadoop_server",
-    "s3",
-    "s3_server",
-]
+from tests.support.s3 import Bucket
 
 
 @pytest.fixture(params=["local", "s3", "memory", "google", "azure", "hadoop"])

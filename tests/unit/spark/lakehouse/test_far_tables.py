@@ -19,9 +19,7 @@ from disque_trio.spark.lakehouse.parquet import ParquetFiles
 from disque_trio.spark.lakehouse.settings import TableError, TableSettings
 from disque_trio.spark.lakehouse.table import Table, Upkeep
 from tests.support.jobs_files import COLUMNS, DAY, add
-from tests.support.s3 import KEYS, Bucket, s3, s3_server
-
-__all__ = ["s3", "s3_server"]
+from tests.support.s3 import KEYS, Bucket
 
 
 def ids_of(table: Table) -> list[str]:

@@ -1,0 +1,22 @@
+"""Stores of files that tests share; a server is started for the first test that wants it."""
+
+from tests.support.s3 import s3, s3_server
+from tests.support.stores import (
+    azure,
+    azure_server,
+    google,
+    google_server,
+    hadoop,
+    hadoop_server,
+)
+
+__all__ = [
+    "azure",
+    "azure_server",
+    "google",
+    "google_server",
+    "hadoop",
+    "hadoop_server",
+    "s3",
+    "s3_server",
+]

@@ -127,13 +127,13 @@ class Classifier:
         """If so much time had passed after ``since`` when the log was over, and was not near its
         end: until when something would have been in it."""
         wait = 1000 * (seconds + self._rules.settled)
-        if self._is_yet(since.time + self._offsets[since.node] + wait):
+        if self._ends_by(since.time + self._offsets[since.node] + wait):
             return None
         settled = self._end - 1000 * self._rules.settled
         return max(since.time + wait, settled - max(self._offsets, default=0))
 
-    def _is_yet(self, time: int) -> bool:
-        """Whether the end of the log is not after a moment."""
+    def _ends_by(self, time: int) -> bool:
+        """Whether the logs end at ``time`` or before; later lines may then change what is found."""
         if time < self._end:
             return False
         self.due = min(self.due, time + 1)
@@ -246,7 +246,7 @@ class Classifier:
                     silent[LOG_END].append(node)
                 else:  # until ``_over`` says something later
                     ahead = max(self._offsets, default=0) - self._offsets[node]
-                    self._is_yet(start + ahead + 1000 * self._rules.settled)
+                    self._ends_by(start + ahead + 1000 * self._rules.settled)
             elif added.time <= end - self._offsets[node] and start - self._offsets[node] <= latest:
                 silent[LOG_GAP].append(node)
         nodes = sorted({*silent[LOG_GAP], *silent[LOG_END]})

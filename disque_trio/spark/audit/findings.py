@@ -56,9 +56,8 @@ def found_in(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> list[Finding]:
 
 
 def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Finding], int]:
-    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED; and for
-    which end of the logs (ms) it may be something else, with nothing but time gone by: FOR_EVER,
-    for none.
+    """What is wrong with the jobs of ``batch``, rows of the table with the columns NEEDED, and from
+    which end of the logs on (ms) the passing of time alone may change that. FOR_EVER: it cannot.
 
     Nothing is wrong with the jobs that are leases: nobody takes them, and they end as they have to.
     """

@@ -85,8 +85,8 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
 
 
 def is_due(old: Manifest, quiet: int) -> bool:
-    """Whether findings may be others than in an old version when nothing has come for ``quiet`` ms
-    after its last event; or when that has to be noted, since later ones will be."""
+    """Whether ``quiet`` ms without new lines may change the findings of a version by themselves, or
+    have to be noted because they will do so later."""
     parts = (part for day in old.days.values() for part in day.jobs)
     due = min((part.due for part in parts if not part.judged), default=FOR_EVER)
     longer = quiet - old.quiet

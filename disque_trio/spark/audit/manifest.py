@@ -52,8 +52,8 @@ class Part:
             by copies; by what else one node hears of another.
         judged: what its findings depend on; "": it was not judged, or depends on too much.
         found: the file of its findings; "": there are none. counts: of each ``kind reason``.
-        due: ms; when the findings may be others with time alone, if ``judged`` does not say what
-            they depend on; 0: nobody knows.
+        due: ms: when the passing of time alone may change the findings, if ``judged`` does not say
+            what they depend on; 0: not known.
     """
 
     file: str
@@ -228,7 +228,7 @@ class Manifest:
 
     @property
     def silences(self) -> dict[str, Silence]:
-        """What the logs do not say though they are here, by node."""
+        """What each log that is here does not cover, by node."""
         gaps = gaps_of(self.all_ends(), self.nodes, self.segments, self.past)
         slack = 1000 * self.settings.get("settled", 0)
         return silences(gaps, self.nodes, self.first, self.last, slack)

@@ -63,7 +63,7 @@ def table_of(ticks: Iterable[Tick]) -> pa.Table:
 
 
 def ticks_in(table: pa.Table) -> list[Tick]:
-    """The other way round."""
+    """Rows of the table as ticks."""
     numbers = [
         field.with_type(pa.int64()) if field.type == _TIME else field for field in TICK_SCHEMA
     ]
